@@ -1,0 +1,150 @@
+"""Measures of a run, from arrays alone.
+
+What DPR calls "top-k retrieval accuracy" and DPR and RocketQA call "recall" is Success@k: the share of questions with
+at least one relevant passage among the first k. Recall@k here is the other thing: the share of a question's relevant
+passages that stand among the first k. Ranks are columns: column j is rank j + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval.
+
+    value, low, high: None where nothing was counted (n = 0).
+    n: questions. n_groups: groups averaged over, for a macro average.
+    method: how the interval was made, in words, with its seed where it has one.
+    """
+
+    value: float | None
+    n: int
+    low: float | None
+    high: float | None
+    method: str
+    n_groups: int | None = None
+
+
+def first_hit(relevant: np.ndarray) -> np.ndarray:
+    """Rank of the first relevant passage of each row, from 1; 0 where there is none. (q, k) bool -> (q,) int32."""
+    relevant = np.asarray(relevant, dtype=bool)
+    if relevant.shape[1] == 0:
+        return np.zeros(len(relevant), dtype=np.int32)
+    return np.where(relevant.any(axis=1), relevant.argmax(axis=1) + 1, 0).astype(np.int32)
+
+
+def found_by(first: np.ndarray, k: int) -> np.ndarray:
+    """Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
+    first = np.asarray(first)
+    return (first > 0) & (first <= _rank(k))
+
+
+def success_at(relevant: np.ndarray, k: int) -> np.ndarray:
+    """Is there a relevant passage among the first k? (q, K) bool -> (q,) bool."""
+    return np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1)
+
+
+def reciprocal_rank(relevant: np.ndarray, k: int = 10) -> np.ndarray:
+    """1 / rank of the first relevant passage if that rank is at most k, else 0. (q, K) bool -> (q,) float64."""
+    first = first_hit(np.asarray(relevant)[:, : _rank(k)])
+    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+
+
+def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
+    """Share of a question's relevant passages among the first k.
+
+    Args:
+        relevant: (q, K) bool. A passage must not stand twice in a row.
+        n_relevant: (q,) int, how many relevant passages each question has in the whole collection.
+
+    Returns: (q,) float64, NaN where a question has no relevant passage at all (leave it out of the mean).
+    """
+    found = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
+    n_relevant = np.asarray(n_relevant)
+    return np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
+    """Wilson's score interval for a proportion (Wilson 1927); (None, None) where n is 0."""
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n} cannot be")
+    if n == 0:
+        return None, None
+    z2 = _normal_quantile(level) ** 2
+    p = successes / n
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = np.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    low, high = centre - half, centre + half
+    return 0.0 if successes == 0 else float(low), 1.0 if successes == n else float(high)
+
+
+def proportion(values: np.ndarray, level: float = 0.95) -> Estimate:
+    """Share of True with Wilson's interval. (q,) bool."""
+    values = np.asarray(values, dtype=bool)
+    n, successes = len(values), int(values.sum())
+    low, high = wilson(successes, n, level)
+    return Estimate(successes / n if n else None, n, low, high, "Wilson")
+
+
+def macro_average(
+    values: np.ndarray,
+    groups: np.ndarray,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Estimate:
+    """Mean over groups of each group's mean (EntityQuestions' average over relations).
+
+    The interval is a percentile bootstrap that draws questions again within each group. A group in which nothing was
+    found counts as 0, like any other mean. Where every value of every group is the same, the interval is that point:
+    the bootstrap cannot see more.
+
+    Args:
+        values: (q,) bool or float, no NaN.
+        groups: (q,) any sortable labels, such as relation ids.
+
+    Returns: an Estimate with n_groups; value None where there are no questions.
+    """
+    values, groups = np.asarray(values), np.asarray(groups)
+    if values.shape != groups.shape or values.ndim != 1:
+        raise ValueError(f"values {values.shape} and groups {groups.shape} must be flat and of one length")
+    method = f"stratified bootstrap, {resamples} resamples, seed {seed}"
+    if len(values) == 0:
+        return Estimate(None, 0, None, None, method, 0)
+    names, member = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(member)
+    means = np.bincount(member, weights=values) / sizes
+    rng = np.random.default_rng(seed)
+    drawn = np.zeros(resamples)
+    for group in range(len(names)):
+        drawn += _resampled_means(values[member == group], resamples, rng)
+    low, high = np.quantile(drawn / len(names), [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(means.mean()), len(values), float(low), float(high), method, len(names))
+
+
+def _resampled_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Means of `resamples` draws with replacement. (n,) -> (resamples,) float64.
+
+    A resample is told by how often each distinct value is drawn, which is multinomial. Success takes two values and a
+    reciprocal rank eleven, so this is the ordinary bootstrap at a small part of its price.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    drawn = rng.multinomial(len(values), counts / len(values), size=resamples)
+    return drawn @ distinct.astype(np.float64) / len(values)
+
+
+def _normal_quantile(level: float) -> float:
+    if not 0 < level < 1:
+        raise ValueError(f"level {level} is not between 0 and 1")
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def _rank(k: int) -> int:
+    if k < 1:
+        raise ValueError(f"k is {k}; ranks start at 1")
+    return k

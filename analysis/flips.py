@@ -1,0 +1,69 @@
+"""The flip table of two runs over the same questions: who finds, who misses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.accuracy import found_by
+
+BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
+CELLS = ("both", "only_a", "only_b", "neither")
+"""Names of the codes 0 to 3 that `cells` gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlipTable:
+    """How many questions both runs answer within the first k, only one of them, neither."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+    @property
+    def n(self) -> int:
+        return self.both + self.only_a + self.only_b + self.neither
+
+
+def cells(first_a: np.ndarray, first_b: np.ndarray, k: int) -> np.ndarray:
+    """Each question's cell: 0 both, 1 only a, 2 only b, 3 neither. (q,) int8.
+
+    Args:
+        first_a, first_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
+            question in both.
+    """
+    first_a, first_b = np.asarray(first_a), np.asarray(first_b)
+    if first_a.shape != first_b.shape:
+        raise ValueError(f"two runs over different questions: {first_a.shape} and {first_b.shape}")
+    missed_a, missed_b = ~found_by(first_a, k), ~found_by(first_b, k)
+    return (2 * missed_a + missed_b).astype(np.int8)
+
+
+def rows_in(codes: np.ndarray, cell: str) -> np.ndarray:
+    """The rows of one cell, by its name in `CELLS`. (q,) int8 -> (m,) int64, rising."""
+    return np.flatnonzero(codes == CELLS.index(cell))
+
+
+def count(codes: np.ndarray) -> FlipTable:
+    return FlipTable(*np.bincount(codes, minlength=4).tolist())
+
+
+def flip_table(first_a: np.ndarray, first_b: np.ndarray, k: int) -> FlipTable:
+    return count(cells(first_a, first_b, k))
+
+
+def flip_table_by(
+    first_a: np.ndarray, first_b: np.ndarray, k: int, groups: Sequence[str | None]
+) -> dict[str, FlipTable]:
+    """A flip table per group, groups in the order of their first question; questions with group None are left out."""
+    codes = cells(first_a, first_b, k)
+    if len(groups) != len(codes):
+        raise ValueError(f"{len(groups)} groups for {len(codes)} questions")
+    members: dict[str, list[int]] = {}
+    for row, group in enumerate(groups):
+        if group is not None:
+            members.setdefault(group, []).append(row)
+    return {group: count(codes[rows]) for group, rows in members.items()}

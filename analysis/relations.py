@@ -1,0 +1,104 @@
+"""The relations of EntityQuestions, and accuracy per group of questions for several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.accuracy import Estimate, found_by, proportion
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A Wikidata property: id, English label, and the question EntityQuestions makes of it ([X]: the subject)."""
+
+    id: str
+    label: str
+    template: str
+
+
+RELATIONS: dict[str, Relation] = {
+    id: Relation(id, label, template)
+    for id, label, template in (
+        ("P17", "country", "Which country is [X] located in?"),
+        ("P19", "place of birth", "Where was [X] born?"),
+        ("P20", "place of death", "Where did [X] die?"),
+        ("P26", "spouse", "Who is [X] married to?"),
+        ("P36", "capital", "What is the capital of [X]?"),
+        ("P40", "child", "Who is [X]'s child?"),
+        ("P50", "author", "Who is the author of [X]?"),
+        ("P69", "educated at", "Where was [X] educated?"),
+        ("P106", "occupation", "What kind of work does [X] do?"),
+        ("P112", "founded by", "Who founded [X]?"),
+        ("P127", "owned by", "Who owns [X]?"),
+        ("P131", "located in the administrative territorial entity", "Where is [X] located?"),
+        ("P136", "genre", "What type of music does [X] play?"),
+        ("P159", "headquarters location", "Where is the headquarter of [X]?"),
+        ("P170", "creator", "Who was [X] created by?"),
+        ("P175", "performer", "Who performed [X]?"),
+        ("P176", "manufacturer", "Which company is [X] produced by?"),
+        ("P264", "record label", "What music label is [X] represented by?"),
+        ("P276", "location", "Where is [X] located?"),
+        ("P407", "language of work or name", "Which language was [X] written in?"),
+        ("P413", "position played on team / speciality", "What position does [X] play?"),
+        ("P495", "country of origin", "Which country was [X] created in?"),
+        ("P740", "location of formation", "Where was [X] founded?"),
+        ("P800", "notable work", "What is [X] famous for?"),
+    )
+}
+
+
+def relation_name(id: str) -> str:
+    """ "P19 place of birth"; an unknown relation is its id."""
+    return f"{id} {RELATIONS[id].label}" if id in RELATIONS else id
+
+
+def relation_order(id: str) -> tuple[int, str]:
+    """A sort key: P19 before P106, then everything that is no Wikidata property by name."""
+    number = id[1:]
+    return (int(number), "") if id[:1] == "P" and number.isascii() and number.isdigit() else (1 << 62, id)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One line of a table: a group, its number of questions, and Success@k of each run.
+
+    success[run][k] is an Estimate with Wilson's interval.
+    """
+
+    group: str
+    n: int
+    success: dict[str, dict[int, Estimate]]
+
+
+def group_table(
+    first: Mapping[str, np.ndarray], groups: Sequence[str | None], ks: Sequence[int], level: float = 0.95
+) -> list[GroupRow]:
+    """Success@k per group and run.
+
+    Args:
+        first: by run, (q,) rank of the first relevant passage, 0 for none (`accuracy.first_hit`). Row i is the same
+            question in every run.
+        groups: (q,) labels; None leaves a question out.
+        ks: the cut-offs. The caller leaves out those deeper than a run.
+
+    Returns: a row per group, in the order in which the groups first come.
+    """
+    lengths = {len(ranks) for ranks in first.values()} | {len(groups)}
+    if len(lengths) != 1:
+        raise ValueError(f"runs and groups over different questions: lengths {sorted(lengths)}")
+    members: dict[str, list[int]] = {}
+    for row, group in enumerate(groups):
+        if group is not None:
+            members.setdefault(group, []).append(row)
+    return [
+        GroupRow(
+            group,
+            len(rows),
+            {run: {k: proportion(found_by(np.asarray(ranks)[rows], k), level) for k in ks}
+             for run, ranks in first.items()},
+        )
+        for group, rows in members.items()
+    ]  # fmt: skip

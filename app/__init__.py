@@ -1,0 +1,1 @@
+"""What people see and type: the Streamlit pages and the `blindspot` command."""

@@ -1,0 +1,347 @@
+"""The `blindspot` command: a thin layer, one function per command. Heavy things load inside the commands that need them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from db.errors import BlindspotError
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "export", "jobs")
+
+
+class _InOrder(TyperGroup):
+    """Lists commands in the order in which they are used; Typer would put the ones with sub-commands last."""
+
+    def list_commands(self, context: object) -> list[str]:
+        return sorted(self.commands, key=lambda name: LOOP.index(name) if name in LOOP else len(LOOP))
+
+
+def _group(about: str) -> typer.Typer:
+    """Plain help: it reads the same on a terminal, in a log and in the docs."""
+    return typer.Typer(help=about, cls=_InOrder, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+                       rich_markup_mode=None)
+
+
+app = _group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.")
+import_app = _group("Bring passages, questions or entity frequencies into a study.")
+index_app = _group("Index the passages for BM25 or for dense retrieval.")
+encoder_app = _group("The encoders that study.toml names.")
+export_app = _group("Write parts of a study in the form that other tools read.")
+jobs_app = _group("Long work: what runs, what failed and why.")
+
+StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file to read; .gz and .xz are unpacked on the way.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Import the rest when rows are bad; what is left out goes to a file.")]
+Format = Annotated[str | None, typer.Option("--format", help="The format, where its content does not tell.")]
+Encoder = Annotated[str, typer.Option("--encoder", help="An encoder of study.toml.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; default a GPU if there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
+
+
+def main() -> None:
+    """Run the command; what a person can put right is one line and exit code 1."""
+    try:
+        app()
+    except BlindspotError as error:
+        print(f"blindspot: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        from backend.jobs import CANCELLED
+
+        print(f"\nblindspot: {CANCELLED}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+def _open(folder: str | None) -> Study:
+    from backend.study import Study
+
+    return Study.open(folder)
+
+
+def _do(study: Study, job: str, /, **arguments: Any) -> Any:
+    """Do a job here, with a progress bar."""
+    from app.progress import shown
+    from backend import jobs
+
+    with shown() as watch:
+        return jobs.run(study, job, arguments, watch)
+
+
+@app.command()
+def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+        title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None) -> None:
+    """Make an empty study."""
+    from backend.study import Study
+
+    study = Study.create(folder, title)
+    print(f"Made the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
+
+
+@import_app.command("passages")
+def import_passages(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False) -> None:
+    """Import the passage collection: DPR's psgs_w100.tsv or JSONL with id, title, text."""
+    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad)
+
+
+@import_app.command("questions")
+def import_questions(
+    file: FileArgument, study: StudyOption = None, format: Format = None,
+    split: Annotated[str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="For files that do not say: the question set's name.")] = None,
+    gold: Annotated[str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")] = "all",
+    skip_bad: SkipBad = False,
+) -> None:
+    """Import questions: an EntityQuestions folder or archive, JSONL, or plain lines."""
+    _import(study, "questions", path=str(file.absolute()), format=format, split=split, dataset=dataset, gold=gold, skip_bad=skip_bad)
+    opened = _open(study)
+    if opened.has_corpus and opened.questions.subjects(without_frequency=True):
+        print("Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
+              "('blindspot import frequencies --count').")
+
+
+@import_app.command("frequencies")
+def import_frequencies(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A TSV with a header: entity, count.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Count the passages that mention each subject instead.")] = False,
+    study: StudyOption = None, skip_bad: SkipBad = False,
+) -> None:
+    """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    if (file is None) == (not count):
+        raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
+    if file is not None:
+        _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
+    else:
+        _say_imported(_do(_open_or_new(study), "count frequencies"), "subjects")
+
+
+def _import(folder: str | None, what: str, **arguments: Any) -> None:
+    _say_imported(_do(_open_or_new(folder), f"import {what}", **arguments), what)
+
+
+def _open_or_new(folder: str | None) -> Study:
+    """A first import into an empty folder makes the study."""
+    import os
+
+    from backend.study import ENVIRONMENT_VARIABLE, Study
+
+    place = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
+    if place.is_dir() and not any(place.iterdir()):
+        return Study.create(place)
+    return Study.open(place)
+
+
+def _say_imported(result: Any, what: str) -> None:
+    if not result.unchanged:
+        rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
+        print(f"Imported {result.rows:,} {what} in {result.seconds:.1f} s{rate}.")
+    if result.left_out:
+        print(f"Left out {result.left_out:,} bad rows: see {result.left_out_file}")
+    for note in result.notes:
+        print(note)
+
+
+@app.command()
+def status(study: StudyOption = None, json: AsJson = False) -> None:
+    """Show what the study holds and what to do next."""
+    from app.tables import print_json, print_status
+    from backend.summary import next_steps, summary
+
+    opened = _open(study)
+    if json:
+        print_json(summary(opened))
+    else:
+        print_status(summary(opened), next_steps(opened))
+
+
+@index_app.command("bm25")
+def index_bm25(study: StudyOption = None,
+               threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None) -> None:
+    """Index the passages with Lucene."""
+    manifest = _do(_open(study), "index bm25", threads=threads)
+    print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
+
+
+@index_app.command("dense")
+def index_dense(
+    study: StudyOption = None, encoder: Encoder = "minilm",
+    vectors: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")] = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
+    manifest = _do(_open(study), "index dense", name=encoder, vectors=None if vectors is None else str(vectors.absolute()), device=device)
+    print(f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+          f"{manifest['made_by']}, {manifest['seconds']} s.")
+
+
+@encoder_app.command("add")
+def encoder_add(
+    encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, used by --encoder.")],
+    model: Annotated[str | None, typer.Option(help="A sentence-transformers or Hugging Face folder or name.")] = None,
+    question_model: Annotated[str | None, typer.Option(help="The question tower (DPR), with --passage-model.")] = None,
+    passage_model: Annotated[str | None, typer.Option(help="The passage tower (DPR), with --question-model.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls or mean, for a plain Hugging Face model.")] = None,
+    similarity: Annotated[str | None, typer.Option(help="dot, cosine or l2, where the model does not say.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=8, help="Longer texts are cut; default 256.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Name an encoder in study.toml, after loading it once to see that it works."""
+    from backend.retrieval.encoder import load_encoder
+    from backend.settings import EncoderSettings, add_encoder
+
+    folders = {"model": model, "question_model": question_model, "passage_model": passage_model}
+    values = {**{key: str(Path(value).absolute()) if value and Path(value).is_dir() else value for key, value in folders.items()},
+              "pooling": pooling, "similarity": similarity, "max_tokens": max_tokens}
+    opened = _open(study)
+    if (model is None) == (question_model is None or passage_model is None):
+        raise typer.BadParameter("give --model, or --question-model and --passage-model")
+    loaded = load_encoder(EncoderSettings(**{key: value for key, value in values.items() if value is not None}), "cpu")
+    add_encoder(opened.settings_path, encoder, values)
+    print(f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
+          f"Next: blindspot index dense --encoder {encoder}")
+
+
+@encoder_app.command("list")
+def encoder_list(study: StudyOption = None) -> None:
+    """List the encoders of study.toml."""
+    for name, settings in _open(study).settings.encoders.items():
+        print(f"{name}: {settings.model or f'{settings.question_model} + {settings.passage_model}'}")
+
+
+@app.command()
+def retrieve(
+    retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid", help="The retriever.")],
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")] = None,
+    split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled or a question set's name; default all.")] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
+    encoder: Encoder = "minilm",
+    fusion: Annotated[str | None, typer.Option(metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Hybrid: BM25 + WEIGHT x dense (DPR: 1.1).")] = None,
+    missing: Annotated[str, typer.Option(metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")] = "exact",
+    tune: Annotated[bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")] = False,
+    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    replace: Annotated[bool, typer.Option("--replace", help="Make a run of that name again.")] = False,
+    device: Device = None, study: StudyOption = None,
+) -> None:
+    """Search every question and keep the hits as a run."""
+    run = _do(_open(study), "retrieve", kind=retriever, k=k, split=split, name=name, encoder=encoder, method=fusion, weight=weight,
+              missing=missing, tune=tune, rule=rule, replace=replace, device=device)
+    seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
+    print(f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s).")
+    if tuned := run.manifest.get("tuned"):
+        print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
+
+
+@app.command()
+def report(
+    run: Annotated[list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="relation|bucket|split", help="A table per group.")] = None,
+    relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
+    rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
+    json: AsJson = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs).")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Accuracy of the runs, with n and intervals."""
+    from backend.report import report as make
+
+    if json + csv + latex > 1:
+        raise typer.BadParameter("give one of --json, --csv, --latex")
+    made = make(_open(study), run or None, by, relevance, rule)
+    if json or csv or latex:
+        print(made.as_json() if json else made.as_csv() if csv else made.as_latex())
+    else:
+        from rich.console import Console
+
+        Console().print(made.as_rich())
+
+
+@export_app.command("run")
+def export_run(
+    run: Annotated[str, typer.Argument(metavar="NAME", help="The run.")],
+    format: Annotated[str, typer.Option("--format", metavar="trec|dpr", help="TREC run, or DPR's retriever output (JSON).")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default NAME.trec or NAME.json, here.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Write a run as a TREC run or as DPR's retriever output."""
+    from backend.exporting import export_run as export
+
+    path = export(_open(study), run, format, out)
+    print(f"Wrote {path}")
+
+
+@jobs_app.command("list")
+def jobs_list(study: StudyOption = None) -> None:
+    """List the last jobs, newest first."""
+    from app.tables import print_jobs
+    from backend import jobs
+
+    print_jobs(jobs.recent(_open(study)))
+
+
+@jobs_app.command("log")
+def jobs_log(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
+    """Print what a job printed."""
+    from backend import jobs
+
+    opened = _open(study)
+    jobs.status(opened, job)
+    print(jobs.log(opened, job), end="")
+
+
+@jobs_app.command("cancel")
+def jobs_cancel(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
+    """Ask a job to stop."""
+    from backend import jobs
+
+    jobs.cancel(_open(study), job)
+    print(f"Asked {job} to stop.")
+
+
+@app.command("open")
+def open_app(
+    study: StudyOption = None,
+    port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
+) -> None:
+    """Open the study in the app, on http://localhost:8501."""
+    from app.server import serve
+
+    serve(_open(study), port)
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the demo study lies or will lie.")] = Path("demo"),
+    passages: Annotated[int, typer.Option(min=500, max=1_000_000, help="Passages of the generated encyclopedia.")] = 3000,
+    seed: Annotated[int, typer.Option(min=0, help="The seed it is generated from.")] = 0,
+    port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
+    app: Annotated[bool, typer.Option("--app/--no-app", help="Open the app at the end.")] = True,
+) -> None:
+    """Make the demo study, retrieve three ways, open the app."""
+    from app.progress import shown
+    from app.server import serve
+    from backend.demo import make_demo
+
+    with shown() as watch:
+        study, lines = make_demo(folder, passages, seed, watch)
+    for line in lines:
+        print(line)
+    if app:
+        serve(study, port)
+
+
+for name, group in {"import": import_app, "index": index_app, "encoder": encoder_app, "export": export_app, "jobs": jobs_app}.items():
+    app.add_typer(group, name=name)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+// What the pages do in the browser. Streamlit calls the default function again at every rerun; the handlers are put up once
+// for a page's life and taken down by the function that is given back.
+//
+// A link with data-go is followed by changing the address and saying so the way the browser does for Back. Streamlit then
+// reruns with the new address: one round trip, no page load, and Back and Forward walk through the same addresses.
+
+const session = { started: false, focus: null, frame: 0 };
+
+function go(href) {
+  const target = new URL(href, document.baseURI);
+  if (target.origin !== location.origin) { location.assign(target); return; }
+  const elsewhere = target.pathname !== location.pathname ||
+    target.searchParams.get("question") !== new URLSearchParams(location.search).get("question");
+  if (target.href === location.href) return;
+  history.pushState({}, "", target);
+  window.dispatchEvent(new PopStateEvent("popstate"));
+  if (elsewhere) session.toTop = true;
+}
+
+function typing(event) {
+  const target = event.composedPath()[0];
+  return target instanceof Element &&
+    (target.isContentEditable || target.closest("input, textarea, select, [role=combobox], [role=listbox]"));
+}
+
+function onClick(event) {
+  if (!(event.target instanceof Element)) return;
+  const toggle = event.target.closest("[data-toggle]");
+  if (toggle) { open(toggle.closest(".hit")); return; }
+  const jump = event.target.closest("[data-jump]");
+  if (jump) { event.preventDefault(); jumpTo(jump.dataset.jump); return; }
+  const anchor = event.target.closest("a[data-go]");
+  if (!anchor || event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  session.focus = anchor.dataset.focus || null;
+  go(anchor.href);
+}
+
+function open(hit) {
+  if (!hit) return;
+  const isOpen = hit.classList.toggle("open");
+  const button = hit.querySelector("[data-toggle]");
+  button.setAttribute("aria-expanded", isOpen);
+  button.textContent = isOpen ? "less" : "whole passage";
+  schedule();
+}
+
+function jumpTo(id) {
+  const hit = document.getElementById(id);
+  if (!hit) return;
+  hit.scrollIntoView({ block: "center", behavior: "smooth" });
+  hit.focus({ preventScroll: true });
+  hit.classList.remove("flash");
+  void hit.offsetWidth;                                   // lets the animation begin again
+  hit.classList.add("flash");
+}
+
+// n, p and the arrows walk through the filtered list. Where we are is the address, which changes at once, so quick presses
+// each move on by one even while the server is still at the first.
+function onKey(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
+  const step = { n: 1, ArrowRight: 1, p: -1, ArrowLeft: -1 }[event.key];
+  if (step) {
+    const trail = document.querySelector("[data-trail]");
+    if (!trail) return;
+    const ids = JSON.parse(trail.dataset.trail);
+    const at = ids.indexOf(new URLSearchParams(location.search).get("question"));
+    const next = ids[at + step];
+    if (at < 0 || next === undefined) return;
+    event.preventDefault();
+    const target = new URL(location.href);
+    target.searchParams.set("question", next);
+    target.searchParams.delete("show");
+    go(target.href);
+    return;
+  }
+  const anchor = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
+  if (anchor && !event.repeat) { event.preventDefault(); anchor.click(); return; }
+  if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
+}
+
+// Pointing at a passage, or focusing it, brings out its twin in the other list and the line between them.
+function onPoint(event) {
+  const hit = event.target instanceof Element ? event.target.closest(".hit") : null;
+  const passage = hit && hit.dataset.passage;
+  if (passage === session.passage) return;
+  session.passage = passage;
+  for (const node of document.querySelectorAll(".hit.paired, .join.paired")) node.classList.remove("paired");
+  if (!passage) return;
+  const twins = document.querySelectorAll(`.hit[data-passage="${CSS.escape(passage)}"]`);
+  if (twins.length < 2) return;
+  for (const twin of twins) twin.classList.add("paired");
+  for (const line of document.querySelectorAll(".join")) line.classList.toggle("paired", line.dataset.passage === passage);
+}
+
+function drawLines() {
+  for (const lists of document.querySelectorAll(".lists")) {
+    const gutter = lists.querySelector(".gutter");
+    if (!gutter) continue;
+    gutter.replaceChildren();
+    const frame = gutter.getBoundingClientRect();
+    if (frame.width < 20) continue;                       // one column: nothing stands side by side
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("aria-hidden", "true");
+    for (const left of lists.querySelectorAll(".hit[data-side=a]")) {
+      const right = lists.querySelector(`.hit[data-side=b][data-passage="${CSS.escape(left.dataset.passage)}"]`);
+      if (!right) continue;
+      const path = document.createElementNS(svg.namespaceURI, "path");
+      const [from, to] = [left, right].map((hit) => hit.getBoundingClientRect().top - frame.top + 19);
+      path.setAttribute("d", `M0 ${from} C${frame.width * 0.55} ${from} ${frame.width * 0.45} ${to} ${frame.width} ${to}`);
+      path.setAttribute("class", "join" + (left.classList.contains("answers") ? " answers" : ""));
+      path.dataset.passage = left.dataset.passage;
+      svg.append(path);
+    }
+    gutter.append(svg);
+  }
+}
+
+function settle() {
+  session.frame = 0;
+  drawLines();
+  if (session.toTop) {
+    session.toTop = false;
+    document.querySelector("[data-testid=stMain]")?.scrollTo({ top: 0 });
+  }
+  // A link that was followed by key is replaced by its successor; the focus goes there too.
+  if (session.focus && document.activeElement === document.body) {
+    document.querySelector(`a[data-focus="${CSS.escape(session.focus)}"]`)?.focus({ preventScroll: true });
+  }
+}
+
+function schedule() {
+  if (!session.frame) session.frame = requestAnimationFrame(settle);
+}
+
+function ours(records) {
+  return records.every((record) => record.target instanceof Element && record.target.closest(".gutter"));
+}
+
+function start() {
+  const observer = new MutationObserver((records) => { if (!ours(records)) schedule(); });
+  observer.observe(document.body, { childList: true, subtree: true });
+  const resizing = new ResizeObserver(schedule);
+  resizing.observe(document.body);
+  const handlers = [[document, "click", onClick], [document, "keydown", onKey], [document, "mouseover", onPoint],
+    [document, "focusin", onPoint], [window, "resize", schedule]];
+  for (const [target, name, handler] of handlers) target.addEventListener(name, handler);
+  session.stop = () => {
+    observer.disconnect();
+    resizing.disconnect();
+    for (const [target, name, handler] of handlers) target.removeEventListener(name, handler);
+    session.started = false;
+  };
+  session.started = true;
+}
+
+export default function () {
+  if (!session.started) start();
+  schedule();
+  return () => session.stop?.();
+}

@@ -1,0 +1,175 @@
+"""Two lists of passages side by side: ranks, scores, marked answers and question words, shared passages, and the gold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from app.components.marks import answer_badge, gold_badge, letter
+from app.markup import Html, div, join, span, tag, text
+from backend.answers import answer_spans, has_answer, query_spans, rule_for
+from db.records import Hits, Passage, Question
+
+EXCERPT = 250  # characters of a passage that show before it is opened: three lines
+BEFORE = 110   # at most so many of them stand before the first answer
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class HitList:
+    """One column. `side` is "a" or "b"; ordinals and scores are (k,), -1 pads; `note` says what the list is."""
+
+    side: str
+    name: str
+    ordinals: np.ndarray
+    scores: np.ndarray
+    note: str = ""
+
+    @classmethod
+    def of(cls, side: str, name: str, hits: Hits, note: str = "") -> HitList:
+        kept = hits.ordinals[0] >= 0
+        return cls(side, name, hits.ordinals[0][kept], hits.scores[0][kept], note)
+
+    @property
+    def depth(self) -> int:
+        return len(self.ordinals)
+
+    def rank_of(self, ordinal: int) -> int | None:
+        found = np.flatnonzero(self.ordinals == ordinal)
+        return int(found[0]) + 1 if len(found) else None
+
+
+def side_by_side(lists: Sequence[HitList], question: Question, passages: dict[int, Passage], gold: Sequence[int], shown: int,
+                 rule: str) -> Html:
+    """The lists as columns with room for lines between them.
+
+    Args:
+        passages: by ordinal, all that are shown and all of `gold`.
+        gold: ordinals of the gold passages.
+        shown: how many hits of each list.
+    """
+    marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
+    columns = []
+    for i, column in enumerate(lists):
+        other = lists[1 - i] if len(lists) == 2 else None
+        columns.append(_column(column, other, marked, set(gold), shown))
+    if len(columns) == 2:
+        columns.insert(1, div(cls="gutter", aria_hidden="true"))
+    return div(*columns, cls="lists" if len(lists) == 2 else "lists single")
+
+
+def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
+    """Ordinals of the passages that `side_by_side` needs."""
+    return list(dict.fromkeys([*gold, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])]))
+
+
+def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
+    cards = [_card(column, other, rank, marked, gold, shown) for rank in range(1, min(shown, column.depth) + 1)]
+    deeper = sorted(rank for ordinal in gold if (rank := column.rank_of(ordinal)) is not None and rank > shown)
+    for before, rank in pairwise([min(shown, column.depth), *deeper]):
+        if rank > before + 1:
+            cards.append(div(f"{rank - before - 1} more", cls="between"))
+        cards.append(_card(column, other, rank, marked, gold, shown))
+    head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
+    if not cards:
+        cards = [div("Nothing was found.", cls="notice")]
+    return tag("section", head, *cards, cls=f"list {column.side}", aria_label=f"List {column.side.upper()}, {column.name}")
+
+
+def _card(column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
+    ordinal = int(column.ordinals[rank - 1])
+    found = marked[ordinal]
+    badges = [answer_badge()] if found.holds_answer else []
+    badges += [gold_badge()] if ordinal in gold else []
+    if other is not None:
+        badges.append(_elsewhere(other, ordinal, shown, ordinal in gold))
+    classes = " ".join(filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else "")))
+    head = div(span(f"{rank}", cls="place", title=f"rank {rank} of {column.depth}"),
+               span(found.passage.title or "untitled", cls="title", title=f"passage {found.passage.id}"), span(*badges, cls="badges"),
+               span(f"{float(column.scores[rank - 1]):.4g}", cls="score", title=f"score {float(column.scores[rank - 1])!r}"), cls="head")
+    return tag("article", head, found.body(), cls=classes, id=f"{column.side}-{rank}", data_side=column.side,
+               data_passage=str(ordinal), tabindex="0", aria_label=f"{column.side.upper()}, rank {rank}")
+
+
+def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
+    """Where the passage stands in the other list; a click goes there when it is on the page."""
+    rank = other.rank_of(ordinal)
+    if rank is None:
+        return span(letter(other.side), "–", cls="badge other none", title=f"not among the {other.depth} of {other.name}")
+    where = f"rank {rank} in {other.name}"
+    if rank <= shown or is_gold:
+        return tag("a", letter(other.side), f"{rank}", href=f"#{other.side}-{rank}", data_jump=f"{other.side}-{rank}", cls="badge other",
+                   title=f"{where}: go there")
+    return span(letter(other.side), f"{rank}", cls="badge other far", title=f"{where}, further down than is shown")
+
+
+@dataclass(frozen=True)
+class _Marked:
+    """A passage with the places to mark."""
+
+    passage: Passage
+    answers: list[Span]
+    words: list[Span]
+    holds_answer: bool
+
+    @classmethod
+    def of(cls, passage: Passage, question: Question, rule: str) -> _Marked:
+        rule = rule_for(question, rule)
+        holds = bool(question.answers) and has_answer(passage.text, question.answers, rule, passage.title)
+        spans = answer_spans(passage.text, question.answers, rule) if question.answers else []
+        return cls(passage, spans, query_spans(passage.text, question.text), holds)
+
+    def body(self) -> Html:
+        """The text: an excerpt around the first answer, the rest there but folded away."""
+        whole = self.passage.text
+        start, end = excerpt(whole, self.answers)
+        pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
+        shown = [span(self._marked(low, high), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
+                 for name, low, high in pieces if high > low]
+        folded = end - start < len(whole)
+        button = tag("button", "whole passage", type="button", data_toggle=True, aria_expanded="false") if folded else ""
+        return tag("p", *shown, " ", button)
+
+    def _marked(self, low: int, high: int) -> Html:
+        """The text from low to high, with its marks; an answer wins over a word of the question."""
+        return marked(self.passage.text, low, high, self.answers, self.words)
+
+
+def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> Html:
+    kinds = np.zeros(high - low, dtype=np.int8)
+    for kind, spans in ((1, words), (2, answers)):
+        for start, end in spans:
+            kinds[max(start - low, 0):max(end - low, 0)] = kind
+    borders = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), high - low]
+    parts = []
+    for start, end in pairwise(borders):
+        piece = whole[low + start:low + end]
+        kind = kinds[start] if start < len(kinds) else 0
+        parts.append(tag("mark", piece, cls="answer" if kind == 2 else "word") if kind else text(piece))
+    return join(*parts)
+
+
+def excerpt(whole: str, answers: Sequence[Span]) -> Span:
+    """Where to look first: about EXCERPT characters that begin with a sentence, or near one, and hold the first answer."""
+    if len(whole) <= EXCERPT + 60:
+        return 0, len(whole)
+    start = _start(whole, answers[0][0]) if answers and answers[0][1] > EXCERPT else 0
+    least = answers[0][1] if answers else 0
+    end = max(start + EXCERPT, least)
+    while end < len(whole) and not whole[end].isspace():
+        end += 1
+    return start, len(whole) if len(whole) - end < 40 else end
+
+
+def _start(whole: str, answer: int) -> int:
+    """The start of the answer's sentence, or of a word, at most BEFORE characters before it."""
+    earliest = max(answer - BEFORE, 0)
+    sentence = max(whole.rfind(stop, earliest, answer) for stop in (". ", "? ", "! "))
+    if sentence >= 0:
+        return sentence + 2
+    space = whole.find(" ", earliest, answer)
+    return space + 1 if space >= 0 else earliest

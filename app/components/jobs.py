@@ -1,0 +1,114 @@
+"""Long work as it goes: a bar, the rate, the time left, a way to stop it, and what became of the last ones."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import streamlit as st
+
+from app.markup import Html, div, show, span, tag
+from backend import jobs
+from backend.study import Study
+from db.jobs import Job
+
+SHOWN = 5
+WORDS = {"waiting": "waiting", "running": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"}
+
+
+def name(kind: str, arguments: dict[str, Any]) -> str:
+    """ "retrieve dense over dev with minilm": what a job does, for people."""
+    if kind == "retrieve":
+        over = f" over {arguments['split']}" if arguments.get("split") else ""
+        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
+        return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
+    extra = arguments.get("name") or arguments.get("path", "").rsplit("/", 1)[-1]
+    return f"{kind} {extra}".strip()
+
+
+def is_running(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
+    return any(job.unfinished and (job.kind, job.arguments) == (kind, arguments) for job in jobs.recent(study, 20))
+
+
+def start_button(study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start") -> None:
+    """A button that starts a job; while it runs the button says so."""
+    running = is_running(study, kind, arguments)
+    st.button("Running" if running else words, key=key, disabled=running, type="primary", help=f"Start: {name(kind, arguments)}",
+              on_click=_submit, args=(study, kind, arguments))
+
+
+def _submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
+    if not is_running(study, kind, arguments):
+        jobs.submit(study, kind, arguments)
+
+
+def panel(study: Study) -> None:
+    """The last jobs. While one is unfinished it looks again every second, and reruns the page when the last one ends."""
+    active = any(job.unfinished for job in jobs.recent(study, SHOWN))
+    st.fragment(_list, run_every=1.0 if active else None)(study, active)
+
+
+def _list(study: Study, was_active: bool) -> None:
+    recent = jobs.recent(study, SHOWN)
+    if not recent:
+        return
+    show(tag("h2", "Jobs"))
+    for job in recent:
+        if job.unfinished:
+            with st.container(key=f"job-{job.id}"):
+                left, right = st.columns([9, 1.6], vertical_alignment="center")
+                with left:
+                    show(_running(job))
+                with right:
+                    st.button("Cancel", key=f"cancel-{job.id}", on_click=jobs.cancel, args=(study, job.id))
+        else:
+            show(_ended(job))
+    if was_active and not any(job.unfinished for job in recent):
+        st.rerun()
+
+
+def _running(job: Job) -> Html:
+    share = min(job.done / job.total, 1.0) if job.total else None
+    bar = div(span(style=f"width:{100 * (share or 0):.1f}%"), cls="progress" + ("" if share is not None else " unknown"),
+              role="progressbar", aria_valuemin="0", aria_valuemax="100", aria_valuenow=None if share is None else f"{100 * share:.0f}")
+    return div(div(span(name(job.kind, job.arguments), cls="job-name"), span(_told(job), cls="soft"), cls="job-line"), bar, cls="job")
+
+
+def _told(job: Job) -> str:
+    """ "encoding: 1,200 of 100,000, 40/s, 41 min left"; rate and time are of the step the job is at."""
+    if job.state == "waiting":
+        return "starting"
+    doing = job.doing or "working"
+    if not job.done:
+        return doing
+    parts = [f"{doing}: {job.done:,}" + (f" of {job.total:,}" if job.total else "")]
+    rate = _rate(job)
+    if rate:
+        parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        if job.total:
+            parts.append(f"{duration((job.total - job.done) / rate)} left")
+    return ", ".join(parts)
+
+
+def _rate(job: Job) -> float | None:
+    """Things a second since this session first saw the job at this step; None until a second has passed."""
+    seen = st.session_state.setdefault("job-rates", {})
+    now = time.monotonic()
+    doing, since, done = seen.get(job.id, (None, now, job.done))
+    if doing != job.doing:
+        seen[job.id] = (job.doing, now, job.done)
+        return None
+    return (job.done - done) / (now - since) if now - since >= 1 and job.done > done else None
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _ended(job: Job) -> Html:
+    when = (job.ended or "")[:16].replace("T", " ")
+    line = div(span(WORDS.get(job.state, job.state), cls=f"state {job.state}"), span(name(job.kind, job.arguments), cls="job-name"),
+               span(when, cls="soft"), cls="job-line")
+    return div(line, div(job.error, cls="job-error") if job.error and job.state == "failed" else "", cls="job ended")

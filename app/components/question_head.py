@@ -1,0 +1,74 @@
+"""What is known about a question: its answers, relation, subject, frequency, and where its gold stands in both lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.components.hit_lists import HitList, marked
+from app.components.marks import gold_badge, letter, relation_label
+from app.markup import Html, div, join, span, tag, term
+from app.study import set_label
+from backend.answers import answer_spans, query_spans, rule_for
+from db.records import Passage, Question
+
+SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
+
+
+def question_head(question: Question, frequency_source: str | None) -> Html:
+    """The question as a headline, what is known about it in one line below."""
+    facts = [_answers(question)]
+    if question.relation:
+        facts.append(_fact("relation", relation_label(question.relation)))
+    if question.subject:
+        facts.append(_fact("subject", question.subject))
+    if question.frequency is not None:
+        facts.append(_fact(term("frequency", f"How often the subject is mentioned, by {frequency_source or 'an unknown count'}"), f"{question.frequency:,}"))
+    if question.bucket is not None:
+        facts.append(_fact(term("bucket", "Official frequency bucket of the set: 0 most frequent, 7 rarest"), f"{question.bucket}"))
+    facts.append(_fact("set", set_label(question.dataset, question.split)))
+    facts.append(_fact("id", question.id))
+    return div(tag("h1", question.text), tag("dl", *facts), cls="question-head")
+
+
+def _fact(name: object, value: object) -> Html:
+    return div(tag("dt", name), tag("dd", value))
+
+
+def _answers(question: Question) -> Html:
+    name = "answer" if len(question.answers) == 1 else "answers"
+    if not question.answers:
+        return _fact("answers", span("none known", cls="soft"))
+    hidden = question.answers[SHOWN_ANSWERS:]
+    shown = [tag("mark", answer, cls="answer") for answer in question.answers[:SHOWN_ANSWERS]]
+    more = [span(f"and {len(hidden)} more", title=" · ".join(hidden), cls="soft", tabindex="0")] if hidden else []
+    pattern = [span("patterns", cls="soft")] if question.answer_rule == "regex" else []
+    return _fact(name, join(*(join(part, " ") for part in (*shown, *more, *pattern))))
+
+
+def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: Sequence[HitList], rule: str) -> Html:
+    """Every gold passage with its rank in each list, wherever that is; a click on its title opens its text."""
+    if not question.gold:
+        return div("No passage is labelled as the answer (no gold).", cls="gold-line soft")
+    strangers = len(question.gold) - len(gold)
+    rows = [_gold_row(question, ordinal, passage, lists, rule) for ordinal, passage in sorted(gold, key=lambda pair: _best(pair[0], lists))]
+    parts = rows[:SHOWN_GOLD]
+    if rows[SHOWN_GOLD:]:
+        parts.append(tag("details", tag("summary", f"{len(rows) - SHOWN_GOLD} more gold passages"), *rows[SHOWN_GOLD:], cls="more"))
+    if strangers:
+        parts.append(div(f"{strangers} more named as gold, but not in this collection", cls="soft"))
+    return div(*parts, cls="gold-table")
+
+
+def _best(ordinal: int, lists: Sequence[HitList]) -> int:
+    return min((rank for column in lists if (rank := column.rank_of(ordinal)) is not None), default=1 << 30)
+
+
+def _gold_row(question: Question, ordinal: int, passage: Passage, lists: Sequence[HitList], rule: str) -> Html:
+    ranks = []
+    for column in lists:
+        rank = column.rank_of(ordinal)
+        words = f"not in the top {column.depth}" if rank is None else f"rank {rank}"
+        ranks.append(span(letter(column.side), " ", words, cls="where" + (" none" if rank is None else "")))
+    answers = answer_spans(passage.text, question.answers, rule_for(question, rule)) if question.answers else []
+    body = tag("p", marked(passage.text, 0, len(passage.text), answers, query_spans(passage.text, question.text)))
+    return tag("details", tag("summary", gold_badge(), span(passage.title or "untitled", cls="title"), *ranks), body)

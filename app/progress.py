@@ -1,0 +1,63 @@
+"""Progress of long work on the terminal: a bar with rate and time left, or a line now and then where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Watch = Callable[[int, "int | None", str], None]
+
+SECONDS_BETWEEN_LINES = 10
+
+
+@contextmanager
+def shown() -> Iterator[Watch]:
+    """A callable (done, total, doing) that shows progress while the block lasts."""
+    if sys.stderr.isatty():
+        with _bar() as watch:
+            yield watch
+    else:
+        yield _Lines()
+
+
+@contextmanager
+def _bar() -> Iterator[Watch]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+               TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task, at = None, ""
+
+        def watch(done: int, total: int | None, doing: str) -> None:
+            nonlocal task, at
+            if task is None or doing != at:
+                if task is not None:
+                    progress.remove_task(task)
+                task, at = progress.add_task(doing, total=total, rate=""), doing
+            speed = progress.tasks[0].speed
+            progress.update(task, completed=done, total=total, rate=f"{speed:,.0f}/s" if speed else "")
+
+        yield watch
+
+
+class _Lines:
+    """For logs and pipes: a line when something new begins and every ten seconds."""
+
+    def __init__(self) -> None:
+        self._doing, self._said, self._began, self._first = "", 0.0, 0.0, 0
+
+    def __call__(self, done: int, total: int | None, doing: str) -> None:
+        now = time.monotonic()
+        if doing != self._doing:
+            self._doing, self._said, self._began, self._first = doing, now, now, done
+            print(f"{doing} ...", file=sys.stderr, flush=True)
+        elif now - self._said >= SECONDS_BETWEEN_LINES:
+            self._said = now
+            rate = (done - self._first) / (now - self._began)
+            left = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
+            of = f" of {total:,}" if total else ""
+            print(f"{doing}: {done:,}{of} ({rate:,.0f}/s{left})", file=sys.stderr, flush=True)

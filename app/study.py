@@ -1,0 +1,218 @@
+"""The open study and what the pages derive from its runs, held between runs of the script.
+
+Everything here is keyed by what it was made from (the run's name and when it was made, how many questions there are), so
+that a run that is made again, or an import, shows at the next rerun. Stores open one connection per thread, so holding a
+`Study` across sessions is safe; a bare connection never is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from analysis.accuracy import first_hit
+from backend.answers import DEFAULT_RULE
+from backend.relevance import relevant
+from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+from db.errors import Missing
+from db.imports import Imports
+from db.records import Hits, Question
+
+Key = tuple
+"""What a derived thing was made from; hashable."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The questions of a run that can be measured, and where the first relevant passage of each stands.
+
+    questions: q records, in the run's order. first: (q,) int32 rank from 1, 0 for none within the run's k.
+    kind: relevance that was used, "answers" or "gold"; it is gold where no question has answers.
+    left_out: questions of the run that do not count, by reason.
+    """
+
+    name: str
+    k: int
+    kind: str
+    questions: list[Question]
+    first: np.ndarray
+    left_out: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs over the questions that both measure. Row i is the same question in every array."""
+
+    a: Measured
+    b: Measured
+    questions: list[Question]
+    first_a: np.ndarray
+    first_b: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def depth(self) -> int:
+        """The deepest k at which both runs can be measured."""
+        return min(self.a.k, self.b.k)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {question.id: row for row, question in enumerate(self.questions)}
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """(q,) str; "" where a question has no relation."""
+        return np.array([question.relation or "" for question in self.questions], dtype=str)
+
+    @cached_property
+    def sets(self) -> np.ndarray:
+        """(q,) str: the split and the data set as one label, see `set_label`."""
+        return np.array([set_label(question.dataset, question.split) for question in self.questions], dtype=str)
+
+    @cached_property
+    def frequency(self) -> np.ndarray:
+        """(q,) int64 mentions of the subject; -1 where unknown."""
+        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """What the text filter searches: question, answers, subject and id, case folded."""
+        return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
+
+    @cached_property
+    def contrast(self) -> np.ndarray:
+        """(q,) float64: reciprocal rank of the first relevant passage in A less that in B; from -1 to 1."""
+        return _reciprocal(self.first_a) - _reciprocal(self.first_b)
+
+
+def set_label(dataset: str, split: str) -> str:
+    """ "dev", or "test · common-random-buckets" for a named set."""
+    return split if dataset in ("", split) else f"{split} · {dataset}"
+
+
+def _reciprocal(first: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+
+
+def current() -> Study:
+    """The study that $BLINDSPOT_STUDY names, else the one in the current folder. Raises Missing."""
+    folder = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve()
+    marks = tuple(_mark(folder / name) for name in (SETTINGS_FILE, "labels.db", "corpus.db"))
+    if marks[0] is None:
+        Study.open(folder)  # raises, and says what to type
+    return _opened(str(folder), marks[1:])
+
+
+def _mark(path: Path) -> int | None:
+    """Changes when the file is replaced, not when it is written to."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _opened(folder: str, marks: tuple) -> Study:
+    return Study.open(folder)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _imports(folder: str) -> Imports:
+    return Imports(Path(folder) / "labels.db")
+
+
+def questions_key(study: Study) -> Key:
+    """Changes with every import of questions or frequencies."""
+    return str(study.folder), len(study.questions), len(_imports(str(study.folder)).all())
+
+
+def runs(study: Study) -> dict[str, dict]:
+    """Finished runs over this study's passages: name to manifest, oldest first."""
+    if not study.has_corpus:
+        return {}
+    return {name: manifest for name, manifest in study.parts("runs").items() if manifest.get("corpus") == study.corpus.digest}
+
+
+def rule(study: Study, a: str, b: str) -> str:
+    """The matching rule to compare two runs by: the one both were matched with, else the default."""
+    known = runs(study)
+    used = {known[name].get("rule", DEFAULT_RULE) for name in (a, b) if name in known}
+    return used.pop() if len(used) == 1 else DEFAULT_RULE
+
+
+def measured(study: Study, name: str, relevance: str = "answers", rule: str = "dpr") -> Measured:
+    """Raises Missing for a run that does not exist."""
+    manifest = runs(study).get(name)
+    if manifest is None:
+        known = ", ".join(runs(study)) or "none yet"
+        raise Missing(f"there is no run {name!r} in this study; runs here: {known}")
+    return _measured(study, questions_key(study), name, manifest.get("made"), relevance, rule)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _measured(_study: Study, questions: Key, name: str, made: str, relevance: str, rule: str) -> Measured:
+    run = _study.run(name)
+    records = _questions_of_run(_study, questions, run.manifest.get("question_set", (name, made)), run.question_ids)
+    found = relevant(_study, run, relevance, rule, records)
+    return Measured(name, run.hits.k, found.kind, found.questions, first_hit(found.relevant), found.left_out)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _questions_of_run(_study: Study, questions: Key, question_set: object, _ids: list[str]) -> list[Question]:
+    """Runs over one set of questions share the records."""
+    return _study.questions.some(_ids)
+
+
+def comparison(study: Study, a: str, b: str, relevance: str = "answers", rule: str = "dpr") -> Comparison:
+    """Two runs side by side. Raises Missing for a run that does not exist."""
+    known = runs(study)
+    left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
+    made = tuple(known[name].get("made") for name in (a, b))
+    return _comparison(left, right, questions_key(study), a, b, made, relevance, rule)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _comparison(_a: Measured, _b: Measured, *key: object) -> Comparison:
+    if _a.kind != _b.kind:
+        return Comparison(_a, _b, [], _a.first[:0], _b.first[:0])
+    row_in_b = {question.id: row for row, question in enumerate(_b.questions)}
+    rows_a = [row for row, question in enumerate(_a.questions) if question.id in row_in_b]
+    shared = [_a.questions[row] for row in rows_a]
+    rows_b = [row_in_b[question.id] for question in shared]
+    return Comparison(_a, _b, shared, _a.first[rows_a], _b.first[rows_b])
+
+
+def run_row(study: Study, name: str, question_id: str) -> Hits | None:
+    """What a run found for one question, (1, k); None where the question is not in it. Raises Missing for the run."""
+    manifest = runs(study).get(name)
+    if manifest is None:
+        raise Missing(f"there is no run {name!r} in this study")
+    run = _run(study, str(study.folder), name, manifest.get("made"))
+    row = run.row(question_id)
+    return None if row is None else Hits(np.asarray(run.hits.ordinals[row:row + 1]), np.asarray(run.hits.scores[row:row + 1]))
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _run(_study: Study, folder: str, name: str, made: str):
+    return _study.run(name)
+
+
+def live(study: Study, retriever: str, question: str, k: int) -> Hits:
+    """What a retriever finds now. Held, so that showing more of a list does not search again."""
+    made = tuple(sorted((name, manifest.get("made")) for name, manifest in study.parts("indexes").items()))
+    settings = study.settings_path.stat().st_mtime_ns
+    return _live(study, str(study.folder), made, settings, retriever, question, k)
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _live(_study: Study, folder: str, made: Key, settings: int, retriever: str, question: str, k: int) -> Hits:
+    from backend.retrieval import live as retrieval
+
+    return retrieval.search(_study, retriever, [question], k)

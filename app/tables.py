@@ -1,0 +1,61 @@
+"""Tables of the command line, drawn by rich."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backend.summary import Step
+    from db.jobs import Job
+
+console = Console(highlight=False)
+
+
+def print_json(content: Any) -> None:
+    print(json.dumps(content, ensure_ascii=False, indent=1))
+
+
+def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
+    passages = summary["passages"]
+    console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
+    console.print(f"Passages: {passages['count']:,} from {escape(passages['source'])}" if passages else "Passages: none")
+    if summary["questions"]:
+        table = Table("question set", "split", *(_right(name) for name in ("questions", "with gold", "with answers")))
+        for count in summary["questions"]:
+            table.add_row(escape(count["dataset"]), count["split"], *(f"{count[key]:,}" for key in ("questions", "with_gold", "with_answers")))
+        console.print(table)
+        console.print(f"Frequencies: {escape(summary['frequency_source'] or 'none')}")
+    else:
+        console.print("Questions: none")
+    for name, manifest in summary["indexes"].items():
+        console.print(f"Index {name}: {manifest['passages']:,} passages, made {manifest['made']}")
+    for name, manifest in summary["runs"].items():
+        console.print(f"Run {name}: {manifest['questions']:,} questions, k={manifest['k']}, made {manifest['made']}")
+    for job in summary["jobs"]:
+        if job["state"] in ("running", "failed"):
+            console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
+    if steps:
+        console.print("\nNext:")
+        for step in steps:
+            console.print(f"  {escape(step.command)}   [dim]{escape(step.why)}[/dim]")
+
+
+def print_jobs(jobs: Sequence[Job]) -> None:
+    table = Table("job", "kind", "state", "started", "progress", "outcome")
+    for job in jobs:
+        progress = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}"
+        table.add_row(job.id, job.kind, job.state, job.started or "", progress if job.unfinished else "", escape(job.error or ""))
+    console.print(table)
+
+
+def _right(name: str):
+    from rich.table import Column
+
+    return Column(name, justify="right")

@@ -1,0 +1,1 @@
+"""What computes: studies, importing, retrieval, runs, jobs. Knows no Streamlit."""

@@ -1,0 +1,257 @@
+"""Bytes out of a file, decompressed and read ahead in a thread, and text lines out of the bytes."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import lzma
+import queue
+import threading
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from db.errors import BadInput
+
+BLOCK = 1 << 20
+MAX_LINE = 32 << 20  # bytes; nothing sensible has longer lines, and without a limit a wrong file fills the memory
+_AHEAD = 8
+
+
+class _Decompressor(Protocol):
+    eof: bool
+    needs_input: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Gunzip:
+    """zlib in the manner of the other two."""
+
+    def __init__(self) -> None:
+        self._zlib, self._tail = zlib.decompressobj(31), b""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        out = self._zlib.decompress(self._tail + data, max_length)
+        self._tail = self._zlib.unconsumed_tail
+        # A full block may have more behind it even where all the input is taken.
+        self._full = len(out) == max_length
+        return out
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._tail and not self._full
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+_COMPRESSIONS: dict[bytes, tuple[str, Any]] = {
+    b"\x1f\x8b": ("gzip", _Gunzip),
+    b"\xfd7zXZ\x00": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+}
+_UNREADABLE = {
+    b"PK\x03\x04": "a zip archive",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"SQLite format 3\x00": "a SQLite database",
+    b"PAR1": "a Parquet file",
+}
+
+
+class ByteSource:
+    """The contents of a file, decompressed if its first bytes say so (its name does not count).
+
+    A thread of its own reads, hashes and decompresses ahead of whoever iterates. After the last block `sha256` (of the
+    file as it lies on disk) is known. `read` and `size` are bytes of the file as it lies, for progress.
+
+    Raises:
+        BadInput: no such file, a broken or truncated one, or one of a kind that is not read.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise BadInput("this is a folder" if self.path.is_dir() else "there is no such file", self.path)
+        self.size, self.read = self.path.stat().st_size, 0
+        self.sha256: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        ahead: queue.Queue = queue.Queue(_AHEAD)
+        stop = threading.Event()
+
+        def put(item: object) -> None:
+            while not stop.is_set():
+                try:
+                    return ahead.put(item, timeout=0.1)
+                except queue.Full:
+                    continue
+
+        def work() -> None:
+            try:
+                for block in self._blocks():
+                    put(block)
+                    if stop.is_set():
+                        return
+                put(None)
+            except BaseException as error:
+                put(error)
+
+        thread = threading.Thread(target=work, name="read-ahead", daemon=True)
+        thread.start()
+        try:
+            while (item := ahead.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            stop.set()
+            thread.join()
+
+    def _blocks(self) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        try:
+            with open(self.path, "rb") as file:
+                raw = self._raw(file, digest)
+                first = next(raw, b"")
+                for magic, what in _UNREADABLE.items():
+                    if first.startswith(magic):
+                        raise BadInput(f"this is {what}, which is not read; unpack it first", self.path)
+                kinds = [kind for magic, kind in _COMPRESSIONS.items() if first.startswith(magic)]
+                if kinds:
+                    yield from self._decompressed(first, raw, *kinds[0])
+                else:
+                    yield first
+                    yield from raw
+        except OSError as error:
+            raise BadInput(f"cannot be read ({error.strerror or error})", self.path) from error
+        self.sha256 = digest.hexdigest()
+
+    def _raw(self, file: Any, digest: Any) -> Iterator[bytes]:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            self.read += len(block)
+            yield block
+
+    def _decompressed(self, data: bytes, raw: Iterator[bytes], name: str, new: Any) -> Iterator[bytes]:
+        """One or more compressed streams, one after the other, as gzip, xz and bzip2 files may hold."""
+        stream: _Decompressor = new()
+        try:
+            while True:
+                block = stream.decompress(data, BLOCK)
+                if block:
+                    yield block
+                if stream.eof:
+                    data = stream.unused_data.lstrip(b"\0")
+                    while not data:
+                        data = next(raw, None)
+                        if data is None:
+                            return
+                        data = data.lstrip(b"\0")
+                    stream = new()
+                elif stream.needs_input:
+                    data = next(raw, None)
+                    if data is None:
+                        raise BadInput(f"the {name} file is truncated; fetch it again", self.path)
+                else:
+                    data = b""
+        except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+            raise BadInput(f"the {name} file is broken ({error}); fetch it again", self.path) from error
+
+
+def head(path: str | Path, size: int = 1 << 16) -> bytes:
+    """The first decompressed bytes of a file. Raises BadInput as ByteSource does."""
+    parts, have = [], 0
+    blocks = iter(ByteSource(path))
+    try:
+        for block in blocks:
+            parts.append(block)
+            have += len(block)
+            if have >= size:
+                break
+    finally:
+        blocks.close()
+    return b"".join(parts)[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Whole lines, without their LF. `line` is the 1-based number of the first. Bytes that are not UTF-8 stand in the lines as
+    surrogates (U+DC80 to U+DCFF, Python's surrogateescape)."""
+
+    line: int
+    lines: list[str]
+
+
+def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
+    """Cut a source at line ends and decode it, a block at a time.
+
+    Raises:
+        BadInput: UTF-16 or UTF-32, or a line beyond MAX_LINE.
+    """
+    line, rest = 1, b""
+    for number, block in enumerate(source):
+        if number == 0:
+            block = _without_mark(block, source.path)
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            rest += block
+            if len(rest) > MAX_LINE:
+                raise BadInput(f"a line of more than {MAX_LINE >> 20} MB; is this a text file?", source.path, line)
+            continue
+        lines = _decoded(rest + block[: cut - 1])
+        rest = block[cut:]
+        yield TextBlock(line, lines)
+        line += len(lines)
+    if rest:
+        yield TextBlock(line, _decoded(rest))
+
+
+def _decoded(data: bytes) -> list[str]:
+    # Line by line: nearly all lines are ASCII, whose decoding is a copy, while one other sign makes a whole block wide.
+    lines = data.split(b"\n")
+    try:
+        return list(map(bytes.decode, lines))
+    except UnicodeDecodeError:
+        return [line.decode("utf-8", "surrogateescape") for line in lines]
+
+
+def _without_mark(block: bytes, path: Path) -> bytes:
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise BadInput("this is UTF-16; save it as UTF-8", path, 1)
+    return block.removeprefix(b"\xef\xbb\xbf")
+
+
+def numbered_lines(source: ByteSource) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their line ends, with their numbers from 1."""
+    for block in text_blocks(source):
+        for offset, text in enumerate(block.lines):
+            if text and not text.isspace():
+                yield block.line + offset, text.removesuffix("\r")
+
+
+def not_utf8(text: str) -> bool:
+    """Whether a decoded text stands for bytes that were not UTF-8, or holds half a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def file_sha256(path: str | Path) -> str:
+    """The sha256 of a file as it lies on disk."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror or error})", path) from error

@@ -1,0 +1,352 @@
+"""Bringing files into a study. Each import is all or nothing: after an error, a cancel or Ctrl-C the study is as before."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.formats import find_format
+from backend.formats.archive import members_sha256
+from backend.formats.base import Format, Item, Options, PassageBatch, checked
+from backend.formats.streams import file_sha256
+from backend.left_out import LeftOut
+from backend.mentions import count_mentions
+from db.corpus import CorpusWriter, DuplicateId, pack
+from db.errors import BadInput, Refused
+from db.imports import ImportRecord, Imports
+from db.records import SPLITS, Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+COUNTED = "counted in the passages"
+_TELL_EVERY = 0.3  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import did. `left_out_file` lists the rows left out; `unchanged`: all of it was in the study already."""
+
+    rows: int
+    left_out: int = 0
+    left_out_file: Path | None = None
+    seconds: float = 0.0
+    unchanged: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def import_passages(
+    study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
+) -> ImportResult:
+    """Import the study's passage collection, streamed: memory does not grow with the file.
+
+    Args:
+        format: a name from `backend.formats`; else the contents decide.
+        skip_bad: leave out what is wrong and list it in a file of the study, instead of raising.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line.
+        Refused: the study holds a (different) collection.
+    """
+    began, path = time.monotonic(), Path(path)
+    if study.has_corpus:
+        return _second_collection(study, path)
+    chosen, tell = find_format(path, "passages", format), _Paced(progress)
+    with LeftOut(study.folder, path, skip_bad) as left:
+        try:
+            written = _build_corpus(study, chosen, path, left, {}, tell)
+        except DuplicateId as error:
+            if not skip_bad:
+                raise _with_lines(error, chosen, path) from None
+            # Rows are numbered without gaps, so the file is read once more, without them.
+            left.restart()
+            written = _build_corpus(study, chosen, path, left, error.all, tell)
+    size = path.stat().st_size
+    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count))
+    notes = (f"{written.spanning:,} passages go over several lines",) if written.spanning else ()
+    return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
+
+
+def import_questions(
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    split: str | None = None,
+    dataset: str | None = None,
+    gold: str = "all",
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import questions.
+
+    Args:
+        split, dataset: take only questions of these; a question whose file names none is put there.
+        gold: "one" keeps a single gold passage per question (see `backend/formats/question_jsonl.py`), so that the others
+            become positives that nobody labelled.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; also a gold passage that the collection does not hold.
+        Refused: an unknown split or gold.
+    """
+    began, path = time.monotonic(), Path(path)
+    _refuse_other("split", split, (None, *SPLITS))
+    _refuse_other("gold", gold, ("all", "one"))
+    options = Options(split, dataset, gold)
+    chosen, tell = find_format(path, "questions", format), _Paced(progress)
+    sha256 = members_sha256(path, lambda name: name.endswith(".json"))
+    asked = json.dumps({"split": split, "dataset": dataset, "gold": gold})
+    if _imports(study).find("questions", sha256, asked):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    with LeftOut(study.folder, path, skip_bad) as left:
+        items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
+        if not items:
+            wanted = "".join(f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value)
+            raise left.first or BadInput(f"holds no questions{wanted}", path)
+        tell.now(len(items), len(items), "saving questions")
+        size = path.stat().st_size if path.is_file() else 0
+        record = ImportRecord("questions", path.name, sha256, size, len(items), left.count, asked)
+        study.questions.add([item.question for item in items], record)
+    return ImportResult(len(items), left.count, left.file, time.monotonic() - began)
+
+
+def import_frequencies(
+    study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
+) -> ImportResult:
+    """Import how often entities are mentioned, for the questions in the study. `rows` is the number of questions set.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line.
+        Refused: there are no questions with a subject yet.
+    """
+    began, path = time.monotonic(), Path(path)
+    chosen, tell = find_format(path, "frequencies", format), _Paced(progress)
+    subjects = set(study.questions.subjects())
+    if not subjects:
+        raise Refused("no question of this study has a subject; import questions before their frequencies")
+    sha256 = file_sha256(path)
+    if _is_last_word(study, sha256):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    with LeftOut(study.folder, path, skip_bad) as left:
+        counts = _counts(chosen, path, left, tell)
+        wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
+        record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), left.count)
+        tell.now(len(counts), len(counts), "saving frequencies")
+        rows = study.questions.set_frequencies(wanted, record)
+    absent = len(subjects) - len(wanted)
+    notes = (f"{absent:,} of {len(subjects):,} subjects are not in {path.name}",) if absent else ()
+    return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
+
+
+def count_frequencies(study: Study, progress: Progress | None = None) -> ImportResult:
+    """Give the questions that have a subject but no frequency one: the number of passages that mention the subject.
+
+    Raises:
+        Missing: the study holds no passages.
+    """
+    began = time.monotonic()
+    subjects = study.questions.subjects(without_frequency=True)
+    if not subjects:
+        return ImportResult(0, unchanged=True, notes=("every question with a subject has a frequency",))
+    corpus, before = study.corpus, study.questions.frequency_source
+    counts = count_mentions(subjects, corpus.blocks(), len(corpus), progress)
+    record = ImportRecord("frequencies", COUNTED, corpus.digest, 0, len(counts))
+    rows = study.questions.set_frequencies(counts, record, only_missing=True)
+    mixed = before not in (None, COUNTED)
+    notes = (f"the other questions keep their frequencies from {before}: two counts side by side",) if mixed else ()
+    return ImportResult(rows, seconds=time.monotonic() - began, notes=notes)
+
+
+# Passages
+
+
+@dataclass(slots=True)
+class _Written:
+    rows: int = 0
+    sha256: str = ""
+    spanning: int = 0
+
+
+class _Duplicates(DuplicateId):
+    """`all`: every row to be left out, with the row in which its id stands first."""
+
+    def __init__(self, error: DuplicateId, all: dict[int, int]):
+        super().__init__(error.id, error.first, error.second)
+        self.all = all
+
+
+def _build_corpus(
+    study: Study, chosen: Format, path: Path, left: LeftOut, drop: dict[int, int], tell: _Paced
+) -> _Written:
+    written = _Written()
+    with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path)) as batches:
+        for batch, contents in _sound(batches, path, left, drop):
+            writer.add_rows(batch.rows, contents)
+            written.spanning += batch.spanning
+            written.sha256 = batch.sha256 or written.sha256
+            tell(writer.count, int(writer.count / batch.share) if batch.share else None, "importing passages")
+        if not writer.count:
+            raise left.first or BadInput("holds no passages", path)
+        written.rows = writer.count
+        tell.now(writer.count, writer.count, "indexing ids")
+        try:
+            writer.finish(path.name, written.sha256, lambda: tell.now(writer.count, writer.count, "indexing ids"))
+        except DuplicateId as error:
+            raise _Duplicates(error, dict(writer.duplicates())) from None
+    return written
+
+
+def _sound(
+    batches: Iterator[PassageBatch], path: Path, left: LeftOut, drop: dict[int, int]
+) -> Iterator[tuple[PassageBatch, bytes]]:
+    """The rows that may be written, with their digest's bytes. The others go to `left`; `drop` are rows by number."""
+    firsts, lines, row = set(drop.values()), {}, 0
+    for batch in batches:
+        batch, contents = checked(batch, path)
+        for problem in batch.problems:
+            left.add(problem)
+        if drop:
+            kept = []
+            for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
+                if number in firsts:
+                    lines[number] = line
+                if number in drop:
+                    left.add(_twice(values[0], path, lines[drop[number]], line))
+                else:
+                    kept.append(values)
+            row += len(batch.rows)
+            batch.rows = kept
+            contents = pack(kept) if kept else b""
+        yield batch, contents
+
+
+def _with_lines(error: DuplicateId, chosen: Format, path: Path) -> BadInput:
+    """The message for an id that stands twice: the file is read again to find the lines of the two rows."""
+    lines: dict[int, int] = {}
+    row = 0
+    with closing(chosen.read(path)) as batches:
+        for batch in batches:
+            for wanted in (error.first, error.second):
+                if row <= wanted < row + len(batch.rows):
+                    lines[wanted] = batch.lines[wanted - row]
+            row += len(batch.rows)
+            if len(lines) == 2:
+                break
+    return _twice(error.id, path, lines.get(error.first), lines.get(error.second))
+
+
+def _twice(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
+    return BadInput(f"the id {id!r} stands twice, first in line {first}", path, second)
+
+
+def _second_collection(study: Study, path: Path) -> ImportResult:
+    find_format(path, "passages") if not path.is_file() else None
+    source = study.corpus.source
+    if file_sha256(path) == source.sha256:
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {len(study.corpus):,} passages); "
+                  "make a new study for another one")  # fmt: skip
+
+
+# Questions and frequencies
+
+
+def _items(chosen: Format, path: Path, options: Options, left: LeftOut, tell: _Paced) -> list[Item]:
+    """The questions of a file, each id once."""
+    found: dict[str, Item] = {}
+    with closing(chosen.read(path, options)) as items:
+        for item in items:
+            if isinstance(item, BadInput):
+                left.add(item)
+                continue
+            earlier = found.setdefault(item.question.id, item)
+            if earlier is not item:
+                where = f"line {earlier.line}" if earlier.path == item.path else f"{earlier.path}:{earlier.line}"
+                left.add(item.wrong(f"the id {item.question.id!r} stands twice, first in {where}"))
+            tell(len(found), None, "reading questions")
+    return list(found.values())
+
+
+def _new(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+    known = study.questions.known(item.question.id for item in items)
+    for item in items:
+        if item.question.id in known:
+            left.add(item.wrong(f"question {item.question.id!r} is in the study already"))
+    return [item for item in items if item.question.id not in known]
+
+
+def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+    """The questions whose gold passages all exist."""
+    first = next((item for item in items if item.question.gold), None)
+    if first is None:
+        return items
+    if not study.has_corpus:
+        raise first.wrong("names gold passages, but the study holds no passages yet; import the passages first")
+    known = study.corpus.ordinals(id for item in items for id in item.question.gold)
+    good = []
+    for item in items:
+        absent = _first_absent(item.question, known)
+        if absent is None:
+            good.append(item)
+        else:
+            left.add(item.wrong(f"the gold passage {absent!r} is not in the collection"))
+    return good
+
+
+def _first_absent(question: Question, known: dict[str, int]) -> str | None:
+    return next((id for id in question.gold if id not in known), None)
+
+
+def _counts(chosen: Format, path: Path, left: LeftOut, tell: _Paced) -> dict[str, tuple[int, int]]:
+    """Entity to its count and line."""
+    found: dict[str, tuple[int, int]] = {}
+    with closing(chosen.read(path)) as rows:
+        for row in rows:
+            if isinstance(row, BadInput):
+                left.add(row)
+                continue
+            entity, count, line = row
+            if entity in found:
+                left.add(BadInput(f"the entity {entity!r} stands twice, first in line {found[entity][1]}", path, line))
+                continue
+            found[entity] = count, line
+            tell(len(found), None, "reading frequencies")
+    if not found:
+        raise left.first or BadInput("holds no frequencies", path)
+    return found
+
+
+def _is_last_word(study: Study, sha256: str) -> bool:
+    """Whether this frequency file was imported and neither questions nor other frequencies came since."""
+    since = [record for record in _imports(study).all() if record.kind != "passages"]
+    return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
+
+
+def _imports(study: Study) -> Imports:
+    return Imports(study.folder / "labels.db")
+
+
+def _refuse_other(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+    if value not in allowed:
+        raise Refused(f"{name} is {value!r}; it must be one of {', '.join(filter(None, allowed))}")
+
+
+class _Paced:
+    """Calls the progress now and then only: a row costs far less than a call."""
+
+    def __init__(self, progress: Progress | None):
+        self._progress, self._last = progress, 0.0
+
+    def __call__(self, done: int, total: int | None, doing: str) -> None:
+        if self._progress and time.monotonic() - self._last > _TELL_EVERY:
+            self.now(done, total, doing)
+
+    def now(self, done: int, total: int | None, doing: str) -> None:
+        if self._progress:
+            self._last = time.monotonic()
+            self._progress(done, total, doing)

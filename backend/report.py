@@ -1,0 +1,244 @@
+"""How well runs did: success, reciprocal rank, recall, by relation, by bucket or by split, each with n and interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis import accuracy
+from analysis.accuracy import Estimate
+from analysis.buckets import bucket_group, bucket_order
+from analysis.relations import group_table, relation_name, relation_order
+from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
+from backend.relevance import Kind, Relevance, relevant
+from db.errors import BadInput, Missing
+from db.records import SPLITS, Question
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from backend.study import Study
+
+By = Literal["relation", "bucket", "split"]
+BYS: tuple[str, ...] = ("relation", "bucket", "split")
+KS = (1, 5, 20, 100)
+MRR_DEPTH = 10
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Success@k of the questions of one relation, bucket or split. `name` is for people, `key` for scripts."""
+
+    key: str
+    name: str
+    n: int
+    success: dict[int, Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run's figures. Dictionaries are by k; a k deeper than the run is absent, and a note says so.
+
+    questions: ids of the questions that count. kind: what relevance was taken from. notes: one line each.
+    mrr: mean reciprocal rank at 10; None for a run of fewer than 10 hits.
+    recall: over gold whatever `kind` is; n are the questions with gold.
+    groups: by what the report was asked for; relations are always there.
+    """
+
+    name: str
+    retriever: str | None
+    k: int
+    kind: Kind
+    questions: tuple[str, ...]
+    success: dict[int, Estimate]
+    macro: dict[int, Estimate]
+    mrr: Estimate | None
+    recall: dict[int, Estimate]
+    relations: list[Group]
+    groups: list[Group]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report over runs; `as_json`, `as_csv`, `as_latex` and `as_rich` write it."""
+
+    runs: list[RunReport]
+    by: By | None
+    ks: tuple[int, ...]
+    convention: str
+    notes: list[str]
+
+    def as_dict(self) -> dict:
+        from backend.report_text import as_dict
+
+        return as_dict(self)
+
+    def as_json(self) -> str:
+        from backend.report_text import as_json
+
+        return as_json(self)
+
+    def as_csv(self) -> str:
+        from backend.report_text import as_csv
+
+        return as_csv(self)
+
+    def as_latex(self) -> str:
+        from backend.report_text import as_latex
+
+        return as_latex(self)
+
+    def as_rich(self) -> RenderableType:
+        from backend.report_text import as_rich
+
+        return as_rich(self)
+
+
+def report(
+    study: Study,
+    runs: Sequence[str] | None = None,
+    by: By | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    ks: Iterable[int] = KS,
+    seed: int = SEED,
+) -> Report:
+    """Report on runs of a study.
+
+    Args:
+        runs: names; None for all of them.
+        by: also by relation, bucket or split.
+        relevance: "answers" (by `rule`) or "gold"; without answers it is gold.
+        ks: cut-offs.
+        seed: of the bootstrap behind the macro average's interval.
+
+    Raises: Missing for a run or rule that does not exist, BadInput for a `by`, relevance or k that cannot be.
+    """
+    if by is not None and by not in BYS:
+        raise BadInput(f"a report is by {', '.join(BYS)}, not by {by!r}")
+    ks = tuple(sorted(set(ks)))
+    if not ks or ks[0] < 1:
+        raise BadInput("k must be 1 or more")
+    names = list(dict.fromkeys(study.runs() if runs is None else runs))
+    if not names:
+        raise Missing("there are no runs to report on; make one with 'blindspot retrieve'")
+    opened = [study.run(name) for name in names]
+    known = _questions(study, opened)
+    reports = []
+    for run in opened:
+        questions = [known[id] for id in run.question_ids]
+        measured = relevant(study, run, relevance, rule, questions)
+        gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
+        reports.append(_run_report(run, measured, gold, by, ks, seed))
+    source = study.questions.frequency_source if by == "bucket" else None
+    kinds = {run.kind for run in reports}
+    return Report(reports, by, ks, convention(kinds, rule, by, source, seed), _differences(reports))
+
+
+def convention(kinds: set[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
+    """How the figures were made, in words that stand beside them."""
+    said = []
+    if "answers" in kinds:
+        title = "title and text are searched" if rule in SEARCHES_TITLE else "the text is searched, not the title"
+        said.append(f"Relevant is a passage that holds an answer, by the rule '{rule}'; {title}.")
+    if "gold" in kinds:
+        where = ", in runs whose questions have no answers" if "answers" in kinds else ""
+        said.append(f"Relevant is a passage that the question's gold names{where}.")
+    said += [
+        "Success@k: share of questions with a relevant passage among the first k, with Wilson's 95% interval.",
+        f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
+        "Recall@k: mean share of a question's gold passages among the first k.",
+        "Equal scores are ordered by the passage's row in the collection.",
+    ]  # fmt: skip
+    if by == "bucket":
+        source = frequency_source or "none, no frequencies are known"
+        said.append("Buckets are the official ones where a question has one (0 most frequent, 7 rarest), "
+                    f"else how often the subject is mentioned (source: {source}).")  # fmt: skip
+    return " ".join(said)
+
+
+def _questions(study: Study, runs) -> dict[str, Question]:
+    """Every question of the runs, asked for once."""
+    ids = dict.fromkeys(id for run in runs for id in run.question_ids)
+    return {question.id: question for question in study.questions.some(list(ids))}
+
+
+def _run_report(run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int) -> RunReport:
+    depth = run.hits.k
+    within = [k for k in ks if k <= depth]
+    first = accuracy.first_hit(measured.relevant)
+    questions = measured.questions
+    relations = _groups(first, [q.relation for q in questions], within, relation_order, relation_name)
+    return RunReport(
+        name=run.name,
+        retriever=run.manifest.get("retriever"),
+        k=depth,
+        kind=measured.kind,
+        questions=tuple(question.id for question in questions),
+        success={k: accuracy.proportion(accuracy.found_by(first, k)) for k in within},
+        macro=_macro(first, questions, within, seed),
+        mrr=_mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH)) if depth >= MRR_DEPTH else None,
+        recall={k: _mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k)) for k in within},
+        relations=relations,
+        groups=relations if by == "relation" else _asked_groups(first, questions, by, within),
+        notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
+    )
+
+
+def _macro(first: np.ndarray, questions: Sequence[Question], ks: list[int], seed: int) -> dict[int, Estimate]:
+    """Empty where no question has a relation: then there is nothing to average over."""
+    rows = [i for i, question in enumerate(questions) if question.relation is not None]
+    if not rows:
+        return {}
+    names = np.array([questions[i].relation for i in rows])
+    return {k: accuracy.macro_average(accuracy.found_by(first[rows], k), names, seed=seed) for k in ks}
+
+
+def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | None, ks: list[int]) -> list[Group]:
+    if by == "bucket":
+        return _groups(first, [bucket_group(q.bucket, q.frequency) for q in questions], ks, bucket_order)
+    if by == "split":
+        return _groups(first, [q.split for q in questions], ks, SPLITS.index)
+    return []
+
+
+def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:
+    rows = sorted(group_table({"run": first}, groups, ks), key=lambda row: order(row.group))
+    return [Group(row.group, name(row.group), row.n, row.success["run"]) for row in rows]
+
+
+def _mean(values: np.ndarray) -> Estimate:
+    mean = float(values.mean()) if len(values) else None
+    return Estimate(mean, len(values), None, None, "mean, without an interval")
+
+
+def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:
+    notes = []
+    if measured.kind != measured.asked:
+        notes.append("no question has answers, so relevance is gold")
+    notes += [f"{count:,} of {in_run:,} questions left out: {reason}" for reason, count in measured.left_out.items()]
+    if too_deep:
+        notes.append(f"the run keeps {depth} hits, so k = {', '.join(map(str, too_deep))} is left out")
+    if depth < MRR_DEPTH:
+        notes.append(f"the run keeps {depth} hits, so MRR@{MRR_DEPTH} is left out")
+    return notes
+
+
+def _differences(runs: list[RunReport]) -> list[str]:
+    """What keeps the runs' figures from being set side by side."""
+    notes = []
+    sets = [frozenset(run.questions) for run in runs]
+    if len(set(sets)) > 1:
+        counts = ", ".join(f"{run.name} {len(questions):,}" for run, questions in zip(runs, sets, strict=True))
+        shared = len(frozenset.intersection(*sets))
+        told = f"The runs cover different questions ({counts}; {shared:,} in all of them)"
+        notes.append(f"{told}: do not compare their figures.")
+    if len({run.kind for run in runs}) > 1:
+        told = ", ".join(f"{run.name} by {run.kind}" for run in runs)
+        notes.append(f"Relevance differs between the runs: {told}.")
+    return notes

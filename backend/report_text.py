@@ -1,0 +1,193 @@
+"""A report as JSON, CSV, LaTeX, and tables for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from backend.report import MRR_DEPTH, Group, Report, RunReport
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from analysis.accuracy import Estimate
+
+COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
+HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split"}
+ABSENT = "\N{EN DASH}"
+
+
+def as_dict(report: Report) -> dict:
+    """The JSON form. Scripts read `runs[NAME].k["1"].success`; values are 0 to 1, null where n is 0."""
+    return {
+        "convention": report.convention,
+        "notes": report.notes,
+        "by": report.by,
+        "runs": {run.name: _run_dict(run, report.by) for run in report.runs},
+    }
+
+
+def _run_dict(run: RunReport, by: str | None) -> dict:
+    made = {
+        "retriever": run.retriever,
+        "hits": run.k,
+        "relevance": run.kind,
+        "n": len(run.questions),
+        "k": _success(run.success),
+        f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"value": run.mrr.value, "n": run.mrr.n},
+        "recall": {str(k): {"value": estimate.value, "n": estimate.n} for k, estimate in run.recall.items()},
+        "relations": _group_dicts(run.relations),
+        "macro": {"k": {
+            str(k): {"success": e.value, "n_groups": e.n_groups, "n": e.n, "low": e.low, "high": e.high,
+                     "method": e.method}
+            for k, e in run.macro.items()
+        }},
+        "notes": run.notes,
+    }  # fmt: skip
+    return made if by is None else made | {"groups": _group_dicts(run.groups)}
+
+
+def _group_dicts(groups: list[Group]) -> dict:
+    return {group.key: {"name": group.name, "n": group.n, "k": _success(group.success)} for group in groups}
+
+
+def _success(estimates: dict[int, Estimate]) -> dict:
+    return {str(k): {"success": e.value, "n": e.n, "low": e.low, "high": e.high} for k, e in estimates.items()}
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(as_dict(report), ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def as_csv(report: Report) -> str:
+    """One figure a line; the columns are COLUMNS. How the figures were made stands in the JSON and on the terminal."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for run in report.runs:
+        for group, measure, k, e in _figures(run, report.by):
+            writer.writerow({
+                "run": run.name, "relevance": run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
+                "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
+            })  # fmt: skip
+    return text.getvalue()
+
+
+def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Estimate]]:
+    """(group, measure, k, estimate) of a run, the whole run first."""
+    yield from (("all", "success", k, e) for k, e in run.success.items())
+    yield from (("all", "macro success", k, e) for k, e in run.macro.items())
+    if run.mrr is not None:
+        yield "all", "mrr", MRR_DEPTH, run.mrr
+    yield from (("all", "recall", k, e) for k, e in run.recall.items())
+    if by is not None:
+        yield from ((group.name, "success", k, e) for group in run.groups for k, e in group.success.items())
+
+
+Table = tuple[str, list[str], list[list[str]]]
+"""(caption, headings, rows of cells): what LaTeX and the terminal share. The first column is text, the rest figures."""
+
+
+def _tables(report: Report) -> list[Table]:
+    made = [_success_table(report), _ranks_table(report)]
+    macro = [run for run in report.runs if run.macro]
+    if macro:
+        made.append(_macro_table(report, macro))
+    if report.by is not None:
+        made += [_group_table(report, run) for run in report.runs if run.groups]
+    return made
+
+
+def _success_table(report: Report) -> Table:
+    rows = [[run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
+            for run in report.runs]  # fmt: skip
+    return "Success@k, %", ["Run", "n", *_at(report)], rows
+
+
+def _ranks_table(report: Report) -> Table:
+    rows = [
+        [run.name, _percent(run.mrr), f"{max((e.n for e in run.recall.values()), default=0):,}",
+         *(_percent(run.recall.get(k)) for k in report.ks)]
+        for run in report.runs
+    ]  # fmt: skip
+    caption = f"MRR@{MRR_DEPTH} and Recall@k, % (n: questions with gold)"
+    return caption, ["Run", f"MRR@{MRR_DEPTH}", "n", *(f"R{k}" for k in _at(report))], rows
+
+
+def _macro_table(report: Report, runs: list[RunReport]) -> Table:
+    rows = []
+    for run in runs:
+        some = next(iter(run.macro.values()))
+        rows.append([run.name, str(some.n_groups), f"{some.n:,}", *(_interval(run.macro.get(k)) for k in report.ks)])
+    return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
+
+
+def _group_table(report: Report, run: RunReport) -> Table:
+    rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)]
+            for group in run.groups]  # fmt: skip
+    return f"{run.name}: Success@k by {report.by}, %", [HEADINGS[report.by], "n", *_at(report)], rows
+
+
+def _at(report: Report) -> list[str]:
+    return [f"@{k}" for k in report.ks]
+
+
+def _percent(estimate: Estimate | None) -> str:
+    return ABSENT if estimate is None or estimate.value is None else f"{100 * estimate.value:.1f}"
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None or estimate.value is None:
+        return ABSENT
+    # No space inside the brackets: a narrow terminal then breaks before them.
+    return f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]"
+
+
+def _remarks(report: Report) -> list[str]:
+    return [*report.notes, *(f"{run.name}: {note}." for run in report.runs for note in run.notes), report.convention]
+
+
+def as_latex(report: Report) -> str:
+    r"""Tables for a paper that says \usepackage{booktabs}; how the figures were made stands above them as comments."""
+    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in _remarks(report))]
+    for caption, headings, rows in _tables(report):
+        lines += ["\\begin{table}", "\\centering", f"\\caption{{{_escaped(caption)}}}",
+                  f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]  # fmt: skip
+        lines += [_latex_row(headings), "\\midrule", *map(_latex_row, rows)]
+        lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _latex_row(cells: list[str]) -> str:
+    return f"{' & '.join(map(_escaped, cells))} \\\\"
+
+
+LATEX = str.maketrans({
+    "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "&": "\\&", "%": "\\%", "$": "\\$", "#": "\\#", "_": "\\_",
+    "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}",
+    ABSENT: "--",
+})  # fmt: skip
+
+
+def _escaped(text: str) -> str:
+    return text.translate(LATEX)
+
+
+def as_rich(report: Report) -> RenderableType:
+    """Tables for the terminal, the remarks under them."""
+    from rich.console import Group as Stack
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made: list[RenderableType] = []
+    for caption, headings, rows in _tables(report):
+        table = RichTable(title=Text(caption), title_justify="left")
+        for i, heading in enumerate(headings):
+            table.add_column(Text(heading), justify="left" if i == 0 else "right")
+        for row in rows:
+            table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
+        made += [table, Text()]
+    return Stack(*made, *(Text(remark) for remark in _remarks(report)))

@@ -1,0 +1,1 @@
+"""Retrievers: anything with a `name` and `search(questions, k) -> Hits`."""

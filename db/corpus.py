@@ -1,0 +1,262 @@
+"""The passage collection of a study, in corpus.db: written once, then only read."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from db.backup import sync
+from db.connection import PerThread
+from db.errors import BlindspotError, Missing, Refused
+from db.records import Passage
+
+_BLOCK = 1000
+_SCHEMA = """
+    CREATE TABLE passage (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+"""
+
+Row = tuple[str, str, str]
+"""A passage as it is written: (id, title, text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSource:
+    """The file a collection was imported from."""
+
+    name: str
+    sha256: str
+
+
+class DuplicateId(BlindspotError):
+    """An id stands twice in a collection. `first` and `second` are ordinals."""
+
+    def __init__(self, id: str, first: int, second: int):
+        self.id, self.first, self.second = id, first, second
+        super().__init__(f"passage id {id!r} stands twice, in rows {first + 1} and {second + 1}")
+
+
+class Corpus(PerThread):
+    """The passages of one corpus.db, by ordinal (row from 0) or by id. Threads may share it.
+
+    Raises:
+        Missing: there is no such file, or it holds no passage collection.
+    """
+
+    def __init__(self, path: str | Path):
+        super().__init__(path, read_only=True, immutable=True)
+        if not self.path.is_file():
+            raise Missing(f"{self.path.parent}: no passages yet; import a collection first")
+        try:
+            meta = dict(self.connection.execute("SELECT key, value FROM meta"))
+            self._length = int(meta["count"])
+            self.digest = meta["digest"]
+            """sha256 of the ids, titles and texts, in order."""
+            self.source = CorpusSource(meta["source_name"], meta["source_sha256"])
+        except (sqlite3.DatabaseError, KeyError, ValueError) as error:
+            raise Missing(f"{self.path}: is no passage collection; import one into a new study") from error
+
+    def __len__(self) -> int:
+        return self._length
+
+    def passage(self, ordinal: int) -> Passage:
+        return self.passages([ordinal])[0]
+
+    def passages(self, ordinals: Iterable[int]) -> list[Passage]:
+        """The passages in these rows, in this order; an ordinal may come more than once.
+
+        Raises:
+            Missing: an ordinal outside the collection.
+        """
+        wanted = [int(ordinal) for ordinal in ordinals]
+        found: dict[int, Passage] = {}
+        for block in _blocks(list(dict.fromkeys(wanted))):
+            sql = f"SELECT ordinal, id, title, text FROM passage WHERE ordinal IN ({_marks(block)})"
+            found.update((row[0], Passage(*row[1:])) for row in self.connection.execute(sql, block))
+        try:
+            return [found[ordinal] for ordinal in wanted]
+        except KeyError as error:
+            raise Missing(f"there is no passage number {error.args[0]}; the collection holds {len(self)}") from None
+
+    def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
+        """The passages of rows `start` to `stop` (not included), in order."""
+        for rows in self.blocks(start, stop):
+            yield from (Passage(*row) for row in rows)
+
+    def blocks(self, start: int = 0, stop: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
+        """The same as `scan`, as lists of up to `size` bare tuples (id, title, text): for work over every passage."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
+        for low in range(max(start, 0), stop, size):
+            yield self.connection.execute(sql, (low, min(low + size, stop))).fetchall()
+
+    def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
+        """The row of each id; ids that the collection does not hold are left out."""
+        found: dict[str, int] = {}
+        for block in _blocks(list(dict.fromkeys(ids))):
+            sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_marks(block)})"
+            found.update(self.connection.execute(sql, block))
+        return found
+
+
+class CorpusWriter:
+    """Writes a corpus.db: to `corpus.db.partial`, renamed when it is whole. A context manager.
+
+    Without `finish`, or if anything is raised inside, nothing is left behind.
+
+    Raises:
+        Refused: there is a collection at `path` already.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if self.path.exists():
+            raise Refused(f"{self.path}: there is a passage collection here already; a study holds one")
+        self.partial = self.path.with_name(self.path.name + ".partial")
+        self.count = 0
+        self._finished = False
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> CorpusWriter:
+        self._lock = _lock(self.partial)
+        if self.path.exists():
+            os.close(self._lock)
+            self.partial.unlink(missing_ok=True)
+            raise Refused(f"{self.path}: another import was quicker; a study holds one collection")
+        self._connection = sqlite3.connect(self.partial, isolation_level=None, check_same_thread=False)
+        # A half-written file is thrown away, so there is nothing a journal or a sync would protect.
+        for pragma in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE",
+                       "cache_size=-65536"):  # fmt: skip
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._connection.executescript(_SCHEMA)
+        self._connection.execute("BEGIN")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._connection.close()
+        if not self._finished:
+            self.partial.unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def add(self, passages: Iterable[Passage]) -> None:
+        """Append passages. Their ids are checked by `finish`."""
+        self.add_rows([(p.id, p.title, p.text) for p in passages])
+
+    def add_rows(self, rows: Sequence[Row], contents: bytes | None = None) -> None:
+        """Append a block of (id, title, text). `contents` is `pack(rows)`, where the caller has it already."""
+        if not rows:
+            return
+        self._digest.update(pack(rows) if contents is None else contents)
+        first = self.count
+        if first == 0:
+            # SQLite numbers on from the highest row; the first must be told that it is 0.
+            self._connection.execute("INSERT INTO passage VALUES (0, ?, ?, ?)", rows[0])
+            rows, self.count = rows[1:], 1
+        self._connection.executemany("INSERT INTO passage (id, title, text) VALUES (?, ?, ?)", rows)
+        self.count += len(rows)
+
+    def finish(self, source_name: str = "", source_sha256: str = "", tick: Callable[[], None] | None = None) -> None:
+        """Index the ids, sync, rename. `tick` is called about twice a second meanwhile; if it raises, so does this.
+
+        Raises:
+            DuplicateId: an id stands twice.
+        """
+        if tick is None:
+            self._index()
+        else:
+            self._with_ticks(tick)
+        values = {"count": self.count, "digest": self._digest.hexdigest(),
+                  "source_name": source_name, "source_sha256": source_sha256}  # fmt: skip
+        self._connection.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
+        self._connection.execute("COMMIT")
+        self._connection.close()
+        sync(self.partial)
+        os.rename(self.partial, self.path)
+        self._finished = True
+        sync(self.path.parent)
+
+    def duplicates(self) -> Iterator[tuple[int, int]]:
+        """After DuplicateId: every row whose id stands in an earlier row, with that first row, as (row, first)."""
+        sql = """SELECT p.ordinal, q.first FROM passage p
+                 JOIN (SELECT id, min(ordinal) AS first FROM passage GROUP BY id HAVING count(*) > 1) q USING (id)
+                 WHERE p.ordinal > q.first ORDER BY p.ordinal"""
+        return iter(self._connection.execute(sql).fetchall())
+
+    def _index(self) -> None:
+        try:
+            self._connection.execute("CREATE UNIQUE INDEX passage_by_id ON passage (id)")
+        except sqlite3.IntegrityError:
+            second, first = next(self.duplicates())
+            row = self._connection.execute("SELECT id FROM passage WHERE ordinal = ?", (second,)).fetchone()
+            raise DuplicateId(row[0], first, second) from None
+
+    def _with_ticks(self, tick: Callable[[], None]) -> None:
+        """Index with `tick` called on the way. What it raises interrupts SQLite and is raised again here."""
+        raised: list[BaseException] = []
+        last = [time.monotonic()]
+
+        def handler() -> int:
+            if time.monotonic() - last[0] >= 0.5:
+                last[0] = time.monotonic()
+                try:
+                    tick()
+                except BaseException as error:
+                    raised.append(error)
+                    return 1
+            return 0
+
+        self._connection.set_progress_handler(handler, 100_000)
+        try:
+            self._index()
+        except sqlite3.OperationalError:
+            if raised:
+                raise raised[0] from None
+            raise
+        finally:
+            self._connection.set_progress_handler(None, 0)
+
+
+def _lock(path: Path) -> int:
+    """Make an empty file that is this process's until the handle given back is closed.
+
+    One that a killed import left is taken over.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not path.exists() or os.stat(path).st_ino != os.fstat(handle).st_ino:
+            raise BlockingIOError
+    except BlockingIOError:
+        os.close(handle)
+        raise Refused(f"{path}: another import of passages is running; wait for it, or cancel it") from None
+    os.truncate(handle, 0)
+    return handle
+
+
+def pack(rows: Sequence[Row]) -> bytes:
+    """What the digest is taken over: every field followed by NUL, which no field may hold.
+
+    Raises:
+        ValueError: a field holds NUL, or (as UnicodeEncodeError) half a surrogate pair.
+    """
+    # Field by field: nearly all are ASCII, whose encoding is a copy, while one other sign makes a joined text wide.
+    packed = b"\0".join(map(str.encode, chain.from_iterable(rows))) + b"\0"
+    if packed.count(b"\0") != 3 * len(rows):
+        raise ValueError("a passage holds a NUL character")
+    return packed
+
+
+def _blocks(values: list) -> Iterator[list]:
+    for start in range(0, len(values), _BLOCK):
+        yield values[start : start + _BLOCK]
+
+
+def _marks(values: Sequence) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,145 @@
+"""The questions of a study, in labels.db."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from db.connection import PerThread, writing
+from db.errors import Missing, Refused
+from db.imports import ImportRecord, insert_record
+from db.records import Question
+
+_COLUMNS = (
+    "id", "text", "answers", "relation", "subject", "template", "frequency", "bucket", "dataset", "split", "gold",
+    "answer_rule",
+)  # fmt: skip
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM question"
+_BLOCK = 500
+
+
+class Questions(PerThread):
+    """The questions of one labels.db. Threads may share it."""
+
+    def add(self, questions: Iterable[Question], source: ImportRecord | None = None) -> int:
+        """Add questions, all or none, with the record of where they came from. Gives their number.
+
+        Raises:
+            Refused: an id that is in the study already, or twice in `questions`.
+        """
+        questions = list(questions)  # before the transaction: while it lasts, nobody can save a label
+        with writing(self.connection) as connection:
+            position = connection.execute("SELECT coalesce(max(position), -1) + 1 FROM question").fetchone()[0]
+            self._refuse_clash(questions)
+            sql = f"INSERT INTO question (position, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * 13)})"
+            connection.executemany(sql, (_row(position + i, q) for i, q in enumerate(questions)))
+            if source is not None:
+                insert_record(connection, source)
+        return len(questions)
+
+    def __len__(self) -> int:
+        return self.connection.execute("SELECT count(*) FROM question").fetchone()[0]
+
+    def get(self, id: str) -> Question:
+        """Raises Missing where there is no such question."""
+        return self.some([id])[0]
+
+    def some(self, ids: Iterable[str]) -> list[Question]:
+        """The questions with these ids, in this order.
+
+        Raises:
+            Missing: the first id that names no question.
+        """
+        ids = list(ids)
+        found: dict[str, Question] = {}
+        for rows in self._by_ids(f"{_SELECT} WHERE id IN", ids):
+            found.update((row[0], _question(row)) for row in rows)
+        absent = next((id for id in ids if id not in found), None)
+        if absent is not None:
+            raise Missing(f"there is no question {absent!r} in this study")
+        return [found[id] for id in ids]
+
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that name a question."""
+        blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
+        return {row[0] for rows in blocks for row in rows}
+
+    def all(
+        self, split: str | None = None, dataset: str | None = None, relation: str | None = None
+    ) -> list[Question]:
+        """The questions of a split, data set, relation, or every one: in the order in which they were imported."""
+        wanted = {"split": split, "dataset": dataset, "relation": relation}
+        wanted = {column: value for column, value in wanted.items() if value is not None}
+        where = " WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
+        rows = self.connection.execute(f"{_SELECT}{where} ORDER BY position", tuple(wanted.values()))
+        return [_question(row) for row in rows]
+
+    def counts(self) -> list[dict[str, Any]]:
+        """One row per data set and split, in the order of import: how many questions, how many with gold, with answers."""
+        rows = self.connection.execute(
+            "SELECT dataset, split, count(*), sum(gold <> '[]'), sum(answers <> '[]') FROM question "
+            "GROUP BY dataset, split ORDER BY min(position)"
+        )
+        names = ("dataset", "split", "questions", "with_gold", "with_answers")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def subjects(self, without_frequency: bool = False) -> list[str]:
+        """The different subjects, or only those of questions that have no frequency."""
+        condition = " AND frequency IS NULL" if without_frequency else ""
+        sql = f"SELECT DISTINCT subject FROM question WHERE subject IS NOT NULL{condition} ORDER BY subject"
+        return [row[0] for row in self.connection.execute(sql)]
+
+    def set_frequencies(
+        self, frequencies: Mapping[str, int], source: ImportRecord | None = None, only_missing: bool = False
+    ) -> int:
+        """Set the frequency of every question whose subject is named, all or none. Gives the number of questions."""
+        condition = " AND frequency IS NULL" if only_missing else ""
+        with writing(self.connection) as connection:
+            updated = connection.executemany(
+                f"UPDATE question SET frequency = ? WHERE subject = ?{condition}",
+                ((int(count), subject) for subject, count in frequencies.items()),
+            ).rowcount
+            if source is not None:
+                insert_record(connection, source)
+        return max(updated, 0)
+
+    @property
+    def frequency_source(self) -> str | None:
+        """Where the frequencies come from: the last frequencies that were imported or counted, else the question files."""
+        row = self.connection.execute(
+            "SELECT file FROM import_record WHERE kind = 'frequencies' ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        if row:
+            return row[0]
+        given = self.connection.execute("SELECT 1 FROM question WHERE frequency IS NOT NULL LIMIT 1").fetchone()
+        return "the question files" if given else None
+
+    def _refuse_clash(self, questions: Sequence[Question]) -> None:
+        known = self.known(question.id for question in questions)
+        seen: set[str] = set()
+        for question in questions:
+            if question.id in known:
+                raise Refused(f"question {question.id!r} is in the study already; nothing was added")
+            if question.id in seen:
+                raise Refused(f"question {question.id!r} comes twice; nothing was added")
+            seen.add(question.id)
+
+    def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple]]:
+        for start in range(0, len(ids), _BLOCK):
+            block = ids[start : start + _BLOCK]
+            yield self.connection.execute(f"{sql} ({', '.join('?' * len(block))})", block).fetchall()
+
+
+def _row(position: int, q: Question) -> tuple:
+    answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (q.answers, q.gold))
+    return (
+        position, q.id, q.text, answers, q.relation, q.subject, q.template, q.frequency, q.bucket, q.dataset, q.split,
+        gold, q.answer_rule,
+    )  # fmt: skip
+
+
+def _question(row: Sequence) -> Question:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["answers"], values["gold"] = tuple(json.loads(values["answers"])), tuple(json.loads(values["gold"]))
+    return Question(**values)

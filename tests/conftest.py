@@ -1,0 +1,37 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
+os.environ.pop("BLINDSPOT_STUDY", None)
+
+REAL_DATA = Path(os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real passages and questions."""
+    if not (REAL_DATA / "questions.jsonl.xz").is_file():
+        pytest.skip(f"no real data at {REAL_DATA}; name its folder in BLINDSPOT_REAL_DATA")
+    return REAL_DATA
+
+
+@pytest.fixture(scope="session")
+def indexed_study(tmp_path_factory):
+    """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Not to be written to."""
+    from backend.retrieval import bm25, dense
+    from backend.settings import add_encoder
+    from tests.studies import births, make_study, people, tiny_bert
+
+    passages = people()
+    study = make_study(tmp_path_factory.mktemp("studies") / "people", passages, births(passages))
+    tiny_bert(study.folder / "models" / "tiny")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    bm25.build_index(study, threads=2)
+    dense.build_index(study, "tiny", device="cpu")
+    return study

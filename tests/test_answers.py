@@ -1,0 +1,332 @@
+"""Does a passage hold an answer? Against a slow re-implementation of each rule, written from its description."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from functools import cache
+
+import numpy as np
+import pytest
+import regex
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from backend import answers
+from backend.answers import RULES, answer_spans, has_answer, has_tokens, match_run, query_spans
+from backend.spans import Normalised, merged
+from db.errors import Missing
+from db.records import Passage, Question
+
+STRING_RULES = ("dpr", "entityquestions", "rocketqa_mining")
+
+# Letters whose case or form is awkward, marks in and out of canonical order, every kind of gap.
+AWKWARD = "aAbnewyork éÉe\u0301\u0323\u0345ΣσςΑαİıIßẞﬁ²½한ᄒ\u1160῭Ꭰꭰ'’-.,!_~°€\n\t\r\x00\x1c\u00a0\u200b\u2028\ufeff"
+pieces = st.text(AWKWARD, max_size=6)
+texts = st.one_of(st.text(AWKWARD, max_size=60), st.text(max_size=30))
+
+
+# The rules, plainly
+
+
+@cache
+def kind(char: str) -> str:
+    if regex.fullmatch(r"[\p{L}\p{N}\p{M}]", char):
+        return "word"
+    return "gap" if regex.fullmatch(r"[\p{Z}\p{C}]", char) else "mark"
+
+
+def plain_tokens(text: str) -> list[str]:
+    found, word = [], ""
+    for char in text + " ":
+        if kind(char) == "word":
+            word += char
+            continue
+        if word:
+            found.append(word.lower())
+        word = ""
+        if kind(char) == "mark":
+            found.append(char.lower())
+    return found
+
+
+def plain_token_rule(text: str, wanted: list[str], normalise_text: bool) -> bool:
+    body = plain_tokens(unicodedata.normalize("NFD", text) if normalise_text else text)
+    for answer in wanted:
+        tokens = plain_tokens(unicodedata.normalize("NFD", answer))
+        for start in range(len(body)):
+            if tokens and body[start : start + len(tokens)] == tokens:
+                return True
+    return False
+
+
+def plain_spaceless(text: str, wanted: list[str], title: str) -> bool:
+    def bare(string):
+        return "".join(char for char in string if not char.isspace())
+
+    return any(bare(a) in bare(text) or bare(a) in bare(title) for a in wanted if plain_tokens(a))
+
+
+def plain(text: str, wanted: list[str], rule: str, title: str = "") -> bool:
+    if rule == "rocketqa_mining":
+        return plain_spaceless(text, wanted, title)
+    return plain_token_rule(text, wanted, rule == "dpr")
+
+
+@st.composite
+def texts_with_answers(draw):
+    """A text, answers, and often one of the answers inside the text, in another case or normal form."""
+    wanted = draw(st.lists(st.one_of(pieces, st.text(max_size=4)), max_size=3))
+    text = draw(texts)
+    if wanted and draw(st.booleans()):
+        change = draw(st.sampled_from([str, str.upper, str.lower, str.title, str.casefold]))
+        form = draw(st.sampled_from(["NFC", "NFD"]))
+        gap = draw(st.sampled_from(["", " ", "\n", "-", "x"]))
+        text = draw(pieces) + gap + unicodedata.normalize(form, change(draw(st.sampled_from(wanted)))) + gap + text
+    return text, wanted
+
+
+@pytest.mark.parametrize("rule", STRING_RULES)
+@settings(max_examples=400, deadline=None)
+@given(texts_with_answers(), pieces)
+@example(("ΟΔΟΣ'Α", ["οδος"]), "")
+@example(("İstanbul", ["i\u0307stanbul"]), "")
+@example(("a\x1cb", ["a b"]), "")
+def test_equals_the_plain_rule(rule, case, title):
+    text, wanted = case
+    assert has_answer(text, wanted, rule, title) == plain(text, wanted, rule, title)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_tokens_equal_the_plain_tokens_on_ascii_and_beyond(text):
+    for form in (text, unicodedata.normalize("NFD", text), text.encode("ascii", "ignore").decode()):
+        assert [token.lower() for token in answers.tokens(form)] == plain_tokens(form)
+        assert answers.joined(form).split() == plain_tokens(form)
+
+
+def test_every_ascii_character_is_the_same_to_both_patterns():
+    for code in range(128):
+        char = chr(code)
+        assert answers.ASCII_TOKEN.findall(char) == answers.TOKEN.findall(char)
+
+
+def test_folding_sees_no_difference_that_lower_casing_takes_away():
+    """What the probe stands on, for every character there is."""
+    chars = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    assert all(char.lower().casefold() == char.casefold() for char in chars)
+
+
+# Cases worked by hand
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "held"),
+    [
+        ("He was born in New York City.", "new york", True),
+        ("He was born in New York City.", "york new", False),
+        ("He was born in New\nYork.", "New York", True),
+        ("Yorkshire", "York", False),
+        ("It cost $5.50.", "$5.50", True),
+        ("It cost 5 50.", "5.50", False),
+        ("The U.S. team", "U.S.", True),
+        ("The US team", "U.S.", False),
+        ("Rock-and-roll", "rock and roll", False),
+        ("O'Brien", "O’Brien", False),
+    ],
+)
+def test_dpr_by_hand(text, answer, held):
+    assert has_answer(text, [answer]) is held
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\n\t", "\x00", "\u200b"])
+@pytest.mark.parametrize("rule", RULES)
+def test_regression_an_answer_without_tokens_matches_nothing(rule, empty):
+    assert not has_answer("any text at all", [empty], rule, title="any title")
+    assert answer_spans("any text at all", [empty], rule) == []
+    assert rule == "regex" or not has_tokens(empty)
+
+
+def test_regression_composed_text_is_found_by_dpr_and_missed_by_entityquestions():
+    composed = unicodedata.normalize("NFC", "in Zürich itself")
+    decomposed = unicodedata.normalize("NFD", composed)
+    assert composed != decomposed
+    for answer in ("Zürich", unicodedata.normalize("NFD", "Zürich")):
+        assert has_answer(composed, [answer]) and has_answer(decomposed, [answer])
+        assert not has_answer(composed, [answer], "entityquestions")
+        assert has_answer(decomposed, [answer], "entityquestions")
+
+
+def test_only_rocketqa_mining_searches_the_title_and_inside_words():
+    for rule in RULES:
+        assert has_answer("a city", ["Paris"], rule, title="Paris") is (rule == "rocketqa_mining")
+        assert has_answer("Parisian", ["Paris"], rule) is (rule in ("rocketqa_mining", "regex"))
+    assert has_answer("the NewYorker", ["New York"], "rocketqa_mining")
+    assert not has_answer("New", ["New York"], "rocketqa_mining", title="York")
+
+
+def test_an_unknown_rule_is_refused_by_name():
+    with pytest.raises(Missing, match="'exact'.*dpr"):
+        has_answer("text", ["answer"], "exact")
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "held"),
+    [(r"19\d\d", True), ("ZÜRICH", True), (r"^second", True), (r"\d{5}", False), ("(", False), ("*", False)],
+)
+def test_patterns(pattern, held):
+    text = "Founded 1912 in " + unicodedata.normalize("NFC", "Zürich") + "\nsecond line"
+    assert has_answer(text, [pattern], "regex") is held
+
+
+def test_a_broken_pattern_does_not_stand_in_the_way_of_a_sound_one():
+    assert has_answer("in 1912", ["(", r"\d+"], "regex")
+
+
+def test_a_pattern_that_runs_away_is_given_up_for_the_run(monkeypatch, caplog):
+    monkeypatch.setattr(answers, "PATTERN_SECONDS", 0.05)
+    question = Question("q", "?", answers=("(a|a|aa)+c",), answer_rule="regex")
+    corpus = Texts(["a" * 200 + "b"] * 500)
+    assert not match_run(corpus, [question], np.arange(500).reshape(1, 500)).any()
+    assert len(caplog.records) == 1 and "given up" in caplog.text
+
+
+@pytest.mark.parametrize("pattern", ["((a{999}){999}){999}", "a{9999999}", "(?R)b", "(" * 5000 + ")" * 5000, "[[:"])
+def test_patterns_that_would_eat_memory_or_stack_match_nothing(pattern):
+    assert not has_answer("a" * 100, [pattern], "regex")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("()[]{}*+?|^$\\.,-<>=!pPL1ab é", max_size=12))
+def test_no_pattern_raises(pattern):
+    assert has_answer("hello ab 11", [pattern], "regex") in (True, False)
+
+
+# A whole run
+
+
+class Texts:
+    """A collection as far as matching needs one; counts how often each passage is read."""
+
+    def __init__(self, texts):
+        self.held = [Passage(str(i), f"title {i}", text) for i, text in enumerate(texts)]
+        self.read = []
+
+    def passages(self, ordinals):
+        self.read += ordinals
+        return [self.held[ordinal] for ordinal in ordinals]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_run_equals_one_passage_at_a_time(rule, data):
+    collection = data.draw(st.lists(texts, min_size=1, max_size=8))
+    asked = [
+        Question(str(i), "?", answers=tuple(wanted), answer_rule=kind)
+        for i, (wanted, kind) in enumerate(data.draw(st.lists(
+            st.tuples(st.lists(pieces, max_size=2), st.sampled_from(["string", "string", "regex"])), max_size=5)))
+    ]  # fmt: skip
+    k = data.draw(st.integers(1, 5))
+    row = st.lists(st.integers(-1, len(collection) - 1), min_size=k, max_size=k)
+    ordinals = np.array([data.draw(row) for _ in asked], dtype=np.int32).reshape(len(asked), k)
+    corpus = Texts(collection)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "BLOCK", 3)
+        held = match_run(corpus, asked, ordinals, rule)
+    assert held.shape == ordinals.shape and held.dtype == bool
+    for (i, j), ordinal in np.ndenumerate(ordinals):
+        used = "regex" if asked[i].answer_rule == "regex" else rule
+        title = f"title {ordinal}"
+        expected = ordinal >= 0 and has_answer(collection[ordinal], asked[i].answers, used, title)
+        assert held[i, j] == expected
+
+
+def test_each_distinct_passage_is_read_once_in_order_and_padding_never():
+    corpus = Texts(["one two", "two three", "three four"])
+    asked = [Question("a", "?", answers=("two",)), Question("b", "?", answers=("three",)), Question("c", "?")]
+    held = match_run(corpus, asked, np.array([[2, 0, -1], [1, 0, 2], [0, 1, -1]]))
+    assert held.tolist() == [[False, True, False], [True, False, True], [False, False, False]]
+    assert corpus.read == [0, 1, 2]
+
+
+def test_progress_is_told_and_may_cancel():
+    corpus = Texts(["one"] * 10)
+    asked, told = [Question("a", "?", answers=("one",))], []
+    match_run(corpus, asked, np.arange(10).reshape(1, 10), progress=lambda *args: told.append(args))
+    assert told[-1][:2] == (10, 10)
+
+    def cancel(done, total, doing):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        match_run(corpus, asked, np.arange(10).reshape(1, 10), progress=cancel)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="2 questions"):
+        match_run(Texts(["a"]), [Question("a", "?"), Question("b", "?")], np.zeros((1, 3), dtype=np.int32))
+    assert match_run(Texts([]), [], np.zeros((0, 5), dtype=np.int32)).shape == (0, 5)
+
+
+# Spans
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts)
+def test_decomposing_character_by_character_is_nfd(text):
+    normalised = Normalised.nfd(text)
+    assert normalised.text == unicodedata.normalize("NFD", text)
+    if normalised.source is not None:
+        assert sorted(set(normalised.source)) == list(range(len(text)))
+
+
+@pytest.mark.parametrize("rule", STRING_RULES)
+@settings(max_examples=300, deadline=None)
+@given(texts_with_answers())
+def test_spans_are_where_the_answer_is(rule, case):
+    text, wanted = case
+    spans = answer_spans(text, wanted, rule)
+    assert bool(spans) == has_answer(text, wanted, rule)
+    assert spans == sorted(spans) and all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    for start, end in spans:
+        assert 0 <= start < end <= len(text)
+        assert has_answer(text[start:end], wanted, rule)
+
+
+def test_spans_speak_of_the_original_text():
+    text = unicodedata.normalize("NFC", "Früh in Zürich, später Zu\u0308rich und ZÜRICH")
+    assert [text[a:b] for a, b in answer_spans(text, ["zürich"])] == ["Zürich", "Zürich", "ZÜRICH"]
+    mixed = "Café in Zu\u0308rich"
+    assert [mixed[a:b] for a, b in answer_spans(mixed, ["Zürich", "café"])] == ["Café", "Zu\u0308rich"]
+    reordered = "xe\u0301\u0323x e\u0301\u0323 y"  # NFD puts the dot below before the acute
+    assert answer_spans(reordered, ["e\u0323\u0301"]) == [(6, 9)]
+    assert answer_spans("New  York, new york", ["New York"]) == [(0, 9), (11, 19)]
+    assert answer_spans("the New Yorker", ["NewYork"], "rocketqa_mining") == [(4, 12)]
+    assert answer_spans("in 1912 and 1913", [r"\d{4}", r"x*"], "regex") == [(3, 7), (12, 16)]
+
+
+def test_overlapping_answers_are_one_span():
+    assert answer_spans("New York City", ["New York", "York City"]) == [(0, 13)]
+    assert merged([(5, 7), (0, 3), (2, 4), (5, 7), (7, 9)]) == [(0, 4), (5, 7), (7, 9)]
+
+
+def test_query_words_without_stop_words():
+    text = "Where Ada Lovelace was born: ADA's birthplace, London"
+    assert [text[a:b] for a, b in query_spans(text, "Where was Ada Lovelace born?")] == [
+        "Ada",
+        "Lovelace",
+        "born",
+        "ADA",
+    ]
+    assert query_spans("was it?", "Where was it?") == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts, texts)
+def test_query_spans_stay_inside_the_text(text, question):
+    for start, end in query_spans(text, question):
+        assert 0 <= start < end <= len(text)

@@ -1,0 +1,109 @@
+"""BM25 against Pyserini's own searcher, and the exact scoring of any passage."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from backend.retrieval import bm25
+from backend.retrieval.bm25 import BM25
+from db.errors import Missing, Refused
+from db.records import Passage
+from tests.studies import make_study, people
+
+
+def pyserini(study, questions, k):
+    command = [sys.executable, "-m", "tests.pyserini_oracle", str(study.folder / "indexes" / "bm25"), str(k)]
+    done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def assert_same_hits(study, texts, k):
+    """The same scores at every rank, and the same passages but for ties at the last score."""
+    found = BM25(study).search(texts, k)
+    for row, expected in enumerate(pyserini(study, texts, k)):
+        real = found.ordinals[row] >= 0
+        ids = [passage.id for passage in study.corpus.passages(found.ordinals[row][real].tolist())]
+        scores = found.scores[row][real]
+        np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-4)
+        last = scores[-1] * (1 + 1e-4) if len(scores) else 0
+        assert {i for i, score in zip(ids, scores, strict=True) if score > last} == {i for i, score in expected if score > last}
+
+
+def test_equals_pyserini(indexed_study):
+    texts = [question.text for question in indexed_study.questions.all()[:10]] + ["a town with a harbour", "the of", "zzz"]
+    assert_same_hits(indexed_study, texts, 10)
+
+
+def test_a_question_of_stop_words_finds_nothing(indexed_study):
+    hits = BM25(indexed_study).search(["the of and"], 5)
+    assert (hits.ordinals == -1).all() and np.isneginf(hits.scores).all()
+
+
+def test_equal_scores_are_ordered_by_ordinal(tmp_path):
+    study = make_study(tmp_path / "s", [Passage(f"id{i}", "Town", "A quiet harbour town.") for i in range(90)])
+    bm25.build_index(study, threads=3)
+    assert BM25(study).search(["harbour"], 40).ordinals[0].tolist() == list(range(40))
+
+
+def test_score_gives_what_search_gives_and_zero_without_a_shared_word(indexed_study):
+    retriever = BM25(indexed_study)
+    texts = ["Where was Arve Eurset4 born?", "harbour Oslo"]
+    hits = retriever.search(texts, len(indexed_study.corpus))
+    shuffled = np.random.default_rng(0).permuted(np.tile(np.arange(60, dtype=np.int32), (2, 1)), axis=1)
+    scores = retriever.score(texts, shuffled)
+    for row in range(2):
+        expected = np.zeros(60, np.float32)
+        found = hits.ordinals[row] >= 0
+        expected[hits.ordinals[row][found]] = hits.scores[row][found]
+        np.testing.assert_allclose(scores[row], expected[shuffled[row]], rtol=1e-5)
+    assert (scores == 0).any() and np.isneginf(retriever.score(texts[:1], np.array([[-1]], np.int32))).all()
+
+
+def test_k1_and_b_act_at_search_time(indexed_study):
+    text = ["Where was Arve Eurset4 born?"]
+    assert BM25(indexed_study).search(text, 3).scores[0, 0] != BM25(indexed_study, k1=1.6, b=0.75).search(text, 3).scores[0, 0]
+
+
+def test_odd_ids_and_texts_survive(tmp_path):
+    passages = [Passage("wiki:1/é#?", "Ünïcode \"quoted\"", "Ein Käse\nmit Löchern und \\ Strichen"), Passage("0", "zero", "plain")]
+    study = make_study(tmp_path / "s", passages)
+    bm25.build_index(study, threads=1)
+    assert BM25(study).search(["Käse"], 2).ordinals[0].tolist() == [0, -1]
+
+
+def test_without_an_index_and_with_anothers(tmp_path, indexed_study):
+    study = make_study(tmp_path / "s", people(5))
+    with pytest.raises(Missing, match="blindspot index bm25"):
+        BM25(study)
+    (study.folder / "indexes").mkdir()
+    (study.folder / "indexes" / "bm25").symlink_to(indexed_study.folder / "indexes" / "bm25")
+    with pytest.raises(Refused, match="other passages"):
+        BM25(study)
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path):
+    study = make_study(tmp_path / "s", people(5))
+
+    def interrupt(done, total, doing):
+        if "Lucene's rows" in doing:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bm25.build_index(study, threads=1, progress=interrupt)
+    assert list((study.folder / "indexes").iterdir()) == []
+
+
+def test_real_passages_equal_pyserini(tmp_path, real_data):
+    """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
+    from backend.importing import import_passages
+    from backend.study import Study
+    from tests.real import first_passages, questions
+
+    study = Study.create(tmp_path / "s")
+    import_passages(study, first_passages(real_data, 2000, tmp_path))
+    bm25.build_index(study)
+    assert_same_hits(study, [question["question"] for question in questions(real_data, "dev")[:60]], 100)

@@ -1,0 +1,149 @@
+"""Building dense indexes: resuming, taking vectors made elsewhere, refusing what does not fit."""
+
+import numpy as np
+import pytest
+
+from backend.manifest import read_manifest
+from backend.retrieval import dense
+from backend.retrieval.dense import Dense
+from backend.retrieval.encoder import load_encoder
+from backend.settings import add_encoder
+from db.errors import BadInput, Missing, Refused
+from tests.studies import births, make_study, people, tiny_bert
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_bert(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def study(tmp_path, tiny):
+    passages = people(30)
+    study = make_study(tmp_path / "s", passages, births(passages))
+    add_encoder(study.settings_path, "tiny", {"model": tiny, "pooling": "cls", "max_tokens": 64})
+    return study
+
+
+def encoded(study):
+    return load_encoder(study.settings.encoders["tiny"], "cpu").encode_passages(list(study.corpus.scan()))
+
+
+def test_stores_float16_and_searches_them_exactly(study):
+    manifest = dense.build_index(study, "tiny", device="cpu")
+    stored = np.load(study.folder / "indexes" / "tiny" / "embeddings.npy")
+    assert stored.dtype == np.float16
+    np.testing.assert_allclose(stored, encoded(study), rtol=1e-2, atol=1e-3)
+    assert (manifest["similarity"], manifest["unit_length"], manifest["passages"]) == ("dot", False, 30)
+    retriever = Dense(study, "tiny", "cpu")
+    texts = [question.text for question in study.questions.all()]
+    scores = retriever.encode(texts).astype(np.float64) @ stored.astype(np.float64).T
+    assert (retriever.search(texts, 1).ordinals[:, 0] == scores.argmax(1)).all()
+    assert not (study.folder / "indexes" / "tiny" / "shards").exists()
+
+
+def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypatch):
+    monkeypatch.setattr(dense, "SHARD", 8)
+    monkeypatch.setattr(dense, "PER_STEP", 4)
+    seen = []
+
+    def interrupt(done, total, doing):
+        if "encoding" in doing:
+            seen.append(done)
+            if done >= 20:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dense.build_index(study, "tiny", device="cpu", progress=interrupt)
+    with pytest.raises(Missing, match="blindspot index dense"):
+        Dense(study, "tiny")
+    assert seen == [0, 4, 8, 12, 16, 20]
+    resumed = []
+    dense.build_index(study, "tiny", device="cpu", progress=lambda done, total, doing: "encoding" in doing and resumed.append(done))
+    assert resumed == [16, 20, 24, 28]
+    np.testing.assert_allclose(np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3)
+
+
+def test_shards_of_other_settings_are_not_used(study, monkeypatch):
+    monkeypatch.setattr(dense, "SHARD", 8)
+
+    def interrupt(done, total, doing):
+        if done >= 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dense.build_index(study, "tiny", device="cpu", progress=interrupt)
+    text = study.settings_path.read_text()
+    study.settings_path.write_text(text.replace('pooling = "cls"', 'pooling = "mean"'))
+    dense.build_index(study, "tiny", device="cpu")
+    np.testing.assert_allclose(np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3)
+
+
+def test_vectors_made_elsewhere(study, tmp_path):
+    np.save(tmp_path / "v.npy", encoded(study))
+    manifest = dense.build_index(study, "tiny", vectors=tmp_path / "v.npy", device="cpu")
+    assert manifest["made_by"] == "imported vectors" and manifest["file"] == "v.npy"
+    question = study.questions.all()[0].text
+    imported = Dense(study, "tiny", "cpu").search([question], 5)
+    dense.build_index(study, "tiny", device="cpu")
+    np.testing.assert_array_equal(imported.ordinals, Dense(study, "tiny", "cpu").search([question], 5).ordinals)
+
+
+@pytest.mark.parametrize("change, says", [
+    (lambda v: v[:-1], "need"),
+    (lambda v: v[:, :8], "need"),
+    (lambda v: v.astype(np.float64), "need"),
+    (lambda v: v[::-1], "is not what the encoder gives"),
+    (lambda v: np.random.default_rng(0).normal(size=v.shape).astype(np.float32), "is not what the encoder gives"),
+])
+def test_vectors_that_do_not_fit_are_refused_and_nothing_is_made(study, tmp_path, change, says):
+    np.save(tmp_path / "v.npy", np.ascontiguousarray(change(encoded(study))))
+    with pytest.raises(BadInput, match=says):
+        dense.build_index(study, "tiny", vectors=tmp_path / "v.npy", device="cpu")
+    assert read_manifest(study.folder / "indexes" / "tiny") is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e6])
+def test_a_vector_that_is_no_number_in_16_bits_is_named(study, tmp_path, bad):
+    vectors = encoded(study)
+    vectors[7, 3] = bad
+    np.save(tmp_path / "v.npy", vectors)
+    with pytest.raises(Refused, match="passage row 7"):
+        dense.build_index(study, "tiny", vectors=tmp_path / "v.npy", device="cpu")
+    assert read_manifest(study.folder / "indexes" / "tiny") is None
+
+
+def test_files_that_hold_no_vectors(study, tmp_path):
+    (tmp_path / "v.npy").write_bytes(b"no array")
+    with pytest.raises(BadInput, match="no .npy"):
+        dense.build_index(study, "tiny", vectors=tmp_path / "v.npy")
+    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(BadInput, match="no .npy"):  # never unpickled
+        dense.build_index(study, "tiny", vectors=tmp_path / "o.npy")
+    with pytest.raises(Missing, match="no file"):
+        dense.build_index(study, "tiny", vectors=tmp_path / "absent.npy")
+
+
+def test_an_encoder_that_changed_under_its_index_is_refused(study, tmp_path):
+    dense.build_index(study, "tiny", device="cpu")
+    tiny_bert(tmp_path / "other", seed=5)
+    text = study.settings_path.read_text()
+    old = study.settings.encoders["tiny"].model
+    study.settings_path.write_text(text.replace(old, str(tmp_path / "other")))
+    with pytest.raises(Refused, match="model_hash"):
+        Dense(study, "tiny", "cpu").search(["x"], 1)
+
+
+def test_an_unknown_encoder(study):
+    with pytest.raises(Missing, match="known: minilm, tiny"):
+        dense.build_index(study, "other")
+
+
+def test_cosine_vectors_are_stored_at_unit_length(study, tmp_path, tiny):
+    add_encoder(study.settings_path, "angle", {"model": tiny, "pooling": "cls", "similarity": "cosine", "max_tokens": 64})
+    np.save(tmp_path / "v.npy", encoded(study) * 3)
+    assert dense.build_index(study, "angle", vectors=tmp_path / "v.npy", device="cpu")["unit_length"]
+    stored = np.load(study.folder / "indexes" / "angle" / "embeddings.npy").astype(np.float32)
+    np.testing.assert_allclose(np.linalg.norm(stored, axis=1), 1, atol=2e-3)

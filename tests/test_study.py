@@ -1,0 +1,179 @@
+"""The study folder, its settings, and runs in it."""
+
+import numpy as np
+import pytest
+
+from backend.manifest import whole_folder, write_manifest
+from backend.runs import write_run
+from backend.settings import add_encoder, read_settings
+from backend.study import Study
+from db.errors import BadInput, Missing, Refused
+from db.records import Hits
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture
+def study(tmp_path):
+    passages = people(12)
+    return make_study(tmp_path / "s", passages, births(passages))
+
+
+def some_hits(study, k=5):
+    ids = [question.id for question in study.questions.all()]
+    ordinals = np.tile(np.arange(k, dtype=np.int32), (len(ids), 1))
+    return ids, Hits(ordinals, -ordinals.astype(np.float32))
+
+
+def test_a_new_study_has_readable_settings(tmp_path):
+    study = Study.create(tmp_path / "new", 'My "study"\n')
+    assert (study.settings.name, study.settings.k, study.settings.bm25.k1) == ("My  study  ", 100, 0.9)
+    assert study.settings.encoders["minilm"].model == "minilm"
+    assert not study.has_corpus
+    with pytest.raises(Missing, match="blindspot import passages"):
+        _ = study.corpus
+
+
+def test_where_a_study_is_looked_for(tmp_path, monkeypatch):
+    made = Study.create(tmp_path / "a")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(tmp_path / "a"))
+    assert Study.open().folder == made.folder
+    monkeypatch.delenv("BLINDSPOT_STUDY")
+    monkeypatch.chdir(tmp_path / "a")
+    assert Study.open().folder == made.folder
+    with pytest.raises(Missing, match="blindspot new"):
+        Study.open(tmp_path)
+
+
+def test_a_folder_in_use_is_not_taken(tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "thesis.tex").write_text("x")
+    with pytest.raises(Refused, match="not empty"):
+        Study.create(tmp_path / "used")
+    Study.create(tmp_path / "s")
+    with pytest.raises(Refused, match="already holds a study"):
+        Study.create(tmp_path / "s")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Refused, match="is a file"):
+        Study.create(tmp_path / "file")
+
+
+@pytest.mark.parametrize("text, says", [
+    ("name = ", "not valid TOML"),
+    ("k = 0", "k must be at least 1"),
+    ('k = "many"', "k must be a number"),
+    ("kk = 3", "unknown setting kk"),
+    ("[bm25]\nk1 = -1", "bm25.k1 must be a number of at least 0"),
+    ("bm25 = 3", "bm25 must be a table"),
+    ('[hybrid]\nmethod = "sum"', "hybrid.method must be one of auto, weighted, rrf"),
+    ("[encoders.x]\npooling = 'cls'", "encoders.x needs either model"),
+    ("[encoders.x]\nmodel = 'a'\nquestion_model = 'b'\npassage_model = 'c'", "encoders.x needs either model"),
+    ("[encoders.x]\nmodel = 'a'\npooling = 'max'", "pooling must be one of auto, cls, mean"),
+    ("[encoders.x]\nmodel = 'a'\npassage_template = '{body}'", "title} and {text} only"),
+    ("[encoders.'../x']\nmodel = 'a'", "encoder name"),
+])
+def test_wrong_settings_are_named(tmp_path, text, says):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=says) as error:
+        read_settings(path)
+    assert str(path) in str(error.value)
+
+
+def test_adding_an_encoder_keeps_comments(study):
+    add_encoder(study.settings_path, "dpr", {"question_model": "q", "passage_model": "p", "pooling": None})
+    text = study.settings_path.read_text()
+    assert "# hits kept per question" in text
+    assert study.settings.encoders["dpr"].passage_model == "p"
+    with pytest.raises(Refused, match="already an encoder"):
+        add_encoder(study.settings_path, "dpr", {"model": "m"})
+    with pytest.raises(Refused, match="encoder name"):
+        add_encoder(study.settings_path, "../x", {"model": "m"})
+
+
+@pytest.mark.parametrize("parts", [("runs", ".."), ("..",), ("runs", "a/../../b"), ("/etc",), ("",), ("a\0b",)])
+def test_no_path_leaves_the_study(study, parts):
+    with pytest.raises(Refused, match="not a place inside"):
+        study.path(*parts)
+
+
+def test_a_part_without_a_manifest_is_not_there(study):
+    (study.folder / "runs" / "half").mkdir(parents=True)
+    assert study.runs() == []
+    write_manifest(study.folder / "runs" / "half", {})
+    assert study.runs() == ["half"]
+
+
+def test_a_folder_is_whole_or_absent(tmp_path):
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "part") as building:
+        (building / "x").write_text("half")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    with whole_folder(tmp_path / "part") as building:
+        (building / "x").write_text("whole")
+    assert (tmp_path / "part" / "x").read_text() == "whole"
+
+
+def test_two_processes_do_not_build_the_same_part(study):
+    with study.building("indexes/x"), pytest.raises(Refused, match="another process"), study.building("indexes/x"):
+        pass
+
+
+def test_a_run_reads_back_as_written(study):
+    ids, hits = some_hits(study)
+    write_run(study, "mine", ids, hits, {"retriever": "test"})
+    run = study.run("mine")
+    assert run.question_ids == ids
+    assert run.row(ids[3]) == 3 and run.row("absent") is None
+    np.testing.assert_array_equal(run.hits.ordinals, hits.ordinals)
+    np.testing.assert_array_equal(run.hits.scores, hits.scores)
+    assert isinstance(run.hits.ordinals, np.memmap)
+    gold = study.questions.some(ids)
+    for row, question in enumerate(gold):
+        found = [question.answers[0] in study.corpus.passage(ordinal).text.replace(",", " ").split() for ordinal in range(5)]
+        assert run.answers()[row].tolist() == found
+    assert run.rules == ["dpr"]
+    with pytest.raises(Missing, match="regex"):
+        run.answers("regex")
+
+
+def test_runs_are_not_overwritten_by_accident(study):
+    ids, hits = some_hits(study)
+    write_run(study, "mine", ids, hits, {"retriever": "a"})
+    with pytest.raises(Refused, match="--replace"):
+        write_run(study, "mine", ids, hits, {"retriever": "b"})
+    assert write_run(study, "mine", ids, hits, {"retriever": "b"}, replace=True).manifest["retriever"] == "b"
+
+
+@pytest.mark.parametrize("name", ["../up", "", ".hidden", "a b", "x" * 65])
+def test_run_names_are_plain(study, name):
+    ids, hits = some_hits(study)
+    with pytest.raises(Refused, match="run name"):
+        write_run(study, name, ids, hits, {})
+
+
+def test_hits_that_do_not_fit_are_refused(study):
+    ids, hits = some_hits(study)
+    with pytest.raises(Refused, match="do not fit"):
+        write_run(study, "mine", ids[:-1], hits, {})
+    with pytest.raises(Refused, match="do not fit"):
+        write_run(study, "mine", ids, Hits(hits.ordinals + 100, hits.scores), {})
+    assert study.runs() == []
+
+
+def test_a_run_over_other_passages_is_refused(study, tmp_path):
+    ids, hits = some_hits(study)
+    write_run(study, "mine", ids, hits, {})
+    other = make_study(tmp_path / "other", people(13))
+    (other.folder / "runs").symlink_to(study.folder / "runs")
+    with pytest.raises(Refused, match="other passages"):
+        other.run("mine")
+
+
+def test_a_damaged_run_is_one_line(study):
+    ids, hits = some_hits(study)
+    write_run(study, "mine", ids, hits, {})
+    (study.folder / "runs" / "mine" / "ordinals.npy").write_bytes(b"\x93NUMPY garbage")
+    with pytest.raises(BadInput, match="damaged"):
+        _ = study.run("mine").hits
+    with pytest.raises(Missing, match="there is no run 'other'; runs here: mine"):
+        study.run("other")
