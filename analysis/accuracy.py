@@ -127,6 +127,12 @@ def macro_average(
     return Estimate(float(means.mean()), len(values), float(low), float(high), method, len(names))
 
 
+def mean(values: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Estimate:
+    """Mean of (q,) float values, such as reciprocal ranks, with a percentile bootstrap interval; value None for no values."""
+    one = macro_average(values, np.zeros(len(values), dtype=int), level, resamples, seed)
+    return Estimate(one.value, one.n, one.low, one.high, f"bootstrap, {resamples} resamples, seed {seed}")
+
+
 def _resampled_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Means of `resamples` draws with replacement. (n,) -> (resamples,) float64.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,11 +55,6 @@ def main() -> None:
     except BlindspotError as error:
         print(f"blindspot: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        from backend.jobs import CANCELLED
-
-        print(f"\nblindspot: {CANCELLED}", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
 
@@ -70,11 +67,24 @@ def _open(folder: str | None) -> Study:
 
 def _do(study: Study, job: str, /, **arguments: Any) -> Any:
     """Do a job here, with a progress bar."""
-    from app.progress import shown
     from backend import jobs
 
-    with shown() as watch:
+    with _progress() as watch:
         return jobs.run(study, job, arguments, watch)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """Show progress; on Ctrl-C say what is kept, and exit with 130."""
+    from app.progress import shown
+    from backend.jobs import CANCELLED
+
+    try:
+        with shown() as watch:
+            yield watch
+    except KeyboardInterrupt:
+        print(f"\nblindspot: {CANCELLED}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -221,7 +231,7 @@ def encoder_list(study: StudyOption = None) -> None:
 def retrieve(
     retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid", help="The retriever.")],
     k: Annotated[int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")] = None,
-    split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled or a question set's name; default all.")] = None,
+    split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
     encoder: Encoder = "minilm",
     fusion: Annotated[str | None, typer.Option(metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml.")] = None,
@@ -259,7 +269,8 @@ def report(
         raise typer.BadParameter("give one of --json, --csv, --latex")
     made = make(_open(study), run or None, by, relevance, rule)
     if json or csv or latex:
-        print(made.as_json() if json else made.as_csv() if csv else made.as_latex())
+        text = made.as_json() if json else made.as_csv() if csv else made.as_latex()
+        print(text.rstrip("\n"))
     else:
         from rich.console import Console
 
@@ -328,11 +339,10 @@ def demo(
     app: Annotated[bool, typer.Option("--app/--no-app", help="Open the app at the end.")] = True,
 ) -> None:
     """Make the demo study, retrieve three ways, open the app."""
-    from app.progress import shown
     from app.server import serve
     from backend.demo import make_demo
 
-    with shown() as watch:
+    with _progress() as watch:
         study, lines = make_demo(folder, passages, seed, watch)
     for line in lines:
         print(line)

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import logging
-import sqlite3
-
 import streamlit as st
 
 from app import study
@@ -30,13 +27,12 @@ def main() -> None:
     style()
     behaviour()
     try:
-        show(header(study.current().settings.name, page.title))
-        page.run()
+        name = study.current().settings.name
     except BlindspotError as error:
-        show(notice(str(error), kind="error"))
-    except (OSError, sqlite3.Error, ValueError) as error:
-        logging.getLogger(__name__).exception("a page could not be shown")
-        show(notice(f"This could not be read: {error}. The log of the app's server says more.", kind="error"))
+        show(header(None, page.title), notice(str(error), kind="error"))
+        return
+    show(header(name, page.title))
+    page.run()
 
 
 main()

@@ -3,10 +3,10 @@
 Keys in a form:
     {S} {s}   the article's subject, at the start of a sentence or inside one: its name, a short name or a pronoun
     {P} {p}   the same, possessive
-    {N}       a name in full
-    {A}       the object of the relation
-    {y} {y2}  years, {season} {number} {few} {thing} {quality}: harmless detail
-    {c}       a relative clause that tells a fact of {N} (see CLAUSES)
+    {N}       the subject's name in full
+    {A}       the object of the relation ({aA}: with its article)
+    {y} {y2}  years, {season} {number} {few} {thing} {quality}: harmless detail, also in `encyclopedia_asides`
+    {b} {d} {age}   years of birth and death, age at death
 A form must not name an occupation, a place or a person of its own: that would state a fact the truth does not know.
 """
 
@@ -242,7 +242,7 @@ OWN = {
     "started": ("{S} founded {A}.", "{S} established {A} in {y}.", "{S} was the founder of {A}."),
 }
 
-# The same facts in other words, as a relative clause about a subject that is named just before.
+# The same facts as a relative clause about a subject that is named just before.
 CLAUSES = {
     "P17": ("which lies in {A}", "which is located in {A}", "which has been part of {A} since {y}", "which the maps place in {A}", "which flies the flag of {A}"),
     "P131": ("which lies in the {A}", "which is located in the {A}", "which belongs to the {A}", "which is reached by a side road through the {A} where it lies"),
@@ -269,180 +269,3 @@ CLAUSES = {
     "P159": ("which has its headquarters in {A}", "whose head office is in {A}", "which is run from {A}", "whose directors sit in {A}"),
     "P740": ("which was founded in {A}", "which was started in {A}", "which began in {A}", "which had its first office in {A}"),
 }
-
-# How one article comes to speak of another's subject: by the host's group, then by the subject's.
-FRAMES = {
-    "person": {
-        "person": (
-            "{S} exchanged letters for many years with {N}, {c}.", "{P} notebooks of {y} often mention {N}, {c}.",
-            "In these years {p} closest ally was {N}, {c}.", "{S} dedicated a late essay to {N}, {c}.",
-            "{S} once shared a railway compartment with {N}, {c}.", "A quarrel with {N}, {c}, was patched up in {y}.",
-        ),
-        "place": (
-            "In {y} {s} made a long visit to {N}, {c}.", "{P} travel diary describes {N}, {c}.",
-            "{S} often spoke of {N}, {c}.", "For two summers {s} rented rooms near {N}, {c}.",
-        ),
-        "work": (
-            "{S} counted among the admirers of {N}, {c}.", "{S} owned an early copy of {N}, {c}.",
-            "{P} letters praise {N}, {c}.", "{S} gave a public talk on {N}, {c}.",
-        ),
-        "product": (
-            "{S} bought a {N}, {c}, and kept it in good order.", "A photograph of {y} shows {o} beside a {N}, {c}.",
-            "{S} never parted with an old {N}, {c}.", "The estate included a {N}, {c}.",
-        ),
-        "company": (
-            "{S} held a few shares in {N}, {c}.", "{S} gave advice for a time to {N}, {c}.",
-            "A small pension came from {N}, {c}.", "{P} papers include bills from {N}, {c}.",
-        ),
-    },
-    "place": {
-        "person": (
-            "A street near the station is named after {N}, {c}.", "Among its honorary citizens is {N}, {c}.",
-            "A plaque of {y} recalls a visit by {N}, {c}.", "The local archive keeps letters from {N}, {c}.",
-            "A {season} lecture is held in memory of {N}, {c}.", "Older residents remember {N}, {c}.",
-        ),
-        "place": (
-            "A twinning treaty of {y} links {s} with {N}, {c}.", "The old post road ran on towards {N}, {c}.",
-            "Its {season} market drew traders from {N}, {c}.", "Stone for the new quay was shipped from {N}, {c}.",
-        ),
-        "work": (
-            "A local society organised an evening on {N}, {c}.", "The reading room owns an early copy of {N}, {c}.",
-            "Schools here use {N}, {c}, in their lessons.", "An exhibition of {y} was devoted to {N}, {c}.",
-        ),
-        "product": (
-            "In the yard stands a {N}, {c}.", "A prize draw of {y} offered a {N}, {c}.",
-            "The council ordered a {N}, {c}.", "A collector here shows visitors a {N}, {c}.",
-        ),
-        "company": (
-            "The tram line was ordered from {N}, {c}.", "Many families here lived on wages from {N}, {c}.",
-            "In {y} the council signed a contract with {N}, {c}.", "A depot near the river was leased to {N}, {c}.",
-        ),
-    },
-    "work": {
-        "person": (
-            "An early admirer was {N}, {c}.", "A dedication was added for {N}, {c}.", "A copy once belonged to {N}, {c}.",
-            "A review of {y} compares {s} with the taste of {N}, {c}.", "Some see in it a portrait of {N}, {c}.",
-            "It was praised in public by {N}, {c}.",
-        ),
-        "place": (
-            "Some details are thought to recall {N}, {c}.", "It was shown in {y} to visitors from {N}, {c}.",
-            "A first version was lost on the road to {N}, {c}.", "Scenes of {N}, {c}, stand behind it.",
-        ),
-        "work": (
-            "Critics have set it beside {N}, {c}.", "It owes a debt to {N}, {c}.", "In a survey of {y} it came second to {N}, {c}.",
-            "It is often confused with {N}, {c}.",
-        ),
-        "product": (
-            "A poster of {y} sets it beside a {N}, {c}.", "The first buyer paid for it with a {N}, {c}.",
-            "It was given away in {y} with each {N}, {c}.", "It shares its name day with the {N}, {c}.",
-        ),
-        "company": (
-            "Permission to copy it was given to {N}, {c}.", "A calendar with it was printed for {N}, {c}.",
-            "It was advertised in {y} by {N}, {c}.", "The rights were discussed with {N}, {c}.",
-        ),
-    },
-    "company": {
-        "person": (
-            "Its best-known customer was {N}, {c}.", "For some years it employed the cousin of {N}, {c}.",
-            "A portrait in the board room shows {N}, {c}.", "It paid in {y} for a memorial to {N}, {c}.",
-            "It was praised in a letter from {N}, {c}.", "A prize was set up in honour of {N}, {c}.",
-        ),
-        "place": (
-            "Its agents travelled as far as {N}, {c}.", "A large order came in {y} from {N}, {c}.",
-            "Goods were sent by barge to {N}, {c}.", "A branch was planned but never opened near {N}, {c}.",
-        ),
-        "work": (
-            "Its lobby displays a copy of {N}, {c}.", "An advertisement of {y} borrowed from {N}, {c}.",
-            "The staff library lends out {N}, {c}.", "It paid for an evening in praise of {N}, {c}.",
-        ),
-        "product": (
-            "Its drivers and clerks relied on the {N}, {c}.", "It took apart a {N}, {c}, to learn how it was built.",
-            "A warehouse sale of {y} got rid of an old {N}, {c}.", "Its office was the first to use the {N}, {c}.",
-        ),
-        "company": (
-            "Its chief rival was {N}, {c}.", "Talks of a merger in {y} were held with {N}, {c}.",
-            "It bought spare parts from {N}, {c}.", "It shared a warehouse with {N}, {c}.",
-        ),
-    },
-    "product": {
-        "person": (
-            "One of the first owners was {N}, {c}.", "A photograph of {y} shows it with {N}, {c}.",
-            "An example went at auction to the heirs of {N}, {c}.", "It was praised in print by {N}, {c}.",
-            "The story that it was designed for {N}, {c}, is untrue.",
-        ),
-        "place": (
-            "A club of owners meets each {season} in sight of {N}, {c}.", "A test run of {y} ended near {N}, {c}.",
-            "Many examples were sold to dealers near {N}, {c}.", "One example is said to have reached {N}, {c}, and come back.",
-        ),
-        "work": (
-            "It is named in passing in a review of {N}, {c}.", "The advertisements quoted {N}, {c}.",
-            "Its colours were taken from {N}, {c}.", "A prize for the first buyers was a copy of {N}, {c}.",
-        ),
-        "product": (
-            "It was often compared with the {N}, {c}.", "Its parts do not fit the {N}, {c}.",
-            "A test of {y} preferred the {N}, {c}.", "It was priced well below the {N}, {c}.",
-        ),
-        "company": (
-            "A large batch was ordered in {y} by {N}, {c}.", "Its dials were bought from {N}, {c}.",
-            "It was sold abroad through {N}, {c}.", "A licence was refused to {N}, {c}.",
-        ),
-    },
-}
-
-# Names without facts: {N} {M}
-MENTIONS = (
-    "Almanacs of that {season} name {N} and {M} in one breath.", "A list of {y} also has {N} and {M}.", "Similar stories are told of {N} and {M}.",
-    "The same yearbook has entries on {N} and {M}.", "See also {N} and {M}.", "The register goes on with {N} and {M}.",
-    "Comparisons with {N} and {M} are common.", "A guide of {y} treats {N} and {M} on facing pages.",
-    "The same volume deals with {N} and with {M}.", "Much the same has been said of {N} and of {M}.",
-)
-
-FILLERS = {
-    "person": (
-        "{S} rose early, walked for an hour and kept a careful diary.", "A collection of {p} letters was printed in {y}.",
-        "Friends remembered {o} as a {quality} companion with a dry sense of humour.", "The winter of {y} was a hard one, and money was short.",
-        "{S} never learned to swim, although the sea was never far away.", "A portrait drawn in {y} shows a {quality} face under a broad hat.",
-        "{S} refused two honours, accepted a third, and regretted it.", "After {y} {s} travelled less and answered fewer letters.",
-        "Not everything in the early accounts can be trusted.", "{S} kept bees, and gave the honey away each {season}.",
-        "A fire in {y} destroyed most of the family papers.", "Several anecdotes about {o} are told, few of them true.",
-        "The years around {y} were spent in steady work and small quarrels.", "{S} liked long train journeys and disliked speeches.",
-    ),
-    "place": (
-        "The climate is mild, with fog in the {season} and little snow.", "A flood in {y} carried away the lower mills.",
-        "The railway came in {y} and changed the pace of daily life.", "Most visitors arrive in {season}, when the gardens are open.",
-        "Older houses have steep roofs and painted shutters.", "Fishing and wool were the chief trades until {y}.",
-        "The census of {y} counted {number} households.", "A {quality} custom of lighting lamps on the water survives.",
-        "A new reservoir was dug in {y} after a dry {season}.", "The bells can be heard far across the fields.",
-        "The town hall clock has been five minutes slow since {y}.", "Local cooking is plain, with much rye bread and smoked eel.",
-    ),
-    "landmark": (
-        "The roof was repaired after the storm of {y}.", "Guided tours start on the hour in {season}.",
-        "Its {quality} staircase appears on many postcards.", "The doors are of oak and weigh as much as a carriage.",
-        "Admission has been free since {y}.", "A café was added under the east windows.",
-        "The cellar served as a shelter in hard times.", "The lamps along the front were converted to gas in {y}.",
-        "About {number} visitors come on an ordinary day.", "The floor is laid in black and white stone.",
-    ),
-    "work": (
-        "The first reception was cool, but opinion changed after {y}.", "Its tone is {quality}, and the ending is left open.",
-        "Copies of the first issue are rare and expensive.", "A shorter version was prepared in {y}.",
-        "Students still argue about the meaning of the closing part.", "It was out of fashion for a generation and came back in {y}.",
-        "The work took {few} months, with a long pause in {season}.", "A sketch for it was found in a drawer in {y}.",
-        "Its first public was small and mostly made up of friends.", "Few changes were made after the first {season}.",
-    ),
-    "product": (
-        "The case is of pressed steel with a {quality} finish.", "A cheaper version went on sale in {y}.",
-        "Spare parts were easy to find, which kept it in use for decades.", "Early examples suffered from damp.",
-        "About {number} were sold in the first {season}.", "The handbook was rewritten in {y}.",
-        "It won a medal at a trade fair in {y}.", "Owners praised its simple repair.", "A later model has a wider base and a softer sound.",
-    ),
-    "company": (
-        "Business was slow until the {season} of {y}.", "A strike in {y} lasted {few} weeks.",
-        "The workforce doubled between {y} and {y2}.", "Its early accounts were kept in a single {quality} ledger.",
-        "A fire in {y} destroyed the stores, but no one was hurt.", "Wages were paid on Thursdays, an old habit of the house.",
-        "The firm's catalogue was famous for its drawings.", "Exports grew after {y} and fell again soon after.",
-        "It survived the bank crisis of {y} by selling its horses.", "A canteen and a choir were set up for the staff.",
-    ),
-}
-
-QUALITIES = ("quiet", "handsome", "modest", "weathered", "cheerful", "solemn", "plain", "graceful", "stubborn", "old-fashioned", "lively", "austere")
-SEASONS = ("spring", "summer", "autumn", "winter")

@@ -1,7 +1,7 @@
 """The prose of the generated encyclopedia: turns what an article states and tells into passages of about 100 words.
 
-Pronouns and short names stand only where a reader cannot take them for someone else: the sentence after another
-entity's name speaks of its subject by name.
+Pronouns and short names stand only where a reader cannot take them for someone else: once another entity that the
+pronoun could mean has been named, the next sentence speaks of its subject by name.
 """
 
 from __future__ import annotations
@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from backend.encyclopedia_language import CLAUSES, FILLERS, FRAMES, LEADS, MENTIONS, OWN, QUALITIES, SEASONS
-from backend.encyclopedia_world import Entity, World, key
+from backend.encyclopedia_asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
+from backend.encyclopedia_language import CLAUSES, LEADS, OWN
+from backend.encyclopedia_names import with_article
+from backend.encyclopedia_plan import key
+from backend.encyclopedia_world import ANSWERED_BY, Entity, World, dwells
 from db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
+WITHOUT_CLAUSE = 0.35  # how often a told fact has a sentence of its own instead of a relative clause
+DWELT_ON = 2  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
+FOLLOWED = 0.5  # how often one more sentence follows
 
 NOUNS = {
     "country": "the country", "town": "the town", "landmark": "the building", "novel": "the book", "painting": "the picture",
@@ -21,19 +27,16 @@ NOUNS = {
 }
 PRONOUNS = {"female": ("she", "her", "her"), "male": ("he", "his", "him"), "": ("it", "its", "it")}
 FEW = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
-# Statements that name an entity of a kind the next pronoun could mean.
-NAMING = frozenset("P26 P40 P36 P127 P131 P17 P176 P264 P112 P276 capital wrote painted sang makes started".split())
-SUBJECT_KEYS = ("{S}", "{s}", "{P}", "{p}", "{o}")
+PERSON_OBJECTS = frozenset("P26 P40 P50 P170 P175 P112 P127".split())  # relations whose object may be a person
+NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may speak of its subject
 
 
-def _named(forms: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(form for form in forms if any(subject in form for subject in SUBJECT_KEYS))
+def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """The forms that name their subject, for places where "the author was ..." would leave open of what."""
+    return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
 
 
-NAMED_OWN = {item: _named(forms) for item, forms in OWN.items()}
-NAMED_FRAMES = {
-    host: {group: _named(forms) or forms for group, forms in frames.items()} for host, frames in FRAMES.items()
-}
+NAMING_OWN = {item: _naming(forms) for item, forms in OWN.items()}
 
 
 def article(world: World, number: int) -> list[Passage]:
@@ -47,113 +50,152 @@ def article(world: World, number: int) -> list[Passage]:
     ]
 
 
+class _Speaker:
+    """Speaks of one entity: fills forms in with its name, its short name or a pronoun, and with passing detail."""
+
+    def __init__(self, entity: Entity, random: Callable[[], float]):
+        self.entity, self.random = entity, random
+        self.short = entity.name.rsplit(" ", 1)[-1] if entity.gender else NOUNS[entity.kind]
+        start = entity.born + 19 if entity.born else 1840 + int(random() * 110)
+        self.year = start
+
+    def say(self, form: str, reference: str = PRONOUN, **more: str) -> str:
+        entity, random = self.entity, self.random
+        subject, possessive, other = PRONOUNS[entity.gender]
+        if reference is not PRONOUN or random() < 0.25:
+            subject = other = entity.name if reference is NAME else self.short
+            possessive = subject + ("'" if subject[-1] == "s" else "'s")
+        year = self.year + int(random() * 20)
+        sentence = form.format_map({
+            "N": entity.name, "s": subject, "p": possessive, "o": other, "S": subject, "P": possessive,
+            "b": entity.born, "d": entity.died, "age": entity.died - entity.born, "childword": entity.childword,
+            "y": year, "y2": year + 2 + int(random() * 9), "number": 12 + int(random() * 470), "thing": entity.thing,
+            "few": FEW[int(random() * 8)], "season": SEASONS[int(random() * 4)], "quality": QUALITIES[int(random() * 12)],
+            **more,
+        })  # fmt: skip
+        return sentence[0].upper() + sentence[1:]
+
+    def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
+        return self.say(form, reference, A=_definite(answer), aA=with_article(answer))
+
+
 class _Writer:
-    """Writes one passage. `fresh` says that the next sentence must name its subject."""
+    """Writes one passage. `reference` is how its next sentence may speak of the article's subject."""
 
     def __init__(self, world: World, entity: Entity, ordinal: int):
         self.world, self.entity, self.ordinal = world, entity, ordinal
         self.random: Callable[[], float] = Random(key(world.seed, 7, ordinal)).random
-        self.fresh = True
-        self.detail = self._details()
+        self.subject = _Speaker(entity, self.random)
+        self.reference = NAME
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
-        sentences = [self._lead()] if index == 0 else []
         blocks: list[Callable[[], str]] = [lambda item=item: self._own(item) for item in items]
         told = self.world.told(self.ordinal, self.entity.number)
-        blocks += [lambda fact=fact: self._telling(*fact) for fact in told]
+        if told:
+            blocks.append(lambda: self._telling(*told, dwells(index)))
         fillers = self._fillers()
-        while len(blocks) < 4:
+        while len(blocks) < (2 if dwells(index) else 3):
             blocks.append(fillers.pop())
-        for i in range(len(blocks) - 1, 0, -1):
-            j = int(self.random() * (i + 1))
-            blocks[i], blocks[j] = blocks[j], blocks[i]
+        self._shuffle(blocks)
+        sentences = [self._lead()] if index == 0 else []
         sentences += [block() for block in blocks]
         words = sum(sentence.count(" ") + 1 for sentence in sentences)
         if words < ROOM_WORDS:
-            sentences.append(self._mentioning({entity for entity, _ in told}))
+            sentences.append(self._mentioning(told[0] if told else None))
             words += sentences[-1].count(" ") + 1
-        for filler in fillers:
-            if words >= ENOUGH_WORDS:
-                break
-            sentences.append(filler())
+        while words < ENOUGH_WORDS and fillers:
+            sentences.append(fillers.pop()())
             words += sentences[-1].count(" ") + 1
         return " ".join(filter(None, sentences))
 
     def _pick(self, options):
         return options[int(self.random() * len(options))]
 
-    def _details(self) -> dict[str, object]:
-        """Years, numbers and adjectives that carry no fact, new for every passage."""
-        entity, random = self.entity, self.random
-        start = entity.born + 19 if entity.born else 1840 + int(random() * 110)
-        year = start + int(random() * 16)
-        return {
-            "N": entity.name, "b": entity.born, "d": entity.died, "age": entity.died - entity.born,
-            "y": year, "y2": year + 2 + int(random() * 9), "number": 12 + int(random() * 470), "few": self._pick(FEW),
-            "season": self._pick(SEASONS), "quality": self._pick(QUALITIES), "thing": entity.thing, "childword": entity.childword,
-        }  # fmt: skip
-
-    def _refer(self) -> None:
-        """Sets how the next sentence speaks of its subject."""
-        entity, detail = self.entity, self.detail
-        subject, possessive, other = PRONOUNS[entity.gender]
-        if self.fresh or self.random() < 0.3:
-            short = entity.name.rsplit(" ", 1)[-1] if entity.gender else NOUNS[entity.kind]
-            subject = other = entity.name if self.fresh else short
-            possessive = subject + "'s"
-        detail["s"], detail["p"], detail["o"] = subject, possessive, other
-        detail["S"], detail["P"] = subject[0].upper() + subject[1:], possessive[0].upper() + possessive[1:]
+    def _shuffle(self, items: list) -> None:
+        for i in range(len(items) - 1, 0, -1):
+            j = int(self.random() * (i + 1))
+            items[i], items[j] = items[j], items[i]
 
     def _lead(self) -> str:
         forms = LEADS.get(self.entity.kind) or LEADS["person"]
         relations, form = forms[self.world.layout(self.entity.number).lead]
-        for relation in relations:
-            answer = self._pick(self.entity.facts[relation])
-            self.detail[relation], self.detail["a" + relation] = answer, _with_article(answer)
-        self.fresh = not NAMING.isdisjoint(relations)
-        return form.format_map(self.detail)
+        answers = {relation: self._pick(self.entity.facts[relation]) for relation in relations}
+        with_articles = {"a" + relation: with_article(answer) for relation, answer in answers.items()}
+        self.reference = PRONOUN if self.entity.gender else SHORT
+        return self.subject.say(form, **answers, **with_articles)
 
     def _own(self, item: str) -> str:
         """A statement of the article: a fact of its subject, or its part in another entity's fact."""
-        form = self._pick(NAMED_OWN[item] if self.fresh else OWN[item])
-        self._refer()
+        form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
         about = self.entity.about.get(item)
         answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
-        self.detail["A"], self.detail["aA"] = answer, _with_article(answer)
-        self.fresh = item in NAMING
-        return form.format_map(self.detail)
+        sentence = self.subject.state(form, answer, self.reference)
+        names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
+        self.reference = SHORT if names_person == bool(self.entity.gender) else PRONOUN
+        if self.entity.gender and item in ("P26", "P40"):
+            self.reference = NAME
+        return sentence
 
-    def _telling(self, number: int, relation: str) -> str:
-        """A fact of another entity, told in passing."""
+    def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
+        """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on it."""
         other = self.world.entity(number)
-        frames = (NAMED_FRAMES if self.fresh else FRAMES)[self.entity.group][other.group]
-        self._refer()
-        answer = self._pick(other.facts[relation])
-        clause = self._pick(CLAUSES[relation]).format(
-            A=answer, aA=_with_article(answer), childword=other.childword, y=self.detail["y2"]
-        )
-        self.fresh = True
-        return self._pick(frames).format_map(self.detail | {"N": other.name, "c": clause})
+        speaker = _Speaker(other, self.random)
+        frame = self._pick(FRAMES[self.entity.group][other.group])
+        rest = list(relations)
+        clause = ""
+        if self.random() < WITHOUT_CLAUSE:
+            frame = frame.replace(", {c},", "").replace(", {c}", "")
+        else:
+            clause = self._clause(other, rest.pop(0))
+        sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
+        free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
+        rest += free[: DWELT_ON if dwell else 1]
+        for relation in rest:
+            sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), NAME))
+        following = list(FOLLOWING[other.group])
+        self._shuffle(following)
+        wanted = 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        sentences += [speaker.say(form, NAME) for form in following[:wanted]]
+        self._named(other.name, bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations), not other.gender or bool(relations))
+        return " ".join(sentences)
 
-    def _mentioning(self, told: set[int]) -> str:
+    def _clause(self, other: Entity, relation: str) -> str:
+        answer = self._pick(other.facts[relation])
+        return self._pick(CLAUSES[relation]).format(
+            A=_definite(answer), aA=with_article(answer), childword=other.childword, y=1830 + int(self.random() * 120)
+        )
+
+    def _named(self, name: str, person: bool, thing: bool) -> None:
+        """Others were named: may the next sentence use a pronoun, a short name, or neither?"""
+        if not (person if self.entity.gender else thing):
+            self.reference = PRONOUN
+        elif self.entity.gender and not name.endswith(" " + self.subject.short) and self.random() < 0.6:
+            self.reference = SHORT
+        else:
+            self.reference = NAME
+
+    def _mentioning(self, told: int | None) -> str:
         world = self.world
-        names = [world.name(n) for n in world.mentioned(self.ordinal) if n != self.entity.number and n not in told]
-        if len(names) < 2 or names[0] == names[1]:
+        numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, told)}
+        if len(numbers) < 2:
             return ""
-        self.fresh = True
-        return self._pick(MENTIONS).format_map(self.detail | {"N": names[0], "M": names[1]})
+        first, second = numbers.values()
+        sentence = self.subject.say(self._pick(MENTIONS), N=first, M=second)
+        self.reference = NAME
+        return sentence
 
     def _fillers(self) -> list[Callable[[], str]]:
-        forms = FILLERS.get(self.entity.kind) or FILLERS[self.entity.group]
-        start = int(self.random() * len(forms))
-        return [lambda form=form: self._filler(form) for form in (forms[start:] + forms[:start])[:7]]
+        forms = list(FILLERS[self.entity.group])
+        self._shuffle(forms)
+        return [lambda form=form: self._filler(form) for form in forms]
 
     def _filler(self, form: str) -> str:
-        self._refer()
-        if any(subject in form for subject in SUBJECT_KEYS):
-            self.fresh = False
-        return form.format_map(self.detail)
+        sentence = self.subject.say(form, self.reference)
+        if self.reference is NAME and _naming((form,)):
+            self.reference = PRONOUN
+        return sentence
 
 
-def _with_article(noun: str) -> str:
-    return ("an " if noun[0].lower() in "aeiou" else "a ") + noun
+def _definite(answer: str) -> str:
+    """An answer as it stands in a sentence: "the University of Halden"."""
+    return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

@@ -62,7 +62,7 @@ Summer Thirsty Unwritten Violet Wooden Young Ancient Barefoot Careful Dusty Emer
 Kindly Lantern Marble Nameless Open Pale Quick Ragged Shining Twilight Upright Vanished White Yellow Blind Crooked
 Dancing Endless Floating""".split()
 NOUNS = """River Harbour Garden Orchard Lighthouse Mountain Window Letter Bridge Meadow Mirror Island Forest Candle
-Station Daughter Stranger Bell Road Ferry Shadow Stone Tide Tower Heron Valley Crown Kingdom Clock Lantern Market
+Station Daughter Stranger Bell Avenue Ferry Shadow Stone Tide Tower Heron Valley Crown Kingdom Clock Lantern Market
 Ocean Sparrow Storm Stair Field House Fountain Ship Horse Wheel Moon Rose Door Canal Castle Chapel Compass
 Desert Dream Feather Fisherman Fox Gate Glacier Hill Horizon Journey Kite Lake Library Machine Mill Miner Morning
 Nightingale Oak Palace Pilgrim Prairie Promise Quarry Rain Raven Sailor Shore Sister Snow Soldier Song Spring Star
@@ -70,10 +70,13 @@ Street Summer Swan Theatre Thread Train Traveller Tree Vineyard Voyage Wall Watc
 Acrobat Balcony Circus Diary Embroidery Flute Gallery Hunter Inn Jewel Key Loom Monastery Necklace Oracle Parade
 Quilt Riddle Sermon Tapestry""".split()
 
-NOVEL_TITLES = ("The {a} {n}", "Letters from a {a} {n}", "Beyond My {a} {n}", "One {a} {n}", "Her {a} {n}")
-PAINTING_TITLES = ("Study of a {a} {n}", "Woman with a {a} {n}", "Still Life and {a} {n}")
-SONG_TITLES = ("Carry My {a} {n}", "Goodbye, {a} {n}", "Under Your {a} {n}")
-LABEL_NAMES = ("{a} {n} Records", "{a} {n} Recordings", "{a} {n} Sound")
+# {a} an adjective, {aa} with its article, {n} a noun. No form can stand inside another.
+TITLES = {
+    "novel": ("The {a} {n}", "Letters from {aa} {n}", "Beyond My {a} {n}", "One {a} {n}", "Her {a} {n}"),
+    "painting": ("Study of {aa} {n}", "Woman with {aa} {n}", "Still Life and {a} {n}"),
+    "song": ("Carry My {a} {n}", "Goodbye, {a} {n}", "Under Your {a} {n}"),
+    "label": ("{a} {n} Records", "{a} {n} Recordings", "{a} {n} Sound"),
+}
 MAKER_WORDS = ("Motors", "Instruments", "Works", "Optics", "Engines", "Tools")
 LANDMARK_WORDS = ("Museum", "Gallery", "Theatre", "Library", "Hall", "Observatory", "Arcade", "Pavilion")
 PRODUCT_ENDS = "ex on ara ette ino ix or ane el ova ist ura ero eon ima alis enta olis ado ique".split()

@@ -3,43 +3,38 @@
 Everything about an entity follows from (seed, entity number), everything about a passage from (seed, ordinal), so that
 neither facts nor prose are ever held for more than one article. Only a few integers per entity are kept (`Plan`).
 
-Who tells whose facts is a permutation. Each passage has TELLS places for facts of other articles' subjects; the places
+Who tells whose facts is a permutation. Each passage has one place for facts of another article's subject; the places
 are numbered, an entity owns a run of those numbers, and an invertible shuffle sends the run all over the collection.
 Read one way it says what a passage tells, read the other way it says which passages tell a fact: that is the truth.
 """
 
 from __future__ import annotations
 
-import math
-from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
-import numpy as np
-
 from backend import encyclopedia_words as words
 from backend.encyclopedia_language import LEADS
+from backend.encyclopedia_names import Names
+from backend.encyclopedia_plan import GROUPS, MENTIONS, WORKS, KindNumbers, Plan, key
 
-SMALLEST, LARGEST = 500, 1_000_000
-TELLS = 2  # facts of other entities told in a passage
-MENTIONS = 2  # further entities named in a passage without a fact
-LENGTHS = ((0.05, 6), (0.11, 5), (0.20, 4), (0.36, 3), (0.62, 2), (1.0, 1))  # share of entities up to here, passages
-MEAN_LENGTH = 2.34  # of LENGTHS
-ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
-RESTATED = 0.75  # how often a longer article states an asked fact a second time
-OWN_FACTS = 2  # facts of its own that a passage states besides the opening sentence
+LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
+QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
+RECURRING = 0.85  # share of the loud facts that an article comes back to
+AGAIN = 0.75  # how often each further passage of the article then states it
 
-# One turn of the wheel of kinds, after the countries. Makers come before what they make.
-WHEEL = (
-    "town musician writer footballer novel founder maker song painter town "
-    "painting musician landmark writer label novel footballer founder product town"
-).split()
-PEOPLE = ("writer", "musician", "footballer", "painter", "founder")
-WORKS = ("novel", "painting", "song", "product")
-GROUPS = {kind: "person" for kind in PEOPLE} | {kind: "work" for kind in WORKS[:3]} | {"product": "product"}
-GROUPS |= {"country": "place", "town": "place", "landmark": "place", "maker": "company", "label": "company"}
+
+def own_facts(index: int) -> int:
+    """How many facts of its own a passage of an article has room for, besides the opening sentence."""
+    return 1 if dwells(index) else 2 if index == 0 else 3
+
+
+def dwells(index: int) -> bool:
+    """Whether a passage of an article dwells on another entity: every second one, not the first."""
+    return index % 2 == 1
+
 
 # kind of the maker: what its article says of the made thing, the kind of that, the relation this answers
 MADE = {
@@ -52,29 +47,6 @@ MAKER_OF = {made: (maker, relation) for maker, (_, made, relation) in MADE.items
 ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, _, relation in MADE.values()}
 
 
-def key(seed: int, purpose: int, number: int) -> int:
-    """One integer per (seed, purpose, number): seeds a `Random`, whose `random()` is the same stream in every Python."""
-    return (seed * 64 + purpose << 32) + number
-
-
-class Shuffle:
-    """An invertible affine permutation of range(size): neighbours land far apart, and no table is kept."""
-
-    def __init__(self, size: int, random: Random):
-        self.size = size
-        self.step = max(1, int(size * 0.6180339887))
-        while math.gcd(self.step, size) != 1:
-            self.step += 1
-        self.offset = int(random.random() * size)
-        self.back = pow(self.step, -1, size) if size > 1 else 0
-
-    def __call__(self, i: int) -> int:
-        return (i * self.step + self.offset) % self.size
-
-    def inverse(self, j: int) -> int:
-        return (j - self.offset) * self.back % self.size
-
-
 @dataclass(frozen=True, slots=True)
 class Entity:
     """An entity and its facts.
@@ -82,7 +54,8 @@ class Entity:
     facts: relation -> the strings that count as the answer (the first is the usual one).
     about: what its article says that answers a question about another entity: item -> that entity's number.
     kin: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
-    asked: relations that questions ask of it and that other articles tell, in order.
+    loud, quiet: relations that questions ask of it. Loud facts are told in several other articles and often twice in
+        its own; quiet ones once in its own and in one other.
     """
 
     number: int
@@ -91,12 +64,17 @@ class Entity:
     facts: dict[str, tuple[str, ...]]
     about: dict[str, int] = field(default_factory=dict)
     kin: frozenset[int] = frozenset()
-    asked: tuple[str, ...] = ()
+    loud: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
     gender: str = ""
     born: int = 0
     died: int = 0
     childword: str = "child"
     thing: str = ""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        return self.loud + self.quiet
 
     @property
     def group(self) -> str:
@@ -113,78 +91,6 @@ class Layout:
     stated: dict[str, tuple[int, ...]]
 
 
-class Plan:
-    """How many passages, tellings and mentions each entity has: integer arrays by entity number, popular ones first.
-
-    lengths: passages of its article; tells, mentions: places in other articles; frequency: the sum, which falls
-    by Zipf's law with the entity number wherever that leaves room for the entity's own article and tellings.
-    """
-
-    def __init__(self, passages: int, seed: int):
-        random = Random(key(seed, 0, 0))
-        self.entities = entities = round(passages / MEAN_LENGTH)
-        ranks = np.arange(1, entities + 1)
-        self.lengths = self._article_lengths(passages, seed)
-        self.tells = _apportion(TELLS * passages, ranks**-0.5)
-        wanted = self.lengths + self.tells
-        self.mentions = _fill_to_zipf(MENTIONS * passages, wanted)
-        self.frequency = wanted + self.mentions
-        self.order = Shuffle(entities, random)  # entity number -> place of its article
-        by_place = np.empty(entities, np.int64)
-        by_place[np.arange(entities) * self.order.step % entities] = np.arange(entities)
-        by_place = np.roll(by_place, self.order.offset)
-        starts = np.concatenate([[0], np.cumsum(self.lengths[by_place])])
-        self.starts = array("q", starts.tolist())  # by place: ordinal of the first passage
-        self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tolist())
-        self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tolist())
-        self.tell_places = Shuffle(TELLS * passages, random)
-        self.mention_places = Shuffle(MENTIONS * passages, random)
-
-    def _article_lengths(self, passages: int, seed: int) -> np.ndarray:
-        entities = self.entities
-        noise = np.random.Generator(np.random.PCG64(seed)).uniform(0.5, 2.0, entities)
-        popular_first = np.argsort((np.arange(entities) + 1) * noise, kind="stable")
-        shares, sizes = zip(*LENGTHS)
-        bounds = np.ceil(np.array(shares) * entities)
-        lengths = np.empty(entities, np.int64)
-        lengths[popular_first] = np.array(sizes)[np.searchsorted(bounds, np.arange(entities), side="right")]
-        missing = passages - int(lengths.sum())
-        change = np.flatnonzero(lengths == (1 if missing > 0 else 2))[: abs(missing)]
-        lengths[change] += 1 if missing > 0 else -1
-        return lengths
-
-    def first_passage(self, entity: int) -> int:
-        return self.starts[self.order(entity)]
-
-    def article_of(self, ordinal: int) -> tuple[int, int]:
-        """-> (entity number, index of the passage in its article)"""
-        place = bisect_right(self.starts, ordinal) - 1
-        return self.order.inverse(place), ordinal - self.starts[place]
-
-
-def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
-    """Whole numbers that sum to `total`, in proportion to `weights`, none below 1 (largest remainders)."""
-    exact = weights / weights.sum() * (total - len(weights))
-    whole = np.floor(exact).astype(np.int64)
-    left = total - len(weights) - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
-    return whole + 1
-
-
-def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
-    """Numbers summing to `total` that lift `have` to scale / (rank + ZIPF_SHIFT) where it is below that."""
-    curve = 1.0 / (np.arange(1, len(have) + 1) + ZIPF_SHIFT)
-    low, high = 0.0, float(total + have.sum()) * (ZIPF_SHIFT + 1)
-    for _ in range(80):
-        scale = (low + high) / 2
-        low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
-    exact = np.maximum(low * curve - have, 0)
-    whole = np.floor(exact).astype(np.int64)
-    left = total - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
-    return whole
-
-
 class World:
     """All entities of an encyclopedia of `passages` passages. Memory: a few integers per entity and bounded caches."""
 
@@ -193,7 +99,7 @@ class World:
         self.plan = Plan(passages, seed)
         self.entities = self.plan.entities
         self.countries = min(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), max(6, self.entities // 60))
-        self._kinds = _KindNumbers(self.entities, self.countries)
+        self._kinds = KindNumbers(self.entities, self.countries)
         self._names = Names(self._kinds, seed)
         self.name = lru_cache(maxsize=8192)(self._name)
         self.entity = lru_cache(maxsize=8192)(self._entity)
@@ -224,17 +130,23 @@ class World:
             self._place(kind, index, number, random, facts, about)
         self._made(kind, index, about)
         kin.update(about.values())
-        asked = self._asked(kind, index, facts, random, int(self.plan.tells[number]))
-        return Entity(number, kind, self.name(number), facts, about, frozenset(kin), asked, **more)
+        relations = self._askable(kind, index, facts, random)
+        tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
+        if not tells:
+            relations = []
+        loud = max(1, tells // LOUDNESS)
+        quiet = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
+        loud, quiet = tuple(relations[:loud]), tuple(relations[loud : loud + quiet])
+        return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
 
-    def _asked(self, kind: str, index: int, facts: dict, random, tells: int) -> tuple[str, ...]:
+    def _askable(self, kind: str, index: int, facts: dict, random) -> list[str]:
         relations = list(facts)
         if kind == "town" and index < self.countries:
             relations.remove("P17")  # "the capital of" says it too
         for i in range(len(relations) - 1, 0, -1):
             j = int(random() * (i + 1))
             relations[i], relations[j] = relations[j], relations[i]
-        return tuple(relations[: max(1, tells // 2)])
+        return relations
 
     def _draw(self, kind: str, random) -> int:
         """An entity of a kind, popular ones rather more often."""
@@ -352,20 +264,26 @@ class World:
         opened = set(leads[lead][0])
         places: list[list[str]] = [[] for _ in range(passages)]
 
-        def put(item: str, avoid: int = -1) -> None:
-            free = [i for i in range(passages) if i != avoid and len(places[i]) < OWN_FACTS + (i > 0) and item not in places[i]]
-            if free:
+        def room(i: int) -> bool:
+            return len(places[i]) < own_facts(i)
+
+        def put(item: str, among=range(passages)) -> None:
+            if free := [i for i in among if room(i)] or [i for i in range(passages) if room(i)]:
                 places[_pick(free, random)].append(item)
 
-        for relation in entity.asked:
+        for relation in entity.loud:
             if relation not in opened:
                 put(relation)
+        for relation in entity.quiet:
+            if relation not in opened:
+                put(relation, [i for i in range(passages) if dwells(i)])
         for item in entity.about:
             put(item)
-        for relation in entity.asked:
-            home = 0 if relation in opened else next((i for i, items in enumerate(places) if relation in items), -1)
-            if home >= 0 and random() < RESTATED:
-                put(relation, home)
+        for relation in entity.loud:
+            if random() < RECURRING:
+                for i in range(passages):
+                    if random() < AGAIN and relation not in places[i] and (i or relation not in opened) and room(i):
+                        places[i].append(relation)
         for relation in entity.facts:
             if relation not in entity.asked and relation not in opened:
                 put(relation)
@@ -376,16 +294,23 @@ class World:
                     stated[item].append(i)
         return Layout(lead, tuple(map(tuple, places)), {item: tuple(sorted(where)) for item, where in stated.items()})
 
-    def told(self, ordinal: int, host: int) -> list[tuple[int, str]]:
-        """[(entity, relation)] told in passing by passage `ordinal` of the article on `host`."""
-        plan, found = self.plan, []
-        for place in range(ordinal * TELLS, (ordinal + 1) * TELLS):
-            number = plan.tell_places.inverse(place)
-            entity = bisect_right(plan.tell_starts, number) - 1
-            if entity != host and all(entity != other for other, _ in found) and entity not in self.entity(host).kin:
-                asked = self.entity(entity).asked
-                found.append((entity, asked[(number - plan.tell_starts[entity]) % len(asked)]))
-        return found
+    def told(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
+        """(entity, its relations) told in passing by passage `ordinal` of the article on `host`, if any."""
+        plan = self.plan
+        number = plan.tell_places.inverse(ordinal)
+        entity = bisect_right(plan.tell_starts, number) - 1
+        if entity == host or entity in self.entity(host).kin:
+            return None
+        return entity, self._told_by(entity, number - plan.tell_starts[entity])
+
+    def _told_by(self, number: int, telling: int) -> tuple[str, ...]:
+        """The facts that the nth passage to tell of an entity tells."""
+        entity = self.entity(number)
+        quiet = telling - (int(self.plan.tells[number]) - len(entity.quiet))
+        if quiet >= 0:
+            return (entity.quiet[quiet],)
+        loud, count = entity.loud, len(entity.loud)
+        return (loud[telling % count], loud[(telling + 1) % count]) if count > 1 else loud
 
     def mentioned(self, ordinal: int) -> list[int]:
         """Entities that passage `ordinal` only names."""
@@ -409,14 +334,16 @@ class World:
         return sorted(found)
 
     def _tellings(self, number: int, relation: str) -> list[int]:
-        plan, asked, found = self.plan, self.entity(number).asked, []
-        if relation not in asked:
+        """Ordinals of the passages of other articles that tell a fact."""
+        plan, found = self.plan, []
+        if relation not in self.entity(number).asked:
             return found
-        for telling in range(asked.index(relation), int(plan.tells[number]), len(asked)):
-            ordinal = plan.tell_places(plan.tell_starts[number] + telling) // TELLS
-            host, _ = plan.article_of(ordinal)
-            if host != number and (number, relation) in self.told(ordinal, host):
-                found.append(ordinal)
+        for telling in range(int(plan.tells[number])):
+            if relation in self._told_by(number, telling):
+                ordinal = plan.tell_places(plan.tell_starts[number] + telling)
+                host, _ = plan.article_of(ordinal)
+                if host != number and number not in self.entity(host).kin:
+                    found.append(ordinal)
         return found
 
     def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
@@ -438,137 +365,3 @@ class World:
 
 def _pick(options, random):
     return options[int(random() * len(options))]
-
-
-class _KindNumbers:
-    """Entity number <-> (kind, index within the kind): countries first, then turns of the WHEEL."""
-
-    def __init__(self, entities: int, countries: int):
-        self.countries = countries
-        self.rest = entities - countries
-        turns, part = divmod(self.rest, len(WHEEL))
-        self.counts = {kind: turns * WHEEL.count(kind) + WHEEL[:part].count(kind) for kind in set(WHEEL)}
-        self.counts["country"] = countries
-        self._places = {kind: [i for i, other in enumerate(WHEEL) if other == kind] for kind in set(WHEEL)}
-        self._person_places = [i for i, kind in enumerate(WHEEL) if kind in PEOPLE]
-        self.people = sum(self.counts[kind] for kind in PEOPLE)
-
-    def of(self, number: int) -> tuple[str, int]:
-        if number < self.countries:
-            return "country", number
-        turn, place = divmod(number - self.countries, len(WHEEL))
-        places = self._places[WHEEL[place]]
-        return WHEEL[place], turn * len(places) + places.index(place)
-
-    def number(self, kind: str, index: int) -> int:
-        if kind == "country":
-            return index
-        places = self._places[kind]
-        return self.countries + index // len(places) * len(WHEEL) + places[index % len(places)]
-
-    def person_index(self, number: int) -> int:
-        turn, place = divmod(number - self.countries, len(WHEEL))
-        return turn * len(self._person_places) + self._person_places.index(place)
-
-    def person_number(self, index: int) -> int | None:
-        if index >= self.people:
-            return None
-        turn, place = divmod(index, len(self._person_places))
-        return self.countries + turn * len(WHEEL) + self._person_places[place]
-
-
-class Names:
-    """Unique names by kind and index. Names come in groups that differ by little: the near-namesakes."""
-
-    def __init__(self, kinds: _KindNumbers, seed: int):
-        random = Random(key(seed, 4, 0))
-        counts = kinds.counts
-        self._families = [start + end for end in words.FAMILY_ENDS for start in words.FAMILY_STARTS]
-        groups = -(-kinds.people // 3)
-        self._trios = min(len(self._families) // 3, max(40, groups // 5))  # trios of family names in use
-        self._people = Shuffle(3 * groups, random)
-        self._people_groups = Shuffle(self._trios * len(words.GIVEN_CLUSTERS), random)
-        self._family_order = Shuffle(len(self._families), random)
-        self._regions = Shuffle(len(words.TOWN_STARTS) * len(words.REGION_WORDS), random)
-        self._nations = Shuffle(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), random)
-        middles = len(words.TOWN_MIDDLES)
-        self._towns = Shuffle(len(words.TOWN_STARTS) * len(words.TOWN_ENDS) * middles, random)
-        self._landmarks = Shuffle(len(self._families) * len(words.LANDMARK_WORDS), random)
-        self._makers = Shuffle(len(self._families) * len(words.MAKER_WORDS), random)
-        stems = len(words.FAMILY_STARTS) * len(words.PRODUCT_ENDS)
-        self._products = Shuffle(stems * len(words.PRODUCT_NUMBERS), random)
-        self._titles = {
-            kind: _Titles(forms, counts[kind], random)
-            for kind, forms in (
-                ("novel", words.NOVEL_TITLES), ("painting", words.PAINTING_TITLES),
-                ("song", words.SONG_TITLES), ("label", words.LABEL_NAMES),
-            )
-        }
-
-    def person(self, index: int) -> tuple[str, str, str]:
-        """-> (name, family name, gender). Three people share a group: two in three groups are near-namesakes
-        (Aldren, Aldwin and Alden of one family), the others bear three different families."""
-        group, member = divmod(self._people(index), 3)
-        trio, cluster = divmod(self._people_groups(group), len(words.GIVEN_CLUSTERS))
-        given, gender = words.GIVEN_CLUSTERS[cluster]
-        branch = group % 3 if group % 5 else member
-        family = self._families[self._family_order(3 * trio + branch)]
-        return f"{given[member]} {family}", family, gender
-
-    def other(self, kind: str, index: int) -> str:
-        if kind in self._titles:
-            return self._titles[kind](index)
-        return getattr(self, kind)(index)
-
-    def country(self, index: int) -> str:
-        end, start = divmod(self._nations(index), len(words.COUNTRY_STARTS))
-        return words.COUNTRY_STARTS[start] + words.COUNTRY_ENDS[end]
-
-    def language(self, index: int) -> str:
-        end, start = divmod(self._nations(index), len(words.COUNTRY_STARTS))
-        return words.COUNTRY_STARTS[start] + words.LANGUAGE_ENDS[end]
-
-    def region(self, index: int) -> str:
-        start, word = divmod(self._regions(index), len(words.REGION_WORDS))
-        return f"{words.TOWN_STARTS[start]}ern {words.REGION_WORDS[word]}"
-
-    def town(self, index: int) -> str:
-        pair, twin = divmod(index, 2)
-        cell = self._towns(pair)
-        rest, middle = divmod(cell, len(words.TOWN_MIDDLES))
-        end, start = divmod(rest, len(words.TOWN_STARTS))
-        return words.TOWN_STARTS[start] + words.TOWN_MIDDLES[middle].split()[twin] + words.TOWN_ENDS[end]
-
-    def landmark(self, index: int) -> str:
-        word, family = divmod(self._landmarks(index), len(self._families))
-        return f"{self._families[family]} {words.LANDMARK_WORDS[word]}"
-
-    def maker(self, index: int) -> str:
-        word, family = divmod(self._makers(index), len(self._families))
-        return f"{self._families[family]} {words.MAKER_WORDS[word]}"
-
-    def product(self, index: int) -> str:
-        number, stem = divmod(self._products(index), len(words.FAMILY_STARTS) * len(words.PRODUCT_ENDS))
-        end, start = divmod(stem, len(words.FAMILY_STARTS))
-        return f"{words.FAMILY_STARTS[start]}{words.PRODUCT_ENDS[end]} {words.PRODUCT_NUMBERS[number]}"
-
-
-class _Titles:
-    """Titles of plain words. Only as many words are used as the count needs, so that titles resemble each other at any size."""
-
-    def __init__(self, forms: tuple[str, ...], count: int, random: Random):
-        side = math.ceil(math.sqrt(1.2 * max(count, 30) / len(forms)))
-        self.adjectives = min(len(words.ADJECTIVES), side)
-        self.nouns = min(len(words.NOUNS), math.ceil(1.1 * count / len(forms) / self.adjectives) + 2)
-        self.forms = forms
-        self.first_adjective = int(random.random() * len(words.ADJECTIVES))
-        self.first_noun = int(random.random() * len(words.NOUNS))
-        self.shuffle = Shuffle(len(forms) * self.adjectives * self.nouns, random)
-
-    def __call__(self, index: int) -> str:
-        form, rest = divmod(self.shuffle(index), self.adjectives * self.nouns)
-        adjective, noun = divmod(rest, self.nouns)
-        return self.forms[form].format(
-            a=words.ADJECTIVES[(self.first_adjective + adjective) % len(words.ADJECTIVES)],
-            n=words.NOUNS[(self.first_noun + noun) % len(words.NOUNS)],
-        )

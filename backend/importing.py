@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ def import_passages(
     if study.has_corpus:
         return _second_collection(study, path)
     chosen, tell = find_format(path, "passages", format), _Paced(progress)
-    with LeftOut(study.folder, path, skip_bad) as left:
+    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
         try:
             written = _build_corpus(study, chosen, path, left, {}, tell)
         except DuplicateId as error:
@@ -103,7 +104,7 @@ def import_questions(
     asked = json.dumps({"split": split, "dataset": dataset, "gold": gold})
     if _imports(study).find("questions", sha256, asked):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with LeftOut(study.folder, path, skip_bad) as left:
+    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
         items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
         if not items:
             wanted = "".join(f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value)
@@ -132,7 +133,7 @@ def import_frequencies(
     sha256 = file_sha256(path)
     if _is_last_word(study, sha256):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with LeftOut(study.folder, path, skip_bad) as left:
+    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
         counts = _counts(chosen, path, left, tell)
         wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
         record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), left.count)
@@ -325,6 +326,16 @@ def _is_last_word(study: Study, sha256: str) -> bool:
     """Whether this frequency file was imported and neither questions nor other frequencies came since."""
     since = [record for record in _imports(study).all() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
+
+
+@contextmanager
+def _writable(study: Study) -> Iterator[None]:
+    """A full disk or a folder that may not be written to, in one line. Reading has errors of its own."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Refused(f"{study.folder}: cannot be written to ({reason}); nothing was changed") from error
 
 
 def _imports(study: Study) -> Imports:

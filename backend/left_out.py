@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -35,6 +36,8 @@ class LeftOut:
         else:
             self._partial.unlink(missing_ok=True)
             self.file = None
+            with suppress(OSError):  # it holds the lists of earlier imports
+                self._folder.rmdir()
 
     def add(self, problem: BadInput) -> None:
         """Note a problem; raises it unless bad rows are to be skipped."""
@@ -61,4 +64,4 @@ class LeftOut:
             number += 1
         self.file, self._partial = file, file.with_name(file.name + ".partial")
         # A message may quote what stood in the file, half a surrogate pair included.
-        self._out = open(self._partial, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
+        self._out = open(self._partial, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115

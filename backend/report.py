@@ -152,7 +152,7 @@ def convention(kinds: set[str], rule: str, by: By | None, frequency_source: str 
     said += [
         "Success@k: share of questions with a relevant passage among the first k, with Wilson's 95% interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
-        "Recall@k: mean share of a question's gold passages among the first k.",
+        f"Recall@k: mean share of a question's gold passages among the first k; its interval and MRR's by bootstrap, seed {seed}.",
         "Equal scores are ordered by the passage's row in the collection.",
     ]  # fmt: skip
     if by == "bucket":
@@ -182,8 +182,8 @@ def _run_report(run, measured: Relevance, gold: Relevance, by: By | None, ks: tu
         questions=tuple(question.id for question in questions),
         success={k: accuracy.proportion(accuracy.found_by(first, k)) for k in within},
         macro=_macro(first, questions, within, seed),
-        mrr=_mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH)) if depth >= MRR_DEPTH else None,
-        recall={k: _mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k)) for k in within},
+        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed) if depth >= MRR_DEPTH else None,
+        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k), seed=seed) for k in within},
         relations=relations,
         groups=relations if by == "relation" else _asked_groups(first, questions, by, within),
         notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
@@ -210,11 +210,6 @@ def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | Non
 def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:
     rows = sorted(group_table({"run": first}, groups, ks), key=lambda row: order(row.group))
     return [Group(row.group, name(row.group), row.n, row.success["run"]) for row in rows]
-
-
-def _mean(values: np.ndarray) -> Estimate:
-    mean = float(values.mean()) if len(values) else None
-    return Estimate(mean, len(values), None, None, "mean, without an interval")
 
 
 def _notes(measured: Relevance, in_run: int, too_deep: list[int], depth: int) -> list[str]:

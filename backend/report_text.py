@@ -37,8 +37,8 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "relevance": run.kind,
         "n": len(run.questions),
         "k": _success(run.success),
-        f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"value": run.mrr.value, "n": run.mrr.n},
-        "recall": {str(k): {"value": estimate.value, "n": estimate.n} for k, estimate in run.recall.items()},
+        f"mrr@{MRR_DEPTH}": None if run.mrr is None else _mean(run.mrr),
+        "recall": {str(k): _mean(estimate) for k, estimate in run.recall.items()},
         "relations": _group_dicts(run.relations),
         "macro": {"k": {
             str(k): {"success": e.value, "n_groups": e.n_groups, "n": e.n, "low": e.low, "high": e.high,
@@ -52,6 +52,10 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
 
 def _group_dicts(groups: list[Group]) -> dict:
     return {group.key: {"name": group.name, "n": group.n, "k": _success(group.success)} for group in groups}
+
+
+def _mean(e: Estimate) -> dict:
+    return {"value": e.value, "n": e.n, "low": e.low, "high": e.high, "method": e.method}
 
 
 def _success(estimates: dict[int, Estimate]) -> dict:
@@ -109,8 +113,8 @@ def _success_table(report: Report) -> Table:
 
 def _ranks_table(report: Report) -> Table:
     rows = [
-        [run.name, _percent(run.mrr), f"{max((e.n for e in run.recall.values()), default=0):,}",
-         *(_percent(run.recall.get(k)) for k in report.ks)]
+        [run.name, _interval(run.mrr), f"{max((e.n for e in run.recall.values()), default=0):,}",
+         *(_interval(run.recall.get(k)) for k in report.ks)]
         for run in report.runs
     ]  # fmt: skip
     caption = f"MRR@{MRR_DEPTH} and Recall@k, % (n: questions with gold)"
@@ -186,7 +190,7 @@ def as_rich(report: Report) -> RenderableType:
     for caption, headings, rows in _tables(report):
         table = RichTable(title=Text(caption), title_justify="left")
         for i, heading in enumerate(headings):
-            table.add_column(Text(heading), justify="left" if i == 0 else "right")
+            table.add_column(Text(heading), justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
         made += [table, Text()]

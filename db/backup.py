@@ -30,7 +30,7 @@ def backup(connection: sqlite3.Connection, target: str | Path) -> Path:
         if verdict != "ok":
             raise BlindspotError(f"{target}: the backup is not sound ({verdict}); look at the disk before going on")
         sync(partial)
-        os.replace(partial, target)
+        partial.replace(target)
         sync(target.parent)
     finally:
         partial.unlink(missing_ok=True)

@@ -178,7 +178,7 @@ class CorpusWriter:
         self._connection.execute("COMMIT")
         self._connection.close()
         sync(self.partial)
-        os.rename(self.partial, self.path)
+        self.partial.rename(self.path)
         self._finished = True
         sync(self.path.parent)
 
@@ -231,7 +231,7 @@ def _lock(path: Path) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not path.exists() or os.stat(path).st_ino != os.fstat(handle).st_ino:
+        if not path.exists() or path.stat().st_ino != os.fstat(handle).st_ino:
             raise BlockingIOError
     except BlockingIOError:
         os.close(handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from db.connection import PerThread, writing
 
@@ -25,7 +25,7 @@ class ImportRecord:
 
 def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
     """Write a record; the transaction is the caller's, so that rows and record come together or not at all."""
-    when = record.imported_at or datetime.now(timezone.utc).isoformat(timespec="seconds")
+    when = record.imported_at or datetime.now(UTC).isoformat(timespec="seconds")
     connection.execute(
         "INSERT INTO import_record (kind, file, sha256, size, rows, left_out, options, imported_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

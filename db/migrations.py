@@ -6,7 +6,7 @@ To change the schema, add a function at the end; one that has been released is n
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -93,9 +93,13 @@ def migrate(path: str | Path) -> None:
         try:
             db = Database(connection, execute_plugins=False)
             _refuse_newer(db, path)
+            if not MIGRATIONS.applied(db):
+                # A new file gets all of them at once, or whoever comes meanwhile would back up a schema half made.
+                with writing(connection):
+                    MIGRATIONS.apply(db)
             applied = MIGRATIONS.applied(db)
-            if applied and MIGRATIONS.pending(db):
-                now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
+            if MIGRATIONS.pending(db):
+                now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
                 backup(connection, path.parent / "backups" / f"{path.stem}-after-{applied[-1].name}-{now}.db")
             while MIGRATIONS.pending(db):
                 _apply_next(db)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from analysis import accuracy
 from analysis.buckets import bucket_group, bucket_order, frequency_group
@@ -151,3 +152,12 @@ def test_frequency_groups_and_their_order():
     assert bucket_group(7, 3) == "bucket 7" and bucket_group(None, None) == "frequency unknown"
     shuffled = in_order[3:] + in_order[:3]
     assert sorted(shuffled, key=bucket_order) == in_order
+
+
+def test_mean_equals_scipys_bootstrap():
+    values = np.random.default_rng(3).choice([0, 1 / 3, 1 / 2, 1], size=120)
+    ours = accuracy.mean(values, resamples=20_000)
+    peer = scipy.stats.bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=5).confidence_interval
+    assert ours.value == pytest.approx(values.mean()) and ours.n == 120
+    assert (ours.low, ours.high) == pytest.approx((peer.low, peer.high), abs=0.004)
+    assert accuracy.mean(np.array([])).value is None

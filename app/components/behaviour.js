@@ -41,7 +41,7 @@ function open(hit) {
   const isOpen = hit.classList.toggle("open");
   const button = hit.querySelector("[data-toggle]");
   button.setAttribute("aria-expanded", isOpen);
-  button.textContent = isOpen ? "less" : "whole passage";
+  button.textContent = isOpen ? "less" : "more";
   schedule();
 }
 
@@ -64,7 +64,7 @@ function onKey(event) {
     const trail = document.querySelector("[data-trail]");
     if (!trail) return;
     const ids = JSON.parse(trail.dataset.trail);
-    const at = ids.indexOf(new URLSearchParams(location.search).get("question"));
+    const at = ids.indexOf(new URLSearchParams(location.search).get("question") ?? trail.dataset.here);
     const next = ids[at + step];
     if (at < 0 || next === undefined) return;
     event.preventDefault();

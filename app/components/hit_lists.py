@@ -131,7 +131,7 @@ class _Marked:
         shown = [span(self._marked(low, high), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
                  for name, low, high in pieces if high > low]
         folded = end - start < len(whole)
-        button = tag("button", "whole passage", type="button", data_toggle=True, aria_expanded="false") if folded else ""
+        button = tag("button", "more", title="Show the whole passage", type="button", data_toggle=True, aria_expanded="false") if folded else ""
         return tag("p", *shown, " ", button)
 
     def _marked(self, low: int, high: int) -> Html:
@@ -158,6 +158,8 @@ def excerpt(whole: str, answers: Sequence[Span]) -> Span:
     if len(whole) <= EXCERPT + 60:
         return 0, len(whole)
     start = _start(whole, answers[0][0]) if answers and answers[0][1] > EXCERPT else 0
+    if start > len(whole) - EXCERPT:
+        start = min(start, _start(whole, len(whole) - EXCERPT))
     least = answers[0][1] if answers else 0
     end = max(start + EXCERPT, least)
     while end < len(whole) and not whole[end].isspace():

@@ -30,10 +30,11 @@ def is_running(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
     return any(job.unfinished and (job.kind, job.arguments) == (kind, arguments) for job in jobs.recent(study, 20))
 
 
-def start_button(study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start") -> None:
-    """A button that starts a job; while it runs the button says so."""
+def start_button(study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start", lacking: str = "") -> None:
+    """A button that starts a job. While the job runs, or something is `lacking` for it, it says so and cannot be pressed."""
     running = is_running(study, kind, arguments)
-    st.button("Running" if running else words, key=key, disabled=running, type="primary", help=f"Start: {name(kind, arguments)}",
+    does = f"Start: {name(kind, arguments)}" + (f" ({lacking})" if lacking else "")
+    st.button("Running" if running else words, key=key, disabled=running or bool(lacking), help=does,
               on_click=_submit, args=(study, kind, arguments))
 
 
@@ -52,17 +53,17 @@ def _list(study: Study, was_active: bool) -> None:
     recent = jobs.recent(study, SHOWN)
     if not recent:
         return
-    show(tag("h2", "Jobs"))
-    for job in recent:
-        if job.unfinished:
-            with st.container(key=f"job-{job.id}"):
-                left, right = st.columns([9, 1.6], vertical_alignment="center")
-                with left:
-                    show(_running(job))
-                with right:
-                    st.button("Cancel", key=f"cancel-{job.id}", on_click=jobs.cancel, args=(study, job.id))
-        else:
-            show(_ended(job))
+    with st.container(key="jobs"):
+        show(tag("h2", "Jobs"))
+        for job in (job for job in recent if job.unfinished):
+            left, right = st.columns([9, 1.6], vertical_alignment="center")
+            with left:
+                show(_running(job))
+            with right:
+                st.button("Cancel", key=f"cancel-{job.id}", on_click=jobs.cancel, args=(study, job.id))
+        ended = [_ended(job) for job in recent if not job.unfinished]
+        if ended:
+            show(*ended)
     if was_active and not any(job.unfinished for job in recent):
         st.rerun()
 

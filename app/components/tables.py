@@ -39,7 +39,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
     lines.append(tag("tr", tag("th", term("ahead", "Difference in percentage points, and the run that is ahead"), scope="row"), *ahead,
                      cls="sum"))
     head = tag("tr", tag("th", term("Success@k, %", "Share of questions with a relevant passage among the first k. "
-                                    f"In small print the {WILSON}."), scope="col"), *heads)
+                                    f"In small print the {WILSON}."), scope="col", cls="left"), *heads)
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
 

@@ -9,6 +9,7 @@ from app import selection, study, url
 from app.components.marks import count, empty, letter, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.tables import accuracy_table, flip_table, relation_table, scrolling
+from app.guard import one_line
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out
 from app.selection import Selection
@@ -123,4 +124,5 @@ def _questions_head(chosen: Selection, total: int):
     return div(*parts, cls="list-head")
 
 
-page()
+with one_line():
+    page()

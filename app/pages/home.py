@@ -11,38 +11,38 @@ from app import study, url
 from app.components import jobs
 from app.components.marks import SUCCESS, WILSON, count, letter, notice
 from app.components.tables import run_figures, success_heads
+from app.guard import one_line
 from app.markup import Html, div, join, link, show, span, tag, term
 from app.runs import convention, default_pair, left_out, retriever_label, short_time
 from app.study import set_label
 from backend.study import Study
-from backend.summary import Step, next_steps, summary
+from backend.summary import next_steps, summary
 
 
 def page() -> None:
     opened = study.current()
     held = summary(opened)
-    steps = next_steps(opened)
     if held["passages"] is None and not held["questions"]:
         show(_welcome(held["name"]))
-    with st.container(key="home"):
-        left, right = st.columns([1, 1], gap="large")
-        with left:
-            show(_holdings(held))
-        with right:
-            _next(opened, steps)
     runs = study.runs(opened)
     if runs:
         show(_runs(opened, runs))
-    if any(step.job for step in steps) or held["indexes"]:
-        _make_more(opened, held)
-    jobs.panel(opened)
+    with st.container(key="home"):
+        left, right = st.columns(2, gap="small")
+        with left:
+            show(_holdings(held))
+        with right:
+            with st.container(key="next"):
+                _next(opened, held)
+                _make_more(opened, held)
+            jobs.panel(opened)
 
 
 def _welcome(name: str) -> Html:
     return div(tag("h1", f"{name} is a new study"),
                tag("p", "Blindspot sets two retrievers side by side on your questions and your passages, so that you see what each finds "
-                        "and the other misses. It needs a passage collection and questions; the steps on this page bring them in, index "
-                        "them and retrieve."), cls="welcome")
+                        "and the other misses. It needs a passage collection and questions; type the command below in a "
+                        "terminal, with a file of yours, and this page shows the next step."), cls="welcome")
 
 
 def _holdings(held: dict[str, Any]) -> Html:
@@ -122,10 +122,26 @@ def _pick(side: str, name: str, a: str, b: str) -> Html:
                 aria_current="true" if chosen else None, title=f"{name} is {side.upper()}" if chosen else f"Compare {name} as {side.upper()}")
 
 
-def _next(opened: Study, steps: list[Step]) -> None:
-    show(tag("h2", "What to do next"))
+def _road(held: dict[str, Any]) -> Html:
+    """The way from an empty study to a comparison, and how far this one has come."""
+    indexes, runs = held["indexes"], held["runs"]
+    done = {
+        "Passages": held["passages"] is not None,
+        "Questions": bool(held["questions"]),
+        "BM25 index": "bm25" in indexes,
+        "Dense index": any(manifest.get("kind") == "dense index" for manifest in indexes.values()),
+        "Two runs": len(runs) > 1,
+    }
+    here = next((name for name, is_done in done.items() if not is_done), None)
+    return tag("ol", *(tag("li", "✓ " if is_done else "", name, cls="done" if is_done else "now" if name == here else None,
+                           aria_current="step" if name == here else None) for name, is_done in done.items()), cls="road")
+
+
+def _next(opened: Study, held: dict[str, Any]) -> None:
+    steps = next_steps(opened)
+    show(tag("h2", "What to do next"), _road(held))
     if not steps:
-        show(tag("p", "Everything is in place: pick two runs below and compare them, or put a question of your own to the retrievers on ",
+        show(tag("p", "Everything is in place: pick two runs above and compare them, or put a question of your own to the retrievers on ",
                  link("Question", url.QUESTION), "."))
         return
     for number, step in enumerate(steps, 1):
@@ -136,7 +152,14 @@ def _next(opened: Study, steps: list[Step]) -> None:
                 st.code(with_study(step.command, opened), language=None, wrap_lines=True)
             if step.job is not None:
                 with right:
-                    jobs.start_button(opened, *step.job, key=f"start-{number}")
+                    jobs.start_button(opened, *step.job, key=f"start-{number}", lacking=_lacking(held, *step.job))
+
+
+def _lacking(held: dict[str, Any], kind: str, arguments: dict[str, Any]) -> str:
+    """The index that a retrieval still needs; "" when it can start."""
+    needed = {"bm25": ["bm25"], "hybrid": ["bm25", arguments.get("encoder")]}.get(arguments.get("kind"), [arguments.get("encoder")])
+    missing = [index for index in needed if index not in held["indexes"]] if kind == "retrieve" else []
+    return f"needs the {' and the '.join(missing)} index first" if missing else ""
 
 
 def with_study(line: str, opened: Study) -> str:
@@ -169,4 +192,5 @@ def _make_more(opened: Study, held: dict[str, Any]) -> None:
         st.code(with_study(f"blindspot retrieve --with {kinds[retriever]}{encoder} --split {split}", opened), language=None, wrap_lines=True)
 
 
-page()
+with one_line():
+    page()

@@ -11,6 +11,7 @@ from app import selection, study, url
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.marks import count, empty, letter, notice, relation_label
 from app.components.question_head import gold_table, question_head
+from app.guard import one_line
 from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, default_pair, retriever_label
 from app.selection import Selection
@@ -129,7 +130,8 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
 
     around = ids[max(at - TRAIL, 0):at + TRAIL + 1]
     return tag("nav", step(at - 1, "‹ previous", "p"), span(tag("b", f"{at + 1:,}"), f" of {len(ids):,}", cls="position"),
-               step(at + 1, "next ›", "n"), back, cls="trail", data_trail=json.dumps(around), aria_label="Questions")
+               step(at + 1, "next ›", "n"), back, cls="trail", data_trail=json.dumps(around), data_here=asked,
+               aria_label="Questions")
 
 
 def _ask_box(opened: Study) -> None:
@@ -177,4 +179,5 @@ def _own(opened: Study) -> None:
     show(div(link("Back to the study's questions", url.href(url.QUESTION, here), cls="quiet"), cls="foot"))
 
 
-page()
+with one_line():
+    page()

@@ -49,6 +49,9 @@ class Options:
     gold: str = "all"
 
 
+NO_OPTIONS = Options()
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """One outside format of one kind of thing. A module of this package offers its own in a list named FORMATS.

@@ -1,4 +1,7 @@
-"""What DPR's retriever writes: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`, scores as text."""
+"""What DPR's retriever writes: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`.
+
+Scores are text, as there.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from backend.formats import fields
 from backend.formats.archive import member_place, read_members
-from backend.formats.base import Format, Head, Item, Options, wrong_with_question
+from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
 from db.errors import BadInput
 from db.records import Question
 
@@ -79,7 +79,7 @@ def wanted(name: str) -> bool:
     return _FILE.fullmatch(name) is not None or name.split("/")[-1] == TEMPLATES_FILE
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
     """Raises BadInput where the archive is broken, a file is no JSON array, or nothing in it is EntityQuestions."""
     members = read_members(path, wanted)
     templates = _templates(path, members)

@@ -22,13 +22,13 @@ def written_whole(path: str | Path) -> Iterator[TextIO]:
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        file = open(partial, "w", encoding="utf-8", newline="\n")
+        file = open(partial, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (closed below)
     except OSError as error:
         raise Refused(f"{path}: cannot be written ({error.strerror or error}); choose another place") from error
     try:
         with file:
             yield file
         sync(partial)
-        os.replace(partial, path)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.formats.base import MAX_INTEGER, Format, Head, Options, wrong_with_text
+from backend.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, wrong_with_text
 from backend.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
 
@@ -20,7 +20,7 @@ def recognise(head: Head) -> bool:
     return len(names) == 2 and any(name in _ENTITY for name in names)
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[tuple[str, int, int] | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, int] | BadInput]:
     lines = numbered_lines(ByteSource(path))
     number, header = next(lines, (1, None))
     if header is None:

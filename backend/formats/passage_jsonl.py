@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.formats import fields
-from backend.formats.base import Format, Head, Options, PassageBatch
+from backend.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch
 from backend.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 
@@ -22,7 +22,7 @@ def recognise(head: Head) -> bool:
     return "text" in record and bool({"id", "_id"} & set(record)) and not {"question", "answers", "gold"} & set(record)
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[PassageBatch]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     source = ByteSource(path)
     batch, empty = PassageBatch(), True
     for line, text in numbered_lines(source):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.formats.base import Format, Head, Item, Options, wrong_with_question
+from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
 from backend.formats.question_jsonl import stem
 from backend.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
@@ -18,7 +18,7 @@ def recognise(head: Head) -> bool:
     return not head.folder and not head.tar and bool(start) and start not in "{[<" and "\t" not in head.first_line
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
     """Raises BadInput unless the split asked for is "unlabelled"."""
     if options.split != "unlabelled":
         raise BadInput("plain questions have no answers; say --split unlabelled, or use JSON lines with answers", path)

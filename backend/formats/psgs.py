@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.formats.base import MAX_TEXT, Format, Head, Options, PassageBatch
+from backend.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch
 from backend.formats.streams import ByteSource, text_blocks
 from db.errors import BadInput
 
@@ -28,7 +28,7 @@ def recognise(head: Head) -> bool:
     return len(names) > 1 and bool({"id", "text"} & set(names)) and not {"question", "query", "answers"} & set(names)
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[PassageBatch]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     """Passages in batches, streamed. Raises BadInput for a header without the columns or a broken file."""
     source = ByteSource(path)
     parser: _Parser | None = None
@@ -164,9 +164,7 @@ def _record(text: str) -> tuple[list[str], int]:
         fields.append(value)
         if text[at : at + 1] == "\t":
             at += 1
-        elif text[at : at + 1] in ("", "\n"):
-            return fields, at
-        elif text[at : at + 2] in ("\r", "\r\n"):
+        elif text[at : at + 1] in ("", "\n") or text[at : at + 2] in ("\r", "\r\n"):
             return fields, at
         else:
             raise _Malformed("a quote closes in the middle of a field; double the quotes inside a quoted field, or close the "

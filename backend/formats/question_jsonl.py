@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.formats import fields
-from backend.formats.base import Format, Head, Item, Options, wrong_with_question
+from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
 from backend.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import SPLITS, Question
@@ -30,7 +30,7 @@ def recognise(head: Head) -> bool:
     return "question" in record or ("text" in record and bool(_TELLING & set(record)))
 
 
-def read(path: Path, options: Options = Options()) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
     empty = True
     for line, text in numbered_lines(ByteSource(path)):
         empty = False

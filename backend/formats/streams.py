@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from db.errors import BadInput
 
 BLOCK = 1 << 20
+UNPACKED_BLOCK = 4 << 20  # larger: after each, the thread waits for its turn with the interpreter
 MAX_LINE = 32 << 20  # bytes; nothing sensible has longer lines, and without a limit a wrong file fills the memory
-_AHEAD = 8
+_AHEAD = 4
 
 
 class _Decompressor(Protocol):
@@ -92,7 +93,8 @@ class ByteSource:
         def put(item: object) -> None:
             while not stop.is_set():
                 try:
-                    return ahead.put(item, timeout=0.1)
+                    ahead.put(item, timeout=0.1)
+                    return
                 except queue.Full:
                     continue
 
@@ -147,7 +149,7 @@ class ByteSource:
         stream: _Decompressor = new()
         try:
             while True:
-                block = stream.decompress(data, BLOCK)
+                block = stream.decompress(data, UNPACKED_BLOCK)
                 if block:
                     yield block
                 if stream.eof:

@@ -29,15 +29,22 @@ QUESTIONS_PER_BLOCK = 256
 
 
 def questions_of(study: Study, split: str | None) -> list[Question]:
-    """The questions of a split (train, dev, test, unlabelled), of a named set, or all. Raises Missing for none."""
+    """The questions of a split (train, dev, test, unlabelled), of a named set, of a set's split ("similar/dev"), or all.
+
+    Raises Missing for none.
+    """
     if split is None:
         found = study.questions.all()
+    elif "/" in split:
+        dataset, _, part = split.partition("/")
+        found = study.questions.all(split=part, dataset=dataset)
     else:
         found = study.questions.all(split=split) if split in SPLITS else study.questions.all(dataset=split)
     if not found:
-        known = sorted({count["split"] for count in study.questions.counts()} | {count["dataset"] for count in study.questions.counts()})
+        counts = study.questions.counts()
+        known = sorted({count["split"] for count in counts} | {count["dataset"] for count in counts} - {""})
         raise Missing(f"there are no questions{f' in {split!r}' if split else ''}; "
-                      f"{'known: ' + ', '.join(filter(None, known)) if known else 'import some first'}")
+                      f"{'known: ' + ', '.join(known) if known else 'import some first'}")
     return found
 
 
@@ -49,6 +56,7 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
 
     Args:
         kind: "bm25", "dense" or "hybrid".
+        split: as `questions_of` takes it.
         name: of the run; default the retriever's name and the split, as in "bm25-dev".
         method, weight, missing, tune: for hybrid, see `Hybrid`; `tune` chooses the weight on the questions of dev.
 
@@ -75,7 +83,7 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
 
 def default_name(kind: str, encoder: str, split: str | None) -> str:
     retriever = {"bm25": "bm25", "dense": encoder}.get(kind, "hybrid" if encoder == "minilm" else f"hybrid-{encoder}")
-    return f"{retriever}-{split}" if split else retriever
+    return f"{retriever}-{split.replace('/', '-')}" if split else retriever
 
 
 def _open(study: Study, kind: str, encoder: str, method: str | None, weight: float | None, missing: str,

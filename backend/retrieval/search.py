@@ -8,6 +8,7 @@ again without a cut.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, "int | None", str], None]
 
 MARGIN = 32                  # candidates beyond k that are scored exactly
-QUESTIONS_PER_BLOCK = 512
+QUESTIONS_PER_BLOCK = 2048   # so that a block of passages is widened to float32 for many questions at once
 SCORES_PER_BLOCK = 1 << 25   # float32 scores held at once: 128 MiB
-RESCORED_PER_BLOCK = 1 << 24  # float64 factors held at once: 128 MiB
+RESCORED_PER_BLOCK = 1 << 21  # float64 factors held at once: 16 MiB, so that they stay near the processor
 
 
 def default_device() -> str:
@@ -74,17 +75,17 @@ class ExactSearch:
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
+        import torch
+
         questions = self._checked(questions)
         exact = np.empty(ordinals.shape, np.float32)
         per_block = max(1, RESCORED_PER_BLOCK // max(1, ordinals.shape[1] * questions.shape[1]))
         for start in range(0, len(questions), per_block):
             rows = slice(start, start + per_block)
-            found = self.vectors[ordinals[rows]].astype(np.float64)
-            wanted = questions[rows].astype(np.float64)
-            if self.similarity == "dot":
-                exact[rows] = np.matmul(found, wanted[:, :, None])[:, :, 0]
-            else:
-                exact[rows] = -np.square(found - wanted[:, None, :]).sum(axis=2)
+            found = torch.from_numpy(self.vectors[ordinals[rows]]).double()
+            wanted = torch.from_numpy(questions[rows]).double()[:, None, :]
+            products = (found * wanted).sum(2) if self.similarity == "dot" else -(found - wanted).square().sum(2)
+            exact[rows] = products.numpy()
         return np.where(ordinals < 0, -np.inf, exact).astype(np.float32)
 
     def _checked(self, questions: np.ndarray) -> np.ndarray:
@@ -143,7 +144,9 @@ class ExactSearch:
             self._resident = torch.from_numpy(np.ascontiguousarray(self.vectors)).to(self.device)
         if self._resident is not None:
             return self._resident[start:stop].float()
-        return torch.from_numpy(self.vectors[start:stop].astype(np.float32)).to(self.device)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
+            return torch.from_numpy(self.vectors[start:stop]).to(self.device).float()
 
     def _fits(self) -> bool:
         import torch

@@ -1,0 +1,165 @@
+"""The skeleton of the generated encyclopedia: how many entities of which kind, how long their articles are, who tells of whom.
+
+Only integers, a few per entity; which passages an entity owns in other articles is a permutation that is read both ways.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_right
+from random import Random
+
+import numpy as np
+
+SMALLEST, LARGEST = 500, 1_000_000
+MENTIONS = 2  # further entities named in a passage without a fact
+LENGTHS = ((0.10, 6), (0.20, 5), (0.34, 4), (0.52, 3), (0.76, 2), (1.0, 1))  # share of entities up to here, passages
+MEAN_LENGTH = 2.92  # of LENGTHS
+ASKED = 0.45  # share of the entities that questions ask about; the others are told of by no one else
+TELLING_SLOPE = 0.25  # how fast the number of passages that tell an entity's facts falls with its rank
+ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
+# One turn of the wheel of kinds, after the countries. Makers come before what they make.
+WHEEL = (
+    "town musician writer footballer novel founder maker song painter town "
+    "painting musician landmark writer label novel footballer founder product town"
+).split()
+PEOPLE = ("writer", "musician", "footballer", "painter", "founder")
+WORKS = ("novel", "painting", "song", "product")
+GROUPS = {kind: "person" for kind in PEOPLE} | {kind: "work" for kind in WORKS[:3]} | {"product": "product"}
+GROUPS |= {"country": "country", "town": "place", "landmark": "building", "maker": "company", "label": "company"}
+
+
+def key(seed: int, purpose: int, number: int) -> int:
+    """One integer per (seed, purpose, number): seeds a `Random`, whose `random()` is the same stream in every Python."""
+    return (seed * 64 + purpose << 32) + number
+
+
+class Shuffle:
+    """An invertible affine permutation of range(size): neighbours land far apart, and no table is kept."""
+
+    def __init__(self, size: int, random: Random):
+        self.size = size
+        self.step = max(1, int(size * 0.6180339887))
+        while math.gcd(self.step, size) != 1:
+            self.step += 1
+        self.offset = int(random.random() * size)
+        self.back = pow(self.step, -1, size) if size > 1 else 0
+
+    def __call__(self, i: int) -> int:
+        return (i * self.step + self.offset) % self.size
+
+    def inverse(self, j: int) -> int:
+        return (j - self.offset) * self.back % self.size
+
+
+class Plan:
+    """How many passages, tellings and mentions each entity has: integer arrays by entity number, popular ones first.
+
+    lengths: passages of its article; tells, mentions: places in other articles; frequency: the sum, which falls
+    by Zipf's law with the entity number wherever that leaves room for the entity's own article and tellings.
+    """
+
+    def __init__(self, passages: int, seed: int):
+        random = Random(key(seed, 0, 0))
+        self.entities = entities = round(passages / MEAN_LENGTH)
+        ranks = np.arange(1, entities + 1)
+        noise = np.random.Generator(np.random.PCG64(seed))
+        self.lengths = self._article_lengths(passages, noise)
+        asked = noise.uniform(size=entities) < ASKED
+        asked[0] = True
+        self.tells = np.zeros(entities, np.int64)
+        self.tells[asked] = _apportion(passages, ranks[asked] ** -TELLING_SLOPE)
+        wanted = self.lengths + self.tells
+        self.mentions = _fill_to_zipf(MENTIONS * passages, wanted)
+        self.frequency = wanted + self.mentions
+        self.order = Shuffle(entities, random)  # entity number -> place of its article
+        by_place = np.empty(entities, np.int64)
+        by_place[np.arange(entities) * self.order.step % entities] = np.arange(entities)
+        by_place = np.roll(by_place, self.order.offset)
+        starts = np.concatenate([[0], np.cumsum(self.lengths[by_place])])
+        self.starts = array("q", starts.tolist())  # by place: ordinal of the first passage
+        self.tell_starts = array("q", np.concatenate([[0], np.cumsum(self.tells)]).tolist())
+        self.mention_starts = array("q", np.concatenate([[0], np.cumsum(self.mentions)]).tolist())
+        self.tell_places = Shuffle(passages, random)
+        self.mention_places = Shuffle(MENTIONS * passages, random)
+
+    def _article_lengths(self, passages: int, noise: np.random.Generator) -> np.ndarray:
+        entities = self.entities
+        popular_first = np.argsort((np.arange(entities) + 1) * noise.uniform(0.5, 2.0, entities), kind="stable")
+        shares, sizes = zip(*LENGTHS)
+        bounds = np.ceil(np.array(shares) * entities)
+        lengths = np.empty(entities, np.int64)
+        lengths[popular_first] = np.array(sizes)[np.searchsorted(bounds, np.arange(entities), side="right")]
+        missing = passages - int(lengths.sum())
+        change = np.flatnonzero(lengths == (1 if missing > 0 else 2))[: abs(missing)]
+        lengths[change] += 1 if missing > 0 else -1
+        return lengths
+
+    def first_passage(self, entity: int) -> int:
+        return self.starts[self.order(entity)]
+
+    def article_of(self, ordinal: int) -> tuple[int, int]:
+        """-> (entity number, index of the passage in its article)"""
+        place = bisect_right(self.starts, ordinal) - 1
+        return self.order.inverse(place), ordinal - self.starts[place]
+
+
+def _apportion(total: int, weights: np.ndarray) -> np.ndarray:
+    """Whole numbers that sum to `total`, in proportion to `weights`, none below 1 (largest remainders)."""
+    exact = weights / weights.sum() * (total - len(weights))
+    whole = np.floor(exact).astype(np.int64)
+    left = total - len(weights) - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    return whole + 1
+
+
+def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
+    """Numbers summing to `total` that lift `have` to scale / (rank + ZIPF_SHIFT) where it is below that."""
+    curve = 1.0 / (np.arange(1, len(have) + 1) + ZIPF_SHIFT)
+    low, high = 0.0, float(total + have.sum()) * (ZIPF_SHIFT + 1)
+    for _ in range(80):
+        scale = (low + high) / 2
+        low, high = (scale, high) if np.maximum(scale * curve - have, 0).sum() < total else (low, scale)
+    exact = np.maximum(low * curve - have, 0)
+    whole = np.floor(exact).astype(np.int64)
+    left = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    return whole
+
+
+class KindNumbers:
+    """Entity number <-> (kind, index within the kind): countries first, then turns of the WHEEL."""
+
+    def __init__(self, entities: int, countries: int):
+        self.countries = countries
+        self.rest = entities - countries
+        turns, part = divmod(self.rest, len(WHEEL))
+        self.counts = {kind: turns * WHEEL.count(kind) + WHEEL[:part].count(kind) for kind in set(WHEEL)}
+        self.counts["country"] = countries
+        self._places = {kind: [i for i, other in enumerate(WHEEL) if other == kind] for kind in set(WHEEL)}
+        self._person_places = [i for i, kind in enumerate(WHEEL) if kind in PEOPLE]
+        self.people = sum(self.counts[kind] for kind in PEOPLE)
+
+    def of(self, number: int) -> tuple[str, int]:
+        if number < self.countries:
+            return "country", number
+        turn, place = divmod(number - self.countries, len(WHEEL))
+        places = self._places[WHEEL[place]]
+        return WHEEL[place], turn * len(places) + places.index(place)
+
+    def number(self, kind: str, index: int) -> int:
+        if kind == "country":
+            return index
+        places = self._places[kind]
+        return self.countries + index // len(places) * len(WHEEL) + places[index % len(places)]
+
+    def person_index(self, number: int) -> int:
+        turn, place = divmod(number - self.countries, len(WHEEL))
+        return turn * len(self._person_places) + self._person_places.index(place)
+
+    def person_number(self, index: int) -> int | None:
+        if index >= self.people:
+            return None
+        turn, place = divmod(index, len(self._person_places))
+        return self.countries + turn * len(WHEEL) + self._person_places[place]

@@ -1,0 +1,145 @@
+"""Importing passages: rows per second and peak memory, ours beside two usual ways, measured in one run.
+
+    python -m benchmarks.importing [--rows 1000000] [--data FOLDER] [--folder SCRATCH]
+
+The file is the 100,000 real passages repeated with new ids. Each line is a process of its own, with its own peak memory.
+"csv + sqlite3" is csv.reader, executemany and a unique index made first; "pandas" is read_csv in chunks and to_sql. Neither
+checks what it reads. "read only" decompresses and throws away: the most that any importer could reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import lzma
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REAL_DATA = Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki"
+OPENERS = {".tsv": open, ".gz": gzip.open, ".xz": lzma.open}
+
+
+def ours(path: Path, folder: Path) -> int:
+    from backend.importing import import_passages
+    from backend.study import Study
+
+    return import_passages(Study.create(folder / "study"), path).rows
+
+
+def csv_and_sqlite(path: Path, folder: Path) -> int:
+    connection = sqlite3.connect(folder / "peer.db")
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute("CREATE TABLE passage (ordinal INTEGER PRIMARY KEY, id TEXT UNIQUE, text TEXT, title TEXT)")
+    with OPENERS[path.suffix](path, "rt", encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter="\t")
+        next(rows)
+        connection.executemany("INSERT INTO passage (id, text, title) VALUES (?, ?, ?)", rows)
+    connection.commit()
+    return connection.execute("SELECT count(*) FROM passage").fetchone()[0]
+
+
+def pandas_to_sql(path: Path, folder: Path) -> int:
+    import pandas
+
+    connection = sqlite3.connect(folder / "peer.db")
+    rows = 0
+    for chunk in pandas.read_csv(path, sep="\t", dtype=str, keep_default_na=False, chunksize=50_000):
+        chunk.to_sql("passage", connection, if_exists="append", index=False)
+        rows += len(chunk)
+    connection.execute("CREATE UNIQUE INDEX passage_by_id ON passage (id)")
+    connection.commit()
+    return rows
+
+
+def read_only(path: Path, folder: Path) -> int:
+    rows = -1
+    with OPENERS[path.suffix](path, "rb") as file:
+        while block := file.read(1 << 20):
+            rows += block.count(b"\n")
+    return rows
+
+
+WAYS = {"ours": ours, "csv + sqlite3": csv_and_sqlite, "pandas": pandas_to_sql, "read only": read_only}
+PLAN = [
+    (".tsv", ("ours", "csv + sqlite3", "pandas")),
+    (".gz", ("ours", "csv + sqlite3", "read only")),
+    (".xz", ("ours", "csv + sqlite3", "read only")),
+]
+
+
+def make_files(data: Path, folder: Path, rows: int) -> dict[str, Path]:
+    """The plain file of `rows` rows; compressed ones of half of that (compressing takes longer than all the rest)."""
+    with lzma.open(data / "passages_100k.tsv.xz") as file:
+        header, *lines = [line for line in file.read().split(b"\n") if line]
+    tails = [line.partition(b"\t")[2] for line in lines]
+    files = {}
+    for ending, opener in OPENERS.items():
+        path = folder / f"passages{ending}"
+        with opener(path, "wb") as file:
+            file.write(header + b"\n")
+            for number in range(rows if ending == ".tsv" else rows // 2):
+                file.write(b"%d\t%s\n" % (number, tails[number % len(tails)]))
+        files[ending] = path
+    return files
+
+
+def measure(way: str, path: Path, folder: Path) -> dict:
+    """Run one way in a process of its own."""
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    try:
+        command = [sys.executable, "-m", "benchmarks.importing", "--child", way, str(path), str(scratch)]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    finally:
+        shutil.rmtree(scratch)
+
+
+def child(way: str, path: str, folder: str) -> None:
+    if way == "pandas":  # imports are not what is measured
+        import pandas  # noqa: F401
+    elif way == "ours":
+        import backend.importing
+        import backend.study  # noqa: F401
+    began = time.perf_counter()
+    rows = WAYS[way](Path(path), Path(folder))
+    seconds = time.perf_counter() - began
+    # Not getrusage: its peak is inherited from the parent that made the files.
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    print(json.dumps({"rows": rows, "seconds": seconds, "peak_mb": peak}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("BLINDSPOT_REAL_DATA") or REAL_DATA))
+    parser.add_argument("--folder", type=Path, default=None, help="where the scratch files go")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        return child(*arguments.child)
+    folder = Path(tempfile.mkdtemp(dir=arguments.folder))
+    try:
+        files = make_files(arguments.data, folder, arguments.rows)
+        print(f"{'file':6} {'way':14} {'rows':>10} {'seconds':>8} {'rows/s':>9} {'peak MB':>8}")
+        for ending, ways in PLAN:
+            for way in ways:
+                found = measure(way, files[ending], folder)
+                speed = found["rows"] / found["seconds"]
+                print(
+                    f"{ending:6} {way:14} {found['rows']:>10,} {found['seconds']:>8.1f} {speed:>9,.0f} {found['peak_mb']:>8.0f}"
+                )
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A real server over a small study with real indexes, and a real browser to look at it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from app import server
+from backend.study import Study
+from db.records import Passage, Question
+from tests.app_pages import HOSTILE
+from tests.studies import births, make_study, people, tiny_bert
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync",
+         "--disable-component-update"]
+SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(__file__.rsplit("/", 1)[0]):
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator:
+    """A system Chromium, else Playwright's own; where there is neither the test is skipped, and says so."""
+    api = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
+    with api.sync_playwright() as playwright:
+        path = next(filter(None, map(shutil.which, SYSTEM_BROWSERS)), None)
+        try:
+            started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        except api.Error as error:
+            reason = str(error).strip().splitlines()[0]
+            pytest.skip(f"no browser tests: no Chromium could be started ({path or 'none on the system'}; {reason})")
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory) -> Study:
+    """60 people and a hostile passage; BM25, and a tiny random encoder, indexed and run over `dev` and `test`."""
+    from backend.retrieval import bm25, dense
+    from backend.retrieval.retrieve import retrieve
+    from backend.settings import add_encoder
+
+    passages = [*people(), Passage("hostile", HOSTILE, f"{HOSTILE} was born in Oslo.")]
+    hostile = Question("hostile", f"Where was {HOSTILE} born?", ("Oslo",), "P19", HOSTILE, dataset="births", split="test", gold=("hostile",))
+    study = make_study(tmp_path_factory.mktemp("browser") / "people", passages, [*births(passages[:-1]), hostile])
+    tiny_bert(study.folder / "models" / "tiny")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    bm25.build_index(study, threads=2)
+    dense.build_index(study, "tiny", device="cpu")
+    for split in ("dev", "test"):
+        retrieve(study, "bm25", split=split, k=20)
+        retrieve(study, "dense", encoder="tiny", split=split, k=20, device="cpu")
+    return study
+
+
+@pytest.fixture(scope="session")
+def address(study: Study, tmp_path_factory) -> Iterator[str]:
+    """Where the app of that study answers."""
+    with socket.socket() as probe:
+        probe.bind((server.ADDRESS, 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log"
+    with open(log, "w") as output:
+        process = subprocess.Popen(server.command(port), env=server.environment(study), stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
+    try:
+        server.wait_until_up(port, process)
+        yield f"http://{server.ADDRESS}:{port}/"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.fixture
+def tab(browser) -> Iterator:
+    """A fresh tab; an error thrown by the page's script fails the test."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    thrown = []
+    page.on("pageerror", lambda error: thrown.append(str(error)))
+    yield page
+    context.close()
+    assert not thrown, thrown

@@ -1,0 +1,135 @@
+"""What a person does in the app, from the first page to a question of their own."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.app_pages import HOSTILE
+
+
+def parameters(tab) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(tab.url).query).items()}
+
+
+def open_compare(tab, address: str, query: str = "a=bm25-dev&b=tiny-dev") -> None:
+    tab.goto(f"{address}compare?{query}")
+    tab.wait_for_selector(".flips")
+
+
+def test_from_home_to_a_question_and_through_its_list(tab, address):
+    tab.goto(address)
+    tab.locator("a.button", has_text="Compare").click()
+    tab.wait_for_selector(".flips")
+    assert parameters(tab) == {"a": "bm25-dev", "b": "tiny-dev"}
+
+    cell = tab.locator(".flips .only_a a")
+    total = int(cell.locator(".number").inner_text())
+    assert total > 3, "a random encoder misses most of what BM25 finds"
+    cell.click()
+    expect(tab.locator(".pager")).to_contain_text(f"of {total} questions")
+    assert parameters(tab)["cell"] == "only_a"
+
+    title = tab.locator(".questions a.question").first.inner_text()
+    tab.locator(".questions a.question").first.click()
+    expect(tab.locator("h1")).to_have_text(title)
+    expect(tab.locator(".position")).to_have_text(f"1 of {total}")
+    assert tab.locator("#a-1 .badge.answer").count() == 1
+
+    tab.keyboard.press("n")
+    expect(tab.locator(".position")).to_have_text(f"2 of {total}")
+    tab.locator("a.step", has_text="next").click()
+    expect(tab.locator(".position")).to_have_text(f"3 of {total}")
+    tab.keyboard.press("p")
+    expect(tab.locator(".position")).to_have_text(f"2 of {total}")
+
+    second = tab.locator("h1").inner_text()
+    tab.reload()
+    expect(tab.locator("h1")).to_have_text(second)
+    expect(tab.locator(".position")).to_have_text(f"2 of {total}")
+    tab.go_back()
+    expect(tab.locator(".position")).to_have_text(f"3 of {total}")
+    tab.locator(".trail .back").click()
+    expect(tab.locator(".pager")).to_contain_text(f"of {total} questions")
+
+
+def test_quick_key_presses_each_count(tab, address):
+    tab.goto(f"{address}question?a=bm25-dev&b=tiny-dev&sort=order")
+    expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
+    for _ in range(7):
+        tab.keyboard.press("n")
+    expect(tab.locator(".position")).to_have_text(re.compile("^8 of"))
+
+
+def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
+    open_compare(tab, address)
+    find = tab.get_by_label("Find")
+    find.fill("Aurset0")
+    find.press("Enter")
+    expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
+    assert parameters(tab)["text"] == "Aurset0"
+    tab.locator('[data-focus="k1"]').click()
+    expect(tab.locator(".flips thead")).to_contain_text("finds at 1")
+    tab.reload()
+    expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
+    expect(tab.get_by_label("Find")).to_have_value("Aurset0")
+    tab.go_back()
+    expect(tab.locator(".flips thead")).to_contain_text("finds at 5")
+    tab.go_back()
+    expect(tab.locator(".pager")).to_contain_text("1–25 of 40 questions")
+    expect(tab.get_by_label("Find")).to_have_value("")
+
+
+def test_shared_passages_are_joined_and_a_badge_goes_to_the_twin(tab, address):
+    tab.goto(f"{address}question?a=bm25-dev&b=tiny-dev&show=20")
+    tab.wait_for_selector(".lists")
+    left, right = (set(tab.locator(f".hit[data-side={side}]").evaluate_all("hits => hits.map(hit => hit.dataset.passage)")) for side in "ab")
+    assert left & right
+    expect(tab.locator(".gutter path")).to_have_count(len(left & right))
+    badge = tab.locator(".hit[data-side=a] a.badge.other").first
+    target = badge.get_attribute("data-jump")
+    badge.click()
+    expect(tab.locator(f"#{target}")).to_be_focused()
+    expect(tab.locator(".hit.paired")).to_have_count(2)
+
+
+def test_own_question_is_answered_live_and_stays_in_the_address(tab, address):
+    tab.goto(f"{address}question")
+    ask = tab.get_by_label("Ask a question of your own")
+    ask.fill("Where was Arve Aurset0 born?")
+    ask.press("Enter")
+    expect(tab.locator("#a-1 .title")).to_have_text("Arve Aurset0")
+    assert parameters(tab)["ask"] == "Where was Arve Aurset0 born?"
+    expect(tab.locator("#b-1")).to_be_visible()
+    answers = tab.get_by_label("Answers to mark")
+    answers.fill("Oslo")
+    answers.press("Enter")
+    expect(tab.locator("#a-1 .badge.answer")).to_be_visible()
+    tab.reload()
+    expect(tab.locator("#a-1 .title")).to_have_text("Arve Aurset0")
+    expect(tab.get_by_label("Your question")).to_have_value("Where was Arve Aurset0 born?")
+
+
+@pytest.mark.parametrize("page", ["question?a=bm25-test&b=tiny-test&question=hostile&show=20", "compare?a=bm25-test&b=tiny-test",
+                                  "question?ask=" + "%3Cimg%20src=x%20onerror=window.pwned=3%3E"])
+def test_hostile_text_stays_text(tab, address, page):
+    tab.goto(address + page)
+    tab.wait_for_selector(".lists, .flips")
+    tab.wait_for_timeout(300)
+    assert tab.evaluate("window.pwned") is None
+    if "hostile" in page:
+        expect(tab.locator("h1")).to_have_text(f"Where was {HOSTILE} born?")
+        expect(tab.locator(".hit .title", has_text="<script>").first).to_have_text(HOSTILE)
+    assert tab.locator(".stHtml script, .stHtml img, .stHtml .katex").count() == 0
+
+
+def test_keys_typed_into_a_field_are_text(tab, address):
+    tab.goto(f"{address}question?a=bm25-dev&b=tiny-dev")
+    expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
+    tab.get_by_label("Ask a question of your own").press_sequentially("napping")
+    tab.wait_for_timeout(300)
+    expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
+    assert tab.get_by_label("Ask a question of your own").input_value() == "napping"

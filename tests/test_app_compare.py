@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from backend.runs import write_run
+from tests.app_pages import Page, _hits, hand_made_study
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("compare") / "toy")
+
+
+def compare(study, **parameters) -> Page:
+    return Page(study.folder, "compare", **({"a": "alpha", "b": "beta"} | parameters))
+
+
+def listed(page: Page) -> list[str]:
+    """Ids of the questions in the list, in order."""
+    return re.findall(r'href="question\?question=(q\d)', page.html)
+
+
+def cells(page: Page) -> dict[str, str]:
+    return dict(re.findall(r'<td class="cell (\w+)[^"]*">.*?class="number">([\d,]+)<', page.html))
+
+
+def test_the_flip_table_counts_who_finds_what(study):
+    assert cells(compare(study)) == {"both": "3", "only_a": "2", "only_b": "1", "neither": "1"}
+    assert cells(compare(study, k=1)) == {"both": "1", "only_a": "2", "only_b": "1", "neither": "3"}
+
+
+@pytest.mark.parametrize(("cell", "ids"), [("both", {"q0", "q2", "q6"}), ("only_a", {"q1", "q4"}), ("only_b", {"q3"}), ("neither", {"q5"})])
+def test_a_cell_opens_its_questions(study, cell, ids):
+    page = compare(study, cell=cell)
+    assert set(listed(page)) == ids
+    assert any(f"cell={other}" in link for link in page.links() for other in ("both", "only_a", "only_b", "neither") if other != cell)
+
+
+def test_filters_narrow_the_list_and_the_figures(study):
+    page = compare(study, relation="P19")
+    assert set(listed(page)) == {"q0", "q1", "q2"}
+    assert cells(page) == {"both": "2", "only_a": "1", "only_b": "0", "neither": "0"}
+    assert "over the 3 of 7 questions" in page.text
+    assert set(listed(compare(study, text="THING ansver3"))) == {"q3"}
+    assert set(listed(compare(study, set="test · toy"))) == {"q6"}
+    assert "No question fits" in compare(study, relation="P999").text
+
+
+@pytest.mark.parametrize(("sort", "order"), [
+    ("order", "q0 q1 q2 q3 q4 q5 q6"), ("-order", "q6 q5 q4 q3 q2 q1 q0"),
+    ("a", "q0 q1 q6 q4 q2 q3 q5"), ("-a", "q2 q4 q0 q1 q6 q3 q5"),       # those never found stay last
+    ("b", "q0 q2 q3 q6 q1 q4 q5"),
+    ("frequency", "q6 q4 q3 q2 q1 q0 q5"),                               # q5's is unknown
+    ("contrast", "q1 q2 q3 q4 q6 q0 q5"),                                # 1, 2/3, 1/2, 1/2, 1/2, 0, 0
+])  # fmt: skip
+def test_sorting(study, sort, order):
+    assert listed(compare(study, sort=sort)) == order.split()
+
+
+def test_accuracy_by_relation_reads_as_words(study):
+    page = compare(study)
+    row = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
+    assert row.startswith("place of birth (P19) 3 100.0 66.7 A +33.3")
+    author = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("author (P50)"))
+    assert author.startswith("author (P50) 4 50.0 50.0 0.0")
+
+
+def test_runs_over_different_questions_are_compared_on_what_they_share(study):
+    page = compare(study, a="short")
+    assert "compared on the 3 they share" in page.text
+    assert cells(page) == {"both": "2", "only_a": "1", "only_b": "0", "neither": "0"}
+
+
+def test_relevance_by_gold(study):
+    page = compare(study, relevance="gold", k=15)
+    assert "Relevant is a passage that the question's gold names." in page.text
+    # question 4's gold is found by alpha at 12, its answer passage no longer counts
+    assert cells(page) == {"both": "3", "only_a": "2", "only_b": "1", "neither": "1"}
+    assert cells(compare(study, relevance="gold", k=5))["only_a"] == "1"
+
+
+def test_nonsense_in_the_address_is_taken_as_not_there(study):
+    page = compare(study, k="many", cell="<b>", sort="x", page="-3", relevance="?", a="nobody")
+    assert cells(page) == cells(compare(study))
+    assert cells(compare(study, k=10_000)) == cells(compare(study, k=15))
+
+
+def test_a_widget_writes_the_address_and_starts_at_the_first_page(study, monkeypatch):
+    page = compare(study, page=3)
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    page.app.selectbox(key="url-relation").select("P50").run()
+    assert page.app.query_params["relation"] == "P50" and "page" not in page.app.query_params
+    assert set(listed(page)) == {"q3", "q4", "q5", "q6"}
+
+
+def test_pages_of_questions(tmp_path):
+    passages = people(90)
+    study = make_study(tmp_path / "many", passages, births(passages))
+    questions = study.questions.all()
+    for name in ("one", "two"):
+        write_run(study, name, [q.id for q in questions], _hits((0,) * len(questions)), {"retriever": name})
+    first, last = (Page(study.folder, "compare", sort="order", page=page) for page in (1, 9))
+    assert "1–25 of 60 questions" in first.text and "page=3" in " ".join(first.links())
+    assert "51–60 of 60 questions" in last.text, "a page beyond the last is the last"
+
+
+def test_fewer_than_two_runs_say_what_to_do(tmp_path):
+    study = make_study(tmp_path / "none", people(), ())
+    assert "Compare needs two runs" in Page(study.folder, "compare").text
+
+
+def test_data_never_becomes_markup(study):
+    page = compare(study, set="test · toy")
+    assert "<script>window.pwned=1</script>" in page.text
+    assert "<script" not in page.html and "<img" not in page.html

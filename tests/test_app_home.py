@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from backend import jobs
+from backend.study import Study
+from db.jobs import Jobs
+from tests.app_pages import Page, hand_made_study
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("home") / "toy")
+
+
+def test_a_new_study_says_what_to_type(tmp_path):
+    Study.create(tmp_path / "fresh", "Fresh")
+    page = Page(tmp_path / "fresh")
+    assert "Fresh is a new study" in page.text
+    assert page.app.code[0].value == f"blindspot import passages FILE --study {tmp_path / 'fresh'}"
+    assert not page.app.button
+
+
+def test_no_study_is_one_line_that_says_what_to_do(tmp_path):
+    page = Page(tmp_path / "nowhere")
+    assert "holds no study" in page.text and "blindspot new" in page.text
+
+
+def test_a_broken_study_toml_is_one_line_that_names_the_file(tmp_path):
+    study = Study.create(tmp_path / "broken")
+    study.settings_path.write_text("k = = 3")
+    page = Page(study.folder)
+    assert f"{study.settings_path}: is not valid TOML" in page.text
+
+
+def test_the_next_steps_start_as_jobs_and_stand_there_as_commands(tmp_path, monkeypatch):
+    passages = people()
+    study = make_study(tmp_path / "bare", passages, births(passages))
+    started = []
+    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments: started.append((kind, arguments)))
+    page = Page(study.folder)
+    assert page.app.code[0].value == f"blindspot index bm25 --study {study.folder}"
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    page.app.button(key="start-1").click().run()
+    assert started == [("index bm25", {})]
+
+
+def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
+    passages = people()
+    study = make_study(tmp_path / "half", passages, births(passages))
+    index = study.path("indexes", "minilm")
+    index.mkdir(parents=True)
+    (index / "manifest.json").write_text('{"kind": "dense index", "made": "2026-01-01"}')
+    page = Page(study.folder)
+    buttons = {button.help: button for button in page.app.button if button.key.startswith("start-")}
+    assert not buttons["Start: retrieve dense over dev with minilm"].disabled
+    assert all(button.disabled for help, button in buttons.items() if help.startswith(("Start: retrieve bm25", "Start: retrieve hybrid")))
+
+
+def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path):
+    study = Study.create(tmp_path / "busy")
+    records = Jobs(study.labels_path)
+    records.create("one", "index bm25", {})
+    records.start("one", 1, "here")
+    records.end("one", "failed", "Java said: <b>no space left</b>")
+    records.create("two", "index dense", {"name": "minilm"})
+    records.start("two", 1, "another machine")
+    records.beat("two", 250, 1000, "encoding")
+    page = Page(study.folder)
+    assert "failed index bm25" in page.text and "Java said: <b>no space left</b>" in page.text
+    assert "index dense minilm encoding: 250 of 1,000" in page.text
+    assert 'aria-valuenow="25"' in page.html
+    cancel = next(button for button in page.app.button if button.label == "Cancel")
+    study.path("jobs", "two").mkdir(parents=True, exist_ok=True)
+    cancel.click().run()
+    assert (study.path("jobs", "two") / "cancel").exists()
+
+
+def test_what_the_study_holds(study):
+    text = Page(study.folder).text
+    assert "passages 37 passages.tsv" in text
+    assert "dev · toy 6 6 6" in text and "test · toy 1 1 1" in text and "all 7 7 7" in text
+
+
+def test_runs_stand_with_their_accuracy_and_its_interval(study):
+    page = Page(study.folder)
+    alpha = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("alpha"))
+    # 3 of 7 at 1 and 5 of 7 at 5; Wilson's interval of 3/7 is 15.8 to 75.0
+    assert " 7 42.9 15.8–75.0 71.4 " in alpha
+    assert "Relevant is a passage that holds an answer by the rule “dpr”, in its text; the title is not searched." in page.text
+
+
+def test_two_runs_are_picked_and_compared_by_links(study):
+    page = Page(study.folder, a="short", b="beta")
+    assert "compare?a=short&b=beta" in page.links()
+    assert "./?a=short&b=alpha" in page.links()
+    assert "./?a=beta&b=short" in page.links(), "picking B's run as A swaps the two"

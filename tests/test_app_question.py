@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+
+import pytest
+
+from tests.app_pages import HOSTILE, Page, hand_made_study
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("question") / "toy")
+
+
+def read(study, question: str, **parameters) -> Page:
+    return Page(study.folder, "question", **({"a": "alpha", "b": "beta", "question": question} | parameters))
+
+
+def card(page: Page, place: str) -> str:
+    """What a person reads on the card of rank "a-1", "b-12" ..."""
+    found = page.part(rf'<article[^>]*id="{place}".*?</article>')
+    assert len(found) == 1, place
+    return found[0]
+
+
+def test_both_lists_with_rank_score_title_and_marks(study):
+    page = read(study, "q2")
+    assert "Where is thing 2?" in page.part("<h1>.*?</h1>")
+    assert card(page, "a-3").startswith("3 Town 2 ✓ answer ★ gold B 1 8 ")
+    assert card(page, "b-1").startswith("1 Town 2 ✓ answer ★ gold A 3 9 ")
+    assert '<mark class="answer">Ansver2</mark>' in page.html
+    assert "relation place of birth (P19)" in page.text and "frequency 20" in page.text
+    assert len(re.findall("<article", page.html)) == 20
+
+
+def test_gold_is_shown_wherever_it_ranks(study):
+    page = read(study, "q4")
+    assert "★ gold Filler 29 A rank 12 B not in the top 15" in page.text
+    assert card(page, "a-12").startswith("12 Filler 29 ★ gold B –")
+    assert "1 more" in page.text, "rank 11 is left out between 10 and the gold at 12"
+
+
+def test_more_of_the_lists(study):
+    page = read(study, "q0", show=15)
+    assert len(re.findall("<article", page.html)) == 30
+    assert "show=20" in " ".join(read(study, "q0").links())
+
+
+def test_next_and_previous_stay_within_the_filtered_list(study):
+    page = read(study, "q3", relation="P50", sort="order")
+    assert "1 of 4" in page.text
+    assert json.loads(unescape(re.search(r'data-trail="([^"]*)"', page.html)[1])) == ["q3", "q4", "q5", "q6"]
+    following = next(link for link in page.links() if link.startswith("question?question=q4"))
+    assert "relation=P50" in following and "sort=order" in following
+    assert "compare?a=alpha&b=beta&relation=P50&sort=order" in page.links()
+
+
+def test_without_a_question_the_first_of_the_list_is_read(study):
+    page = Page(study.folder, "question", a="alpha", b="beta", cell="only_b")
+    assert "Where is thing 3?" in page.text and "only B finds at 5" in page.text
+
+
+def test_an_unknown_question_is_one_line(study):
+    assert "there is no question 'nobody' in this study" in read(study, "nobody").text
+
+
+def test_a_question_that_one_run_does_not_hold_shows_the_other(study):
+    page = read(study, "q5", a="short")
+    assert 'id="b-1"' in page.html and 'id="a-1"' not in page.html
+    assert "not in the list" in page.text
+
+
+def test_data_never_becomes_markup(study):
+    page = read(study, "q6")
+    assert HOSTILE in " ".join(page.part("<h1>.*?</h1>"))
+    assert "Before. <script>window.pwned=1</script> <img src=x onerror='window.pwned=2'> **bold**" in card(page, "a-1")
+    assert "<script" not in page.html and "<img" not in page.html and "<b>after" not in page.html
+    assert not page.app.markdown
+
+
+def test_own_question_without_an_index_says_so(study):
+    assert "needs an index" in read(study, "q0").text
+    assert "No index yet" in Page(study.folder, "question", ask="Who?").text
+
+
+def test_own_question_is_answered_live(indexed_study):
+    page = Page(indexed_study.folder, "question", ask="Where was Arve Aurset0 born?", expect="Oslo", left="bm25", right="tiny", show=5)
+    assert card(page, "a-1").startswith("1 Arve Aurset0 ✓ answer")
+    assert 'id="b-5"' in page.html
+    assert page.app.text_input(key="url-ask").value == "Where was Arve Aurset0 born?"
+
+
+def test_an_overlong_own_question_is_one_line(indexed_study):
+    page = Page(indexed_study.folder, "question", ask="x" * 2001)
+    assert "between 1 and 2000 characters" in page.text
+
+
+def test_no_passages_and_no_runs_say_what_to_do(tmp_path):
+    from backend.study import Study
+
+    Study.create(tmp_path / "fresh")
+    assert "There is nothing to read yet" in Page(tmp_path / "fresh", "question").text
+    passages = people()
+    make_study(tmp_path / "bare", passages, births(passages))
+    assert "No run to read yet" in Page(tmp_path / "bare", "question").text
