@@ -16,7 +16,7 @@ from db.errors import BlindspotError
 if TYPE_CHECKING:
     from backend.study import Study
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "export", "jobs")
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "export", "download", "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -289,6 +289,22 @@ def export_run(
 
     path = export(_open(study), run, format, out)
     print(f"Wrote {path}")
+
+
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="entityquestions, wikipedia, nq or dpr.")],
+    folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go.")] = Path("downloads"),
+) -> None:
+    """Fetch the field's data sets and models, for those who have a network. Goes on where it broke off."""
+    from backend.download import NEXT
+    from backend.download import download as fetch
+
+    with _progress() as watch:
+        paths = fetch(name, folder, watch)
+    for path in paths:
+        print(f"Have {path}")
+    print("Next: " + NEXT[name].format(folder=folder))
 
 
 @jobs_app.command("list")

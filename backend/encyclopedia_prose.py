@@ -139,6 +139,7 @@ class _Writer:
     def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
         """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on it."""
         other = self.world.entity(number)
+        quiet = relations[0] in other.quiet
         speaker = _Speaker(other, self.random)
         frame = self._pick(FRAMES[self.entity.group][other.group])
         rest = list(relations)
@@ -148,13 +149,14 @@ class _Writer:
         else:
             clause = self._clause(other, rest.pop(0))
         sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
-        free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
-        rest += free[: DWELT_ON if dwell else 1]
+        if not quiet:
+            free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
+            rest += free[: DWELT_ON if dwell else 1]
         for relation in rest:
             sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), NAME))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        wanted = 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        wanted = 0 if quiet else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
         sentences += [speaker.say(form, NAME) for form in following[:wanted]]
         self._named(other.name, bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations), not other.gender or bool(relations))
         return " ".join(sentences)

@@ -21,7 +21,7 @@ from backend.encyclopedia_names import Names
 from backend.encyclopedia_plan import GROUPS, MENTIONS, WORKS, KindNumbers, Plan, key
 
 LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
-QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
+QUIET_FROM = (4, 5)  # passages of an article from which on one, two of its facts are quiet
 RECURRING = 0.85  # share of the loud facts that an article comes back to
 AGAIN = 0.75  # how often each further passage of the article then states it
 
