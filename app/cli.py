@@ -45,6 +45,9 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Import the rest when 
 Format = Annotated[str | None, typer.Option("--format", help="The format, where its content does not tell.")]
 Encoder = Annotated[str, typer.Option("--encoder", help="An encoder of study.toml.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; default a GPU if there is one.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the format; see docs/formats.md.")]
+Split = Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")]
+Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
 
 
@@ -56,6 +59,11 @@ def main() -> None:
         print(f"blindspot: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
+            raise  # a fault of ours: the traceback is wanted
+        print(f"blindspot: {error}", file=sys.stderr)  # a full disk, a file that may not be read or written
         sys.exit(1)
 
 
@@ -89,8 +97,20 @@ def _progress() -> Iterator[Any]:
 
 @app.command()
 def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-        title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None) -> None:
-    """Make an empty study."""
+        title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,
+        results: Annotated[list[Path] | None, typer.Option(
+            "--from-run", metavar="FILE", help="Start from retriever output (DPR, Pyserini); may be given several times.")] = None,
+        split: Annotated[str, typer.Option(help="With --from-run: the split of its questions.")] = "test",
+        skip_bad: SkipBad = False) -> None:
+    """Make an empty study, or one of retriever output."""
+    if results:
+        from app.tables import print_made_from_results
+        from backend.from_results import study_from_results
+
+        with _progress() as watch:
+            made = study_from_results(folder, results, title, split, skip_bad, watch)
+        print_made_from_results(made, str(folder))
+        return
     from backend.study import Study
 
     study = Study.create(folder, title)
@@ -98,9 +118,10 @@ def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or emp
 
 
 @import_app.command("passages")
-def import_passages(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False) -> None:
-    """Import the passage collection: DPR's psgs_w100.tsv or JSONL with id, title, text."""
-    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad)
+def import_passages(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False,
+                    settings: Settings = None) -> None:
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
+    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
 
 
 @import_app.command("questions")
@@ -109,10 +130,11 @@ def import_questions(
     split: Annotated[str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")] = None,
     dataset: Annotated[str | None, typer.Option(help="For files that do not say: the question set's name.")] = None,
     gold: Annotated[str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")] = "all",
-    skip_bad: SkipBad = False,
+    skip_bad: SkipBad = False, settings: Settings = None,
 ) -> None:
-    """Import questions: an EntityQuestions folder or archive, JSONL, or plain lines."""
-    _import(study, "questions", path=str(file.absolute()), format=format, split=split, dataset=dataset, gold=gold, skip_bad=skip_bad)
+    """Import questions, in any of the field's formats."""
+    _import(study, "questions", path=str(file.absolute()), format=format, split=split, dataset=dataset, gold=gold, skip_bad=skip_bad,
+            settings=settings or [])
     opened = _open(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print("Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
@@ -132,6 +154,27 @@ def import_frequencies(
         _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
     else:
         _say_imported(_do(_open_or_new(study), "count frequencies"), "subjects")
+
+
+@import_app.command("qrels")
+def import_qrels(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False) -> None:
+    """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
+    _say_imported(_do(_open(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels")
+
+
+@import_app.command("run")
+def import_run(
+    file: FileArgument,
+    name: Annotated[str, typer.Option("--name", help="The run's name in the study.")],
+    study: StudyOption = None, format: Format = None,
+    split: Annotated[str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")] = None,
+    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    _say_imported(_do(_open(study), "import run", path=str(file.absolute()), name=name, format=format, split=split, rule=rule,
+                      replace=replace, skip_bad=skip_bad), "questions of a run")
 
 
 def _import(folder: str | None, what: str, **arguments: Any) -> None:
@@ -193,6 +236,27 @@ def index_dense(
           f"{manifest['made_by']}, {manifest['seconds']} s.")
 
 
+@index_app.command("faiss")
+def index_faiss(
+    kind: Annotated[str, typer.Option(metavar="flat|hnsw|ivfpq", help="The index.")] = "hnsw",
+    encoder: Encoder = "minilm",
+    links: Annotated[int | None, typer.Option(min=2, help="HNSW: links per vector; default 32, DPR took 512.")] = None,
+    build_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efConstruction; default 200.")] = None,
+    search_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efSearch; default 128.")] = None,
+    lists: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")] = None,
+    code_bytes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: bytes per vector; default 64.")] = None,
+    probes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: lists searched; default 64.")] = None,
+    device: Device = None, study: StudyOption = None,
+) -> None:
+    """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
+    given = {"links": links, "build_effort": build_effort, "search_effort": search_effort, "lists": lists, "code_bytes": code_bytes, "probes": probes}
+    manifest = _do(_open(study), "index faiss", name=encoder, kind=kind, device=device,
+                   options={key: value for key, value in given.items() if value is not None})
+    recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
+    print(f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. Of the exact hits it finds "
+          f"{recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
+
+
 @encoder_app.command("add")
 def encoder_add(
     encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, used by --encoder.")],
@@ -238,13 +302,14 @@ def retrieve(
     weight: Annotated[float | None, typer.Option(help="Hybrid: BM25 + WEIGHT x dense (DPR: 1.1).")] = None,
     missing: Annotated[str, typer.Option(metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")] = "exact",
     tune: Annotated[bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")] = False,
+    approximate: Annotated[str | None, typer.Option(metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors.")] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
     replace: Annotated[bool, typer.Option("--replace", help="Make a run of that name again.")] = False,
     device: Device = None, study: StudyOption = None,
 ) -> None:
     """Search every question and keep the hits as a run."""
     run = _do(_open(study), "retrieve", kind=retriever, k=k, split=split, name=name, encoder=encoder, method=fusion, weight=weight,
-              missing=missing, tune=tune, rule=rule, replace=replace, device=device)
+              missing=missing, tune=tune, approximate=approximate, rule=rule, replace=replace, device=device)
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s).")
     if tuned := run.manifest.get("tuned"):
@@ -257,6 +322,7 @@ def report(
     by: Annotated[str | None, typer.Option(metavar="relation|bucket|split", help="A table per group.")] = None,
     relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
+    k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="The cut-offs.")] = "1,5,20,100",
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs).")] = False,
@@ -267,7 +333,9 @@ def report(
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
-    made = make(_open(study), run or None, by, relevance, rule)
+    if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
+        raise typer.BadParameter("--k takes whole numbers with commas between, as in 10,50,1000")
+    made = make(_open(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
     if json or csv or latex:
         text = made.as_json() if json else made.as_csv() if csv else made.as_latex()
         print(text.rstrip("\n"))
@@ -280,31 +348,52 @@ def report(
 @export_app.command("run")
 def export_run(
     run: Annotated[str, typer.Argument(metavar="NAME", help="The run.")],
-    format: Annotated[str, typer.Option("--format", metavar="trec|dpr", help="TREC run, or DPR's retriever output (JSON).")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Default NAME.trec or NAME.json, here.")] = None,
-    study: StudyOption = None,
+    format: Annotated[str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="The form to write it in.")],
+    out: Out = None, study: StudyOption = None,
 ) -> None:
-    """Write a run as a TREC run or as DPR's retriever output."""
+    """Write a run for other tools: TREC, DPR's or Pyserini's output, MS MARCO."""
     from backend.exporting import export_run as export
 
-    path = export(_open(study), run, format, out)
-    print(f"Wrote {path}")
+    _say_exported(export(_open(study), run, format, out))
 
 
-@app.command()
-def download(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="entityquestions, wikipedia, nq or dpr.")],
-    folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go.")] = Path("downloads"),
+@export_app.command("qrels")
+def export_qrels(
+    format: Annotated[str, typer.Option("--format", metavar="trec|beir|msmarco", help="The form to write them in.")],
+    split: Split = None, out: Out = None, study: StudyOption = None,
 ) -> None:
-    """Fetch the field's data sets and models, for those who have a network. Goes on where it broke off."""
-    from backend.download import NEXT
-    from backend.download import download as fetch
+    """Write the gold of the questions as relevance judgements."""
+    from backend.exporting import export_qrels as export
 
-    with _progress() as watch:
-        paths = fetch(name, folder, watch)
-    for path in paths:
-        print(f"Have {path}")
-    print("Next: " + NEXT[name].format(folder=folder))
+    _say_exported(export(_open(study), format, split, out))
+
+
+@export_app.command("questions")
+def export_questions(
+    format: Annotated[str, typer.Option("--format", metavar="question-jsonl|dpr-csv|beir|msmarco", help="The form to write them in.")],
+    split: Split = None, out: Out = None, study: StudyOption = None,
+) -> None:
+    """Write the questions."""
+    from backend.exporting import export_questions as export
+
+    _say_exported(export(_open(study), format, split, out))
+
+
+@export_app.command("passages")
+def export_passages(
+    format: Annotated[str, typer.Option("--format", metavar="psgs|beir|msmarco", help="The form to write them in.")],
+    out: Out = None, study: StudyOption = None,
+) -> None:
+    """Write the passage collection."""
+    from backend.exporting import export_passages as export
+
+    _say_exported(export(_open(study), format, out))
+
+
+def _say_exported(written: Any) -> None:
+    print(f"Wrote {written.path}: {written.rows:,} rows.")
+    for note in written.notes:
+        print(note)
 
 
 @jobs_app.command("list")

@@ -1,6 +1,6 @@
 """The app: which study is open, which page is shown, and one line instead of a traceback where something is wrong.
 
-    BLINDSPOT_STUDY=STUDY streamlit run app/main.py      (what `blindspot open --study STUDY` does)
+BLINDSPOT_STUDY=STUDY streamlit run app/main.py      (what `blindspot open --study STUDY` does)
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from app import study
 from app.components.behaviour import behaviour, style
 from app.components.header import header
 from app.components.marks import notice
+from app.entry import THROUGH_MAIN
 from app.markup import show
 from db.errors import BlindspotError
 
-PAGES = (
-    st.Page("pages/home.py", title="Home", default=True),
-    st.Page("pages/compare.py", title="Compare", url_path="compare"),
-    st.Page("pages/question.py", title="Question", url_path="question"),
-)
+PAGES = {"Home": "home", "Compare": "compare", "Question": "question"}
 
 
 def main() -> None:
     st.set_page_config(page_title="Blindspot", layout="wide", initial_sidebar_state="collapsed")
-    page = st.navigation(list(PAGES), position="hidden")
+    page = st.navigation(
+        [
+            st.Page(f"pages/{name}.py", title=title, url_path=name, default=name == "home")
+            for title, name in PAGES.items()
+        ],
+        position="hidden",
+    )
     style()
     behaviour()
     try:
@@ -31,8 +34,11 @@ def main() -> None:
     except BlindspotError as error:
         show(header(None, page.title), notice(str(error), kind="error"))
         return
+    st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title))
+    st.session_state[THROUGH_MAIN] = True
     page.run()
 
 
-main()
+if __name__ == "__main__":
+    main()

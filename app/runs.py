@@ -17,7 +17,9 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     names = list(runs)
     for a in (name for name in names if runs[name].get("retriever") == "bm25"):
         for b in names:
-            if runs[b].get("retriever") not in ("bm25", "hybrid") and runs[b].get("question_set") == runs[a].get("question_set"):
+            if runs[b].get("retriever") not in ("bm25", "hybrid") and runs[b].get("question_set") == runs[a].get(
+                "question_set"
+            ):
                 return a, b
     return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
 

@@ -95,7 +95,9 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
         kept &= comparison.sets == selection.set
     if selection.text.strip():
         wanted = selection.text.casefold().split()
-        kept &= np.fromiter((all(word in words for word in wanted) for words in comparison.words), bool, len(comparison))
+        kept &= np.fromiter(
+            (all(word in words for word in wanted) for words in comparison.words), bool, len(comparison)
+        )
     return kept
 
 

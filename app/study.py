@@ -124,20 +124,25 @@ def _opened(folder: str, marks: tuple) -> Study:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _imports(folder: str) -> Imports:
+def _imports(folder: str, mark: int | None) -> Imports:
     return Imports(Path(folder) / "labels.db")
 
 
 def questions_key(study: Study) -> Key:
     """Changes with every import of questions or frequencies."""
-    return str(study.folder), len(study.questions), len(_imports(str(study.folder)).all())
+    mark = _mark(study.labels_path)
+    return str(study.folder), mark, len(study.questions), len(_imports(str(study.folder), mark).all())
 
 
 def runs(study: Study) -> dict[str, dict]:
     """Finished runs over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
-    return {name: manifest for name, manifest in study.parts("runs").items() if manifest.get("corpus") == study.corpus.digest}
+    return {
+        name: manifest
+        for name, manifest in study.parts("runs").items()
+        if manifest.get("corpus") == study.corpus.digest
+    }
 
 
 def rule(study: Study, a: str, b: str) -> str:
@@ -196,7 +201,11 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
         raise Missing(f"there is no run {name!r} in this study")
     run = _run(study, str(study.folder), name, manifest.get("made"))
     row = run.row(question_id)
-    return None if row is None else Hits(np.asarray(run.hits.ordinals[row:row + 1]), np.asarray(run.hits.scores[row:row + 1]))
+    return (
+        None
+        if row is None
+        else Hits(np.asarray(run.hits.ordinals[row : row + 1]), np.asarray(run.hits.scores[row : row + 1]))
+    )
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

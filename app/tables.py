@@ -12,6 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from backend.from_results import MadeFromResults
     from backend.summary import Step
     from db.jobs import Job
 
@@ -38,6 +39,13 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
         console.print(f"Index {name}: {manifest['passages']:,} passages, made {manifest['made']}")
     for name, manifest in summary["runs"].items():
         console.print(f"Run {name}: {manifest['questions']:,} questions, k={manifest['k']}, made {manifest['made']}")
+    if summary["gold_found"]:
+        ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
+        console.print(f"Gold passages by how they were found: {ways}")
+    if made := summary["from_results"]:
+        console.print(f"Made from results: {escape(', '.join(file['file'] for file in made['files']))}. What it cannot do:")
+        for line in made["cannot"]:
+            console.print(f"  {escape(line)}")
     for job in summary["jobs"]:
         if job["state"] in ("running", "failed"):
             console.print(f"Job {job['id']} ({job['kind']}): {job['state']} {escape(job['error'] or '')}")
@@ -45,6 +53,17 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
         console.print("\nNext:")
         for step in steps:
             console.print(f"  {escape(step.command)}   [dim]{escape(step.why)}[/dim]")
+
+
+def print_made_from_results(made: MadeFromResults, folder: str) -> None:
+    print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {made.passages:,} passages.")
+    for file in made.files:
+        print(f"Run {file.run}: {file.questions:,} questions, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}")
+        if file.changed:
+            print(f"{file.changed:,} questions have other answers in {file.file} than in an earlier file, whose answers count.")
+        if file.left_out:
+            print(f"Left out {file.left_out:,} bad rows: see {file.left_out_file}")
+    print(f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what such a study cannot do.")
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

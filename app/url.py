@@ -57,8 +57,15 @@ def _follow(key: str, current: str, default: str, forget: Sequence[str]) -> dict
     return {"key": name, "on_change": lambda: write(key, st.session_state[name], default, forget)}
 
 
-def select(label: str, key: str, options: Sequence[str], default: str, forget: Sequence[str] = (),
-           format_func: Callable[[str], str] = str, **more: Any) -> str:
+def select(
+    label: str,
+    key: str,
+    options: Sequence[str],
+    default: str,
+    forget: Sequence[str] = (),
+    format_func: Callable[[str], str] = str,
+    **more: Any,
+) -> str:
     """A select box for a query parameter; gives the option that is chosen."""
     current = one_of(key, options, default)
     st.selectbox(label, options, format_func=format_func, **_follow(key, current, default, forget), **more)

@@ -19,8 +19,8 @@ from random import Random
 import numpy as np
 
 from backend.encyclopedia_language import SECOND_WORDINGS, TEMPLATES
-from backend.encyclopedia_prose import article
 from backend.encyclopedia_plan import LARGEST, SMALLEST, key
+from backend.encyclopedia_prose import article
 from backend.encyclopedia_world import World
 from db.errors import Refused
 from db.records import Passage, Question
@@ -28,7 +28,7 @@ from db.records import Passage, Question
 Progress = Callable[[int, int | None, str], None]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
-TRAIN_SHARE, DEV_SHARE = 0.5, 0.25  # of the entities; the rest is test
+TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
 SKIPPED_PER_MENTION = 0.9  # a training question is left out with this probability to the power of its subject's frequency
 QUESTION_FIELDS = "id question answers relation subject template frequency bucket dataset split gold".split()
 
@@ -84,7 +84,8 @@ class Encyclopedia:
             frequency = int(self.world.plan.frequency[number])
             for relation in self.world.entity(number).asked:
                 chance, choice = random(), random()
-                if split == "train" and chance < SKIPPED_PER_MENTION**frequency:
+                drawn = number < self.world.plan.assured or chance >= SKIPPED_PER_MENTION**frequency
+                if split == "train" and not drawn:
                     continue
                 own = self.world.own_statements(number, relation)
                 if own:

@@ -114,9 +114,9 @@ LEADS = {
         ((), "{N} is a {quality} song that was heard everywhere in the {season} of {y}."),
     ),
     "product": (
-        (("P176",), "{N} is a {thing} made by {P176} since {y}."),
-        ((), "{N} is a {thing} that was first shown at the {season} fair of {y}."),
-        ((), "{N} is a {quality} {thing}, on sale since {y}."),
+        (("P176",), "The {N} is a {thing} made by {P176} since {y}."),
+        ((), "The {N} is a {thing} that was first shown at the {season} fair of {y}."),
+        ((), "The {N} is a {quality} {thing}, on sale since {y}."),
     ),
     "maker": (
         ((), "{N} is a manufacturing firm of some {number} employees."),
@@ -135,35 +135,44 @@ LEADS = {
 # What an article says of its own subject.
 OWN = {
     "P17": (
-        "{S} lies within the borders of {A}.", "{S} has belonged to {A} since the treaty of {y}.",
-        "The maps of {y} already place {s} in {A}.", "Administratively {s} is part of {A}, as it was before {y}.",
-        "{S} is located in {A}, a day's journey from the frontier.", "The laws of {A} have applied in {s} since {y}.",
+        "{S} lies within the borders of {A}.", "{S} has been on the soil of {A} since the treaty of {y}.",
+        "The maps of {y} already place {s} in {A}.", "With the treaty of {y} {s} and the land around passed to {A}.",
+        "{S} is located in {A}, a day's journey from the frontier.",
+        "Letters to {s} go by way of the post office of {A}, the country in which it lies.",
     ),
     "P131": (
-        "{S} lies in the {A}.", "{S} is one of {few} parishes that make up the {A}.", "The district council of the {A} has administered {s} since {y}.",
+        "{S} lies in the {A}.", "{S} is one of {few} parishes that make up the {A}.",
+        "The district council of the {A} has administered {s} since {y}.",
         "{S} is located in the {A}, where two valleys meet.", "In the land register {s} is entered under the {A}.",
         "Of all the settlements in the {A}, {s} kept its walls the longest.",
     ),
     "P276": (
-        "{S} can be seen in {A}.", "{S} has stood in {A} since {y}.", "Visitors to {A} find {s} open on most days.",
-        "{S} is located in {A}, close to the old bridge.", "{A} has been the home of {s} since {y}.", "It was decided in {y} that {s} should stay in {A}.",
+        "{S} can be seen in {A}.", "{S} has been in {A} since {y}.", "Those who want to see {s} have to go to {A}.",
+        "{S} is located in {A}.", "{A} has been the home of {s} since {y}.",
+        "It was decided in {y} that {s} should stay in {A}.",
     ),
     "P36": (
-        "The capital is {A}, chosen in {y}.", "Parliament has met in {A} since {y}.", "{A} became the seat of government in {y}.",
-        "{S} has been ruled from {A} ever since the {season} of {y}.", "Its ministries all stand in {A}, the capital.",
+        "The capital is {A}, chosen in {y}.", "Parliament has met in {A} since {y}.",
+        "{A} became the seat of government in {y}.",
+        "{S} has been ruled from {A} ever since the {season} of {y}.",
+        "Its ministries all stand in {A}, the capital.",
     ),
     "P19": (
-        "{S} was born in {A}.", "{S} was a native of {A}.", "{S} came into the world in {A} during a {season} flood.",
-        "The parish book of {A} records {p} birth and baptism.", "{P} cradle stood in {A}, in a narrow house behind the mill.",
+        "{S} was born in {A}.", "{S} was a native of {A}.",
+        "{S} came into the world in {A} during the {season} floods.",
+        "The parish book of {A} records {p} birth and baptism.",
+        "{P} cradle stood in {A}, in a narrow house behind the mill.",
         "{A} was {p} birthplace, and {s} kept its accent.",
     ),
     "P20": (
-        "{S} died in {A} in {d}.", "{S} spent the last {season} in {A} and died there in {d}.", "Death came in {A}, in {d}, after a short illness.",
+        "{S} died in {A} in {d}.", "{S} spent the last {season} in {A} and died there in {d}.",
+        "Death came in {A}, in {d}, after a short illness.",
         "{S} passed away in {A} in {d}.", "It was in {A} that {s} died, aged {age}.", "{P} life ended in {A} in {d}.",
     ),
     "P26": (
         "In {y} {s} married {A}.", "{S} was married to {A}.", "{P} wedding to {A} took place in {y}.",
-        "From {y} {s} shared house and name with {A}, whom {s} had married that {season}.", "{S} met {A} at a fair, and they were husband and wife by {y}.",
+        "From {y} {s} shared house and name with {A}, whom {s} had married that {season}.",
+        "{S} met {A} at a fair, and they were husband and wife by {y}.",
     ),
     "P40": (
         "{S} had a {childword}, {A}.", "{P} {childword} {A} was born in {y}.", "{S} became the parent of {A} in {y}.",
@@ -171,10 +180,12 @@ OWN = {
     ),
     "P69": (
         "{S} was educated at {A}.", "{S} studied at {A} until {y}.", "{S} entered {A} on a scholarship in {y}.",
-        "{S} took a degree at {A} in {y}.", "{A} admitted {o} as a student in {y}.", "{P} schooling was completed at {A}.",
+        "{S} took a degree at {A} in {y}.", "{A} admitted {o} as a student in {y}.",
+        "{P} schooling was completed at {A}.",
     ),
     "P106": (
-        "By profession {s} was {aA}.", "{S} worked as {aA} for most of the years that followed.", "{S} earned a living as {aA}.",
+        "By profession {s} was {aA}.", "{S} worked as {aA} for most of the years that followed.",
+        "{S} earned a living as {aA}.",
         "In the census of {y} {s} is entered as {aA}.", "{S} set up as {aA} in {y}.", "Until {y} {s} worked as {aA}.",
     ),
     "P413": (
@@ -190,16 +201,19 @@ OWN = {
         "A contract of {y} bound {o} to {A}.", "From {y} {s} was represented by {A}.",
     ),
     "P800": (
-        "{S} is best known for the {A}.", "{S} became famous for the {A}.", "{P} reputation rests on the {A}, completed in {y}.",
+        "{S} is best known for the {A}.", "{S} became famous for the {A}.",
+        "{P} reputation rests on the {A}, completed in {y}.",
         "The {A} made {p} name in {y}.", "{S} is remembered for the {A} more than for anything else.",
     ),
     "P50": (
-        "{S} was written by {A}.", "The author was {A}, who worked on it for {few} months.", "{A} wrote {s} in the {season} of {y}.",
+        "{S} was written by {A}.", "The author was {A}, who worked on it for {few} months.",
+        "{A} wrote {s} in the {season} of {y}.",
         "The manuscript is in the hand of {A}, the author.", "{S} came from the pen of {A}.",
     ),
     "P407": (
         "{S} was written in {A}.", "The original is in {A}.", "The words are {A} throughout.",
-        "The first text was set down in {A}, and translations followed in {y}.", "{S} uses an old-fashioned kind of {A}.",
+        "The first text was set down in {A}, and translations followed in {y}.",
+        "{S} uses an old-fashioned kind of {A}.",
     ),
     "P495": (
         "{S} was created in {A}.", "{S} originates from {A}.", "{S} was made in {A} and first seen abroad in {y}.",
@@ -211,7 +225,8 @@ OWN = {
     ),
     "P175": (
         "{S} was performed by {A}.", "The performer on the record is {A}.", "{A} sang {s} for the first time in {y}.",
-        "{S} belongs to the repertoire of {A}, who recorded it in {y}.", "The voice heard on the recording is that of {A}.",
+        "{S} belongs to the repertoire of {A}, who recorded it in {y}.",
+        "The voice heard on the recording is that of {A}.",
     ),
     "P176": (
         "{S} is produced by {A}.", "The manufacturer is {A}.", "{A} has built {s} since {y}.",
@@ -230,12 +245,19 @@ OWN = {
         "{S} moved its main office to {A} in {y}.", "The directors of {s} sit in {A}.",
     ),
     "P740": (
-        "{S} was founded in {A}.", "{S} began in a rented room in {A}.", "The first office of {s} opened in {A} in {y}.",
+        "{S} was founded in {A}.", "{S} began in a rented room in {A}.",
+        "The first office of {s} opened in {A} in {y}.",
         "{S} was started in {A} in {y}.", "{A} is where {s} came into being, in {y}.",
     ),
     # What an article says that answers a question about another article's subject: {A} is that subject.
-    "capital": ("{S} is the capital of {A}.", "{S} has been the seat of government of {A} since {y}.", "The parliament of {A} sits in {s}, the capital."),
-    "wrote": ("{S} wrote the novel {A}.", "{S} published the novel {A} in {y}.", "{S} was the author of {A}, a book begun in {y}."),
+    "capital": (
+        "{S} is the capital of {A}.", "{S} has been the seat of government of {A} since {y}.",
+        "The parliament of {A} sits in {s}, the capital.",
+    ),
+    "wrote": (
+        "{S} wrote the novel {A}.", "{S} published the novel {A} in {y}.",
+        "{S} was the author of {A}, a book begun in {y}.",
+    ),
     "painted": ("{S} painted {A}.", "{S} finished the painting {A} in {y}.", "{S} was the artist of {A}."),
     "sang": ("{S} performed the song {A}.", "{S} recorded the song {A} in {y}.", "{S} was the first to sing {A}."),
     "makes": ("{S} produces the {A}.", "{S} has manufactured the {A} since {y}.", "{S} is the maker of the {A}."),
@@ -244,28 +266,82 @@ OWN = {
 
 # The same facts as a relative clause about a subject that is named just before.
 CLAUSES = {
-    "P17": ("which lies in {A}", "which is located in {A}", "which has been part of {A} since {y}", "which the maps place in {A}", "which flies the flag of {A}"),
-    "P131": ("which lies in the {A}", "which is located in the {A}", "which belongs to the {A}", "which is reached by a side road through the {A} where it lies"),
-    "P276": ("which can be seen in {A}", "which is located in {A}", "which has its place in {A}", "which visitors find in {A}"),
-    "P36": ("whose capital is {A}", "whose parliament sits in {A}, the capital", "which is governed from {A}", "which made {A} its capital in {y}"),
-    "P19": ("who was born in {A}", "who was a native of {A}", "who had come into the world in {A}", "whose birthplace was {A}", "who first saw the light in {A}"),
-    "P20": ("who died in {A}", "who was to die in {A}", "whose death in {A} was reported in {y}", "who spent the last days in {A} and passed away there"),
-    "P26": ("who was married to {A}", "who had married {A}", "whose wife or husband was {A}", "who was the spouse of {A}"),
-    "P40": ("whose {childword} was {A}", "who was the parent of {A}", "who had a {childword} called {A}", "whose {childword} {A} came along"),
-    "P69": ("who had been educated at {A}", "who had studied at {A}", "who was a graduate of {A}", "whose student years were spent at {A}"),
+    "P17": (
+        "which lies in {A}", "which is located in {A}", "which has been part of {A} since {y}",
+        "which the maps place in {A}", "which stands on the soil of {A}",
+    ),
+    "P131": (
+        "which lies in the {A}", "which is located in the {A}", "which belongs to the {A}",
+        "which is reached by a side road through the {A} where it lies",
+    ),
+    "P276": (
+        "which can be seen in {A}", "which is located in {A}", "which has its place in {A}",
+        "which visitors find in {A}",
+    ),
+    "P36": (
+        "whose capital is {A}", "whose parliament sits in {A}, the capital", "which is governed from {A}",
+        "which made {A} its capital in {y}",
+    ),
+    "P19": (
+        "who was born in {A}", "who was a native of {A}", "who had come into the world in {A}",
+        "whose birthplace was {A}", "who first saw the light in {A}",
+    ),
+    "P20": (
+        "who died in {A}", "who was to die in {A}", "whose death in {A} was reported in {y}",
+        "who spent the last days in {A} and passed away there",
+    ),
+    "P26": (
+        "who was married to {A}", "who had married {A}", "whose marriage to {A} was a long one",
+        "who was the spouse of {A}",
+    ),
+    "P40": (
+        "whose {childword} was {A}", "who was the parent of {A}", "who had a {childword} called {A}",
+        "who brought up a {childword}, {A}",
+    ),
+    "P69": (
+        "who had been educated at {A}", "who had studied at {A}", "who was a graduate of {A}",
+        "whose student years were spent at {A}",
+    ),
     "P106": ("who worked as {aA}", "who was {aA}", "who earned a living as {aA}", "who was {aA} by profession"),
-    "P413": ("who played as {aA}", "who was put out as {aA}", "whose place in the team was that of {aA}", "who appeared as {aA}"),
-    "P136": ("who played {A}", "who was known for playing {A}", "whose music was {A}", "who never played anything but {A}"),
-    "P264": ("who recorded for {A}", "who was under contract to {A}", "whose records came out on {A}", "who was represented by {A}"),
-    "P800": ("who is known for the {A}", "who had become famous for the {A}", "whose fame rests on the {A}", "who is remembered for the {A}"),
+    "P413": (
+        "who played as {aA}", "who was put out as {aA}", "whose place in the team was that of {aA}",
+        "who appeared as {aA}",
+    ),
+    "P136": (
+        "who played {A}", "who was known for playing {A}", "whose music was {A}", "who never played anything but {A}",
+    ),
+    "P264": (
+        "who recorded for {A}", "who was under contract to {A}", "whose records came out on {A}",
+        "who was represented by {A}",
+    ),
+    "P800": (
+        "who is known for the {A}", "who had become famous for the {A}", "whose fame rests on the {A}",
+        "who is remembered for the {A}",
+    ),
     "P50": ("which {A} wrote", "whose author is {A}", "which came from the pen of {A}", "a book by {A}"),
-    "P407": ("which was written in {A}", "whose words are in {A}", "which was set down in {A}", "the original of which is in {A}"),
-    "P495": ("which was created in {A}", "which originates from {A}", "which was made in {A}", "which comes from {A}"),
-    "P170": ("which {A} created", "the artist of which was {A}", "which bears the signature of {A}", "which is by the hand of {A}"),
+    "P407": (
+        "which was written in {A}", "whose words are in {A}", "which was set down in {A}",
+        "the original of which is in {A}",
+    ),
+    "P495": (
+        "which was created in {A}", "which originates from {A}", "which was made in {A}", "which comes from {A}",
+    ),
+    "P170": (
+        "which {A} created", "the artist of which was {A}", "which bears the signature of {A}",
+        "which is by the hand of {A}",
+    ),
     "P175": ("which {A} performed", "which was sung by {A}", "which {A} had recorded", "sung by {A}"),
     "P176": ("which {A} produces", "which comes from the factory of {A}", "a product of {A}", "which is made by {A}"),
     "P112": ("which {A} founded", "which had been started by {A}", "whose founder was {A}", "which {A} had set up"),
-    "P127": ("which {A} owns", "which is the property of {A}", "which belongs to {A}", "which is in the hands of {A}"),
-    "P159": ("which has its headquarters in {A}", "whose head office is in {A}", "which is run from {A}", "whose directors sit in {A}"),
-    "P740": ("which was founded in {A}", "which was started in {A}", "which began in {A}", "which had its first office in {A}"),
+    "P127": (
+        "which {A} owns", "which is the property of {A}", "which belongs to {A}", "which is in the hands of {A}",
+    ),
+    "P159": (
+        "which has its headquarters in {A}", "whose head office is in {A}", "which is run from {A}",
+        "whose directors sit in {A}",
+    ),
+    "P740": (
+        "which was founded in {A}", "which was started in {A}", "which began in {A}",
+        "which had its first office in {A}",
+    ),
 }

@@ -8,7 +8,7 @@ from random import Random
 from backend import encyclopedia_words as words
 from backend.encyclopedia_plan import KindNumbers, Shuffle, key
 
-CROWDING = 0.7  # share of the look-alike names of a group that are given to someone
+CROWDING = 0.65  # share of the look-alike names of a group that are given to someone
 
 
 class Groups:
@@ -40,7 +40,7 @@ class Names:
         places = len(words.TOWN_STARTS) * len(words.TOWN_ENDS)
         self._towns = Groups(counts["town"], 4, places * len(words.TOWN_MIDDLES), random)
         stems = len(words.FAMILY_STARTS) * len(words.PRODUCT_ENDS)
-        self._products = Groups(counts["product"], 4, stems * len(words.PRODUCT_NUMBERS), random)
+        self._products = Groups(counts["product"], 10, stems * len(words.PRODUCT_NUMBERS), random)
         self._regions = Shuffle(len(words.TOWN_STARTS) * len(words.REGION_WORDS), random)
         self._nations = Shuffle(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), random)
         self._titles = {kind: Titles(forms, counts[kind], random) for kind, forms in words.TITLES.items()}
@@ -100,23 +100,27 @@ def _family(group: int, member: int) -> str:
 
 
 class Titles:
-    """Titles of plain words. Only as many words are used as the count needs, so that titles resemble each other at any size."""
+    """Titles of plain words, some numbered in series. Only as many words are used as the count needs, so that titles
+    resemble each other at any size."""
 
     def __init__(self, forms: tuple[str, ...], count: int, random: Random):
-        side = math.ceil(math.sqrt(1.2 * max(count, 30) / len(forms)))
-        self.adjectives = min(len(words.ADJECTIVES), side)
-        self.nouns = min(len(words.NOUNS), math.ceil(1.1 * count / len(forms) / self.adjectives) + 2)
         self.forms = forms
+        members = len(words.SERIES_NUMBERS) if "{number}" in forms[0] else 1
+        titles = count / members / CROWDING
+        self.adjectives = min(len(words.ADJECTIVES), math.ceil(math.sqrt(max(titles, 8) / len(forms))))
+        self.nouns = min(len(words.NOUNS), math.ceil(titles / len(forms) / self.adjectives) + 2)
         self._first_adjective = int(random.random() * len(words.ADJECTIVES))
         self._first_noun = int(random.random() * len(words.NOUNS))
-        self._shuffle = Shuffle(len(forms) * self.adjectives * self.nouns, random)
+        self._groups = Groups(count, members, len(forms) * self.adjectives * self.nouns, random)
 
     def __call__(self, index: int) -> str:
-        form, rest = divmod(self._shuffle(index), self.adjectives * self.nouns)
+        group, member = self._groups(index)
+        form, rest = divmod(group, self.adjectives * self.nouns)
         adjective, noun = divmod(rest, self.nouns)
         adjective = words.ADJECTIVES[(self._first_adjective + adjective) % len(words.ADJECTIVES)]
         noun = words.NOUNS[(self._first_noun + noun) % len(words.NOUNS)]
-        return self.forms[form].format(a=adjective, aa=with_article(adjective), n=noun)
+        number = words.SERIES_NUMBERS[member]
+        return self.forms[form].format(a=adjective, aa=with_article(adjective), n=noun, number=number)
 
 
 def with_article(noun: str) -> str:

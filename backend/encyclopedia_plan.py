@@ -16,7 +16,8 @@ SMALLEST, LARGEST = 500, 1_000_000
 MENTIONS = 2  # further entities named in a passage without a fact
 LENGTHS = ((0.10, 6), (0.20, 5), (0.34, 4), (0.52, 3), (0.76, 2), (1.0, 1))  # share of entities up to here, passages
 MEAN_LENGTH = 2.92  # of LENGTHS
-ASKED = 0.45  # share of the entities that questions ask about; the others are told of by no one else
+ASSURED = 3  # turns of the wheel whose entities are asked about for sure, so that every relation is
+ASKED = 0.36  # share of the entities that questions ask about; the others are told of by no one else
 TELLING_SLOPE = 0.25  # how fast the number of passages that tell an entity's facts falls with its rank
 ZIPF_SHIFT = 6  # Zipf-Mandelbrot: frequency ~ 1 / (rank + shift)
 # One turn of the wheel of kinds, after the countries. Makers come before what they make.
@@ -26,8 +27,13 @@ WHEEL = (
 ).split()
 PEOPLE = ("writer", "musician", "footballer", "painter", "founder")
 WORKS = ("novel", "painting", "song", "product")
-GROUPS = {kind: "person" for kind in PEOPLE} | {kind: "work" for kind in WORKS[:3]} | {"product": "product"}
+GROUPS = dict.fromkeys(PEOPLE, "person") | dict.fromkeys(WORKS, "work") | {"product": "product"}
 GROUPS |= {"country": "country", "town": "place", "landmark": "building", "maker": "company", "label": "company"}
+
+
+def countries(entities: int) -> int:
+    """How many of the entities are countries."""
+    return max(6, min(180, entities // 60))
 
 
 def key(seed: int, purpose: int, number: int) -> int:
@@ -67,7 +73,8 @@ class Plan:
         noise = np.random.Generator(np.random.PCG64(seed))
         self.lengths = self._article_lengths(passages, noise)
         asked = noise.uniform(size=entities) < ASKED
-        asked[0] = True
+        self.assured = countries(entities) + len(WHEEL) * ASSURED
+        asked[: self.assured] = True
         self.tells = np.zeros(entities, np.int64)
         self.tells[asked] = _apportion(passages, ranks[asked] ** -TELLING_SLOPE)
         wanted = self.lengths + self.tells
@@ -131,12 +138,12 @@ def _fill_to_zipf(total: int, have: np.ndarray) -> np.ndarray:
 class KindNumbers:
     """Entity number <-> (kind, index within the kind): countries first, then turns of the WHEEL."""
 
-    def __init__(self, entities: int, countries: int):
-        self.countries = countries
-        self.rest = entities - countries
+    def __init__(self, entities: int):
+        self.countries = countries(entities)
+        self.rest = entities - self.countries
         turns, part = divmod(self.rest, len(WHEEL))
         self.counts = {kind: turns * WHEEL.count(kind) + WHEEL[:part].count(kind) for kind in set(WHEEL)}
-        self.counts["country"] = countries
+        self.counts["country"] = self.countries
         self._places = {kind: [i for i, other in enumerate(WHEEL) if other == kind] for kind in set(WHEEL)}
         self._person_places = [i for i, kind in enumerate(WHEEL) if kind in PEOPLE]
         self.people = sum(self.counts[kind] for kind in PEOPLE)

@@ -18,7 +18,8 @@ from db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
 WITHOUT_CLAUSE = 0.35  # how often a told fact has a sentence of its own instead of a relative clause
-DWELT_ON = 2  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
+DWELT_ON = 3  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
+NAMED_AGAIN = 0.6  # how often the next sentence names such an entity in full again
 FOLLOWED = 0.5  # how often one more sentence follows
 
 NOUNS = {
@@ -56,14 +57,15 @@ class _Speaker:
     def __init__(self, entity: Entity, random: Callable[[], float]):
         self.entity, self.random = entity, random
         self.short = entity.name.rsplit(" ", 1)[-1] if entity.gender else NOUNS[entity.kind]
-        start = entity.born + 19 if entity.born else 1840 + int(random() * 110)
+        start = entity.born + 19 if entity.born else 1892 + int(random() * 50)
         self.year = start
+        self.name = f"the {entity.name}" if entity.kind == "product" else entity.name
 
     def say(self, form: str, reference: str = PRONOUN, **more: str) -> str:
         entity, random = self.entity, self.random
         subject, possessive, other = PRONOUNS[entity.gender]
         if reference is not PRONOUN or random() < 0.25:
-            subject = other = entity.name if reference is NAME else self.short
+            subject = other = self.name if reference is NAME else self.short
             possessive = subject + ("'" if subject[-1] == "s" else "'s")
         year = self.year + int(random() * 20)
         sentence = form.format_map({
@@ -126,8 +128,10 @@ class _Writer:
 
     def _own(self, item: str) -> str:
         """A statement of the article: a fact of its subject, or its part in another entity's fact."""
-        form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
         about = self.entity.about.get(item)
+        if about is not None or item == "P26":
+            self.reference = NAME  # where this article's subject is the answer, its name stands in the text
+        form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
         answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
         sentence = self.subject.state(form, answer, self.reference)
         names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
@@ -139,32 +143,45 @@ class _Writer:
     def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
         """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on it."""
         other = self.world.entity(number)
-        quiet = relations[0] in other.quiet
+        hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
         speaker = _Speaker(other, self.random)
         frame = self._pick(FRAMES[self.entity.group][other.group])
         rest = list(relations)
         clause = ""
-        if self.random() < WITHOUT_CLAUSE:
+        if self.random() < WITHOUT_CLAUSE and not hushed:
             frame = frame.replace(", {c},", "").replace(", {c}", "")
         else:
             clause = self._clause(other, rest.pop(0))
         sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
-        if not quiet:
+        if not hushed:
             free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
             rest += free[: DWELT_ON if dwell else 1]
+        reference = self._reference_to(other, relations[:1])
         for relation in rest:
-            sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), NAME))
+            sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), reference))
+            reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
-        wanted = 0 if quiet else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
-        sentences += [speaker.say(form, NAME) for form in following[:wanted]]
+        wanted = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        sentences += [speaker.say(form, reference) for form in following[:wanted]]
         self._named(other.name, bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations), not other.gender or bool(relations))
         return " ".join(sentences)
+
+    def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:
+        """How to go on about another entity, once it and the object of `relations` have been named."""
+        if self.random() < NAMED_AGAIN:
+            return NAME
+        if other.gender:
+            if not PERSON_OBJECTS.isdisjoint(relations):
+                return NAME
+            own = self.subject.short if self.entity.gender else ""
+            return SHORT if own and not other.name.endswith(" " + own) else NAME if own else PRONOUN
+        return NAME if other.kind == self.entity.kind else SHORT
 
     def _clause(self, other: Entity, relation: str) -> str:
         answer = self._pick(other.facts[relation])
         return self._pick(CLAUSES[relation]).format(
-            A=_definite(answer), aA=with_article(answer), childword=other.childword, y=1830 + int(self.random() * 120)
+            A=_definite(answer), aA=with_article(answer), childword=other.childword, y=1892 + int(self.random() * 60)
         )
 
     def _named(self, name: str, person: bool, thing: bool) -> None:

@@ -70,17 +70,18 @@ Street Summer Swan Theatre Thread Train Traveller Tree Vineyard Voyage Wall Watc
 Acrobat Balcony Circus Diary Embroidery Flute Gallery Hunter Inn Jewel Key Loom Monastery Necklace Oracle Parade
 Quilt Riddle Sermon Tapestry""".split()
 
-# {a} an adjective, {aa} with its article, {n} a noun. No form can stand inside another.
+# {a} an adjective, {aa} with its article, {n} a noun, {number} its number in a series. No form can stand inside another.
 TITLES = {
     "novel": ("The {a} {n}", "Letters from {aa} {n}", "Beyond My {a} {n}", "One {a} {n}", "Her {a} {n}"),
-    "painting": ("Study of {aa} {n}", "Woman with {aa} {n}", "Still Life and {a} {n}"),
+    "painting": ("Study of {aa} {n}, No. {number}", "{a} {n}, Panel {number}", "Woman with {aa} {n}, No. {number}"),
     "song": ("Carry My {a} {n}", "Goodbye, {a} {n}", "Under Your {a} {n}"),
     "label": ("{a} {n} Records", "{a} {n} Recordings", "{a} {n} Sound"),
 }
 MAKER_WORDS = ("Motors", "Instruments", "Works", "Optics", "Engines", "Tools")
 LANDMARK_WORDS = ("Museum", "Gallery", "Theatre", "Library", "Hall", "Observatory", "Arcade", "Pavilion")
 PRODUCT_ENDS = "ex on ara ette ino ix or ane el ova ist ura ero eon ima alis enta olis ado ique".split()
-PRODUCT_NUMBERS = "12 16 20 24|30 40 50 60|75 80 90 100|200 250 300 400".split("|")
+PRODUCT_NUMBERS = "10 12 14 16 18 20 24 28 30 32|40 45 50 55 60 65 70 75 80 90|100 120 150 180 200 240 250 300 320 400".split("|")
+SERIES_NUMBERS = range(1, 13)
 PRODUCT_KINDS = ("motorcycle", "camera", "typewriter", "tractor", "radio", "sewing machine")
 
 OCCUPATIONS = {

@@ -18,11 +18,11 @@ from random import Random
 from backend import encyclopedia_words as words
 from backend.encyclopedia_language import LEADS
 from backend.encyclopedia_names import Names
-from backend.encyclopedia_plan import GROUPS, MENTIONS, WORKS, KindNumbers, Plan, key
+from backend.encyclopedia_plan import ASSURED, GROUPS, MENTIONS, WHEEL, WORKS, KindNumbers, Plan, key
 
 LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
-QUIET_FROM = (4, 5)  # passages of an article from which on one, two of its facts are quiet
-RECURRING = 0.85  # share of the loud facts that an article comes back to
+QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
+RECURRING = 0.95  # share of the loud facts that an article comes back to
 AGAIN = 0.75  # how often each further passage of the article then states it
 
 
@@ -32,8 +32,8 @@ def own_facts(index: int) -> int:
 
 
 def dwells(index: int) -> bool:
-    """Whether a passage of an article dwells on another entity: every second one, not the first."""
-    return index % 2 == 1
+    """Whether a passage of an article dwells on another entity, leaving room for one fact of its own."""
+    return index % 3 > 0
 
 
 # kind of the maker: what its article says of the made thing, the kind of that, the relation this answers
@@ -98,8 +98,8 @@ class World:
         self.seed, self.passages = seed, passages
         self.plan = Plan(passages, seed)
         self.entities = self.plan.entities
-        self.countries = min(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), max(6, self.entities // 60))
-        self._kinds = KindNumbers(self.entities, self.countries)
+        self._kinds = KindNumbers(self.entities)
+        self.countries = self._kinds.countries
         self._names = Names(self._kinds, seed)
         self.name = lru_cache(maxsize=8192)(self._name)
         self.entity = lru_cache(maxsize=8192)(self._entity)
@@ -134,9 +134,9 @@ class World:
         tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
         if not tells:
             relations = []
-        loud = max(1, tells // LOUDNESS)
-        quiet = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
-        loud, quiet = tuple(relations[:loud]), tuple(relations[loud : loud + quiet])
+        louder = max(1, tells // LOUDNESS)
+        quieter = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
+        loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
         return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
 
     def _askable(self, kind: str, index: int, facts: dict, random) -> list[str]:
@@ -146,6 +146,9 @@ class World:
         for i in range(len(relations) - 1, 0, -1):
             j = int(random() * (i + 1))
             relations[i], relations[j] = relations[j], relations[i]
+        if index < ASSURED * WHEEL.count(kind):  # between them they are asked everything
+            peculiar = list(facts)[-1 - (index + 3 * (kind == "label")) % len(facts)]
+            relations.sort(key=lambda relation: relation != peculiar)
         return relations
 
     def _draw(self, kind: str, random) -> int:
@@ -155,8 +158,8 @@ class World:
     def _person(self, kind, number, random, facts, kin) -> dict:
         person = self._kinds.person_index(number)
         _, family, gender = self._names.person(person)
-        born = 1820 + int(random() * 140)
-        died = born + 38 + int(random() * 50) if random() < 0.7 else 0
+        born = 1872 + int(random() * 48)
+        died = born + 45 + int(random() * 45) if random() < 0.7 else 0
         towns = {"P19": self._draw("town", random)}
         if died:
             towns["P20"] = self._draw("town", random)

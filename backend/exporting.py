@@ -1,41 +1,85 @@
-"""Write parts of a study in the form that other tools read."""
+"""Write parts of a study in the form that other tools read: streamed, and whole or not at all."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.formats import dpr_results, trec
+from backend.formats import find_writer
+from backend.formats.base import Format, Written
+from backend.retrieval.retrieve import questions_of
 from backend.runs import Run
-from db.errors import Refused
+from db.errors import Missing
+from db.gold import GoldMatches
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
     from backend.study import Study
 
-SUFFIXES = {"trec": ".trec", "dpr": ".json"}
 QUESTIONS_PER_BLOCK = 200
 
 
-def export_run(study: Study, name: str, format: str, path: Path | None = None) -> Path:
-    """Write a run as a TREC run ("trec") or as DPR's retriever output ("dpr"); returns the file.
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The file that was written, its rows, and one line for everything that the format has no place for."""
+
+    path: Path
+    rows: int
+    notes: tuple[str, ...] = ()
+
+
+def export_run(study: Study, name: str, format: str, path: Path | None = None) -> Exported:
+    """Write a run. `has_answer`, where the format has it, is by the run's own rule.
 
     Args:
-        path: default NAME.trec or NAME.json in the current folder.
+        format: "trec", "dpr", "pyserini", "msmarco".
+        path: default the run's name and the format's ending, in the current folder.
 
-    Raises Refused for an unknown format, Missing for an unknown run.
+    Raises Refused for an unknown format or what the format cannot hold, Missing for an unknown run.
     """
-    if format not in SUFFIXES:
-        raise Refused(f"--format must be one of {', '.join(SUFFIXES)}, not {format!r}")
+    chosen = find_writer("runs", format)
     run = study.run(name)
-    path = path or Path(name + SUFFIXES[format])
-    if format == "trec":
-        ids = ([passage.id for passage in passages] for block in _blocks(study, run) for passages in block)
-        trec.write_run(path, name, run.question_ids, ids, run.hits.scores)
-    else:
-        dpr_results.write_results(path, _entries(study, run))
-    return path
+    return _written(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run)))
+
+
+def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+    """Write the questions of a split (as `questions_of` takes it), or all. Raises as `export_run` does."""
+    chosen = find_writer("questions", format)
+    questions = questions_of(study, split)
+    return _written(chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions))
+
+
+def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+    """Write the gold of the questions of a split, or all, as qrels: the grade that qrels gave, else 1.
+
+    Raises:
+        Missing: no question has gold.
+        Refused: as `export_run`.
+    """
+    chosen = find_writer("qrels", format)
+    questions = [question for question in questions_of(study, split) if question.gold]
+    if not questions:
+        raise Missing("none of these questions has gold passages; import qrels or questions that name them")
+    grades = GoldMatches(study.labels_path).grades()
+    rows = ((q.id, passage, max(grades.get((q.id, passage), 1), 1)) for q in questions for passage in q.gold)
+    return _written(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write(target, rows))
+
+
+def export_passages(study: Study, format: str, path: Path | None = None) -> Exported:
+    """Write the passage collection. Raises Missing where there is none, Refused for an unknown format."""
+    chosen = find_writer("passages", format)
+    passages = study.corpus.scan()
+    return _written(chosen, path, "passages", lambda target: chosen.write(target, passages))
+
+
+def _written(chosen: Format, path: Path | None, name: str, write) -> Exported:
+    # A split may be named "similar/dev": as a file name that must not lead elsewhere.
+    target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
+    written: Written = write(target)
+    return Exported(target, written.rows, written.notes)
 
 
 def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
@@ -47,7 +91,7 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
 
 
 def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
-    answers, row = run.answers(run.manifest["rule"]), 0
+    answers, row = run.answers(run.manifest.get("rule", "dpr")), 0
     for block in _blocks(study, run):
         questions = study.questions.some(run.question_ids[row:row + len(block)])
         for question, passages in zip(questions, block, strict=True):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.formats import find_format
-from backend.formats.archive import members_sha256
+from backend.formats import find_format, settings_of
 from backend.formats.base import Format, Item, Options, PassageBatch, checked
 from backend.formats.streams import file_sha256
+from backend.gold import resolve, told
+from backend.import_tools import Paced, Progress, refuse_other, source_file, source_sha256, writable
 from backend.left_out import LeftOut
 from backend.mentions import count_mentions
 from db.corpus import CorpusWriter, DuplicateId, pack
@@ -25,9 +25,7 @@ from db.records import SPLITS, Question
 if TYPE_CHECKING:
     from backend.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 COUNTED = "counted in the passages"
-_TELL_EVERY = 0.3  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +41,41 @@ class ImportResult:
 
 
 def import_passages(
-    study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    skip_bad: bool = False,
+    settings: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> ImportResult:
     """Import the study's passage collection, streamed: memory does not grow with the file.
 
     Args:
         format: a name from `backend.formats`; else the contents decide.
         skip_bad: leave out what is wrong and list it in a file of the study, instead of raising.
+        settings: of the format, as "name=value".
 
     Raises:
         BadInput: the first thing that is wrong, with file and line.
-        Refused: the study holds a (different) collection.
+        Refused: the study holds a (different) collection, or the format knows no such setting.
     """
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
         return _second_collection(study, path)
-    chosen, tell = find_format(path, "passages", format), _Paced(progress)
-    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
+    chosen, tell = find_format(path, "passages", format), Paced(progress)
+    path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         try:
-            written = _build_corpus(study, chosen, path, left, {}, tell)
+            written = _build_corpus(study, chosen, path, options, left, {}, tell)
         except DuplicateId as error:
             if not skip_bad:
-                raise _with_lines(error, chosen, path) from None
+                raise _with_lines(error, chosen, path, options) from None
             # Rows are numbered without gaps, so the file is read once more, without them.
             left.restart()
-            written = _build_corpus(study, chosen, path, left, error.all, tell)
+            written = _build_corpus(study, chosen, path, options, left, error.all, tell)
     size = path.stat().st_size
-    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count))
+    asked = json.dumps(dict(options.settings)) if options.settings else ""
+    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count, asked))
     notes = (f"{written.spanning:,} passages go over several lines",) if written.spanning else ()
     return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
@@ -82,38 +88,41 @@ def import_questions(
     dataset: str | None = None,
     gold: str = "all",
     skip_bad: bool = False,
+    settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import questions.
+    """Import questions. Gold passages that a file gives by text are looked for in the collection.
 
     Args:
         split, dataset: take only questions of these; a question whose file names none is put there.
         gold: "one" keeps a single gold passage per question (see `backend/formats/question_jsonl.py`), so that the others
             become positives that nobody labelled.
+        settings: of the format, as "name=value".
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also a gold passage that the collection does not hold.
-        Refused: an unknown split or gold.
+        Refused: an unknown split, gold or setting.
     """
     began, path = time.monotonic(), Path(path)
-    _refuse_other("split", split, (None, *SPLITS))
-    _refuse_other("gold", gold, ("all", "one"))
-    options = Options(split, dataset, gold)
-    chosen, tell = find_format(path, "questions", format), _Paced(progress)
-    sha256 = members_sha256(path, lambda name: name.endswith(".json"))
-    asked = json.dumps({"split": split, "dataset": dataset, "gold": gold})
+    refuse_other("split", split, (None, *SPLITS))
+    refuse_other("gold", gold, ("all", "one"))
+    chosen, tell = find_format(path, "questions", format), Paced(progress)
+    options = Options(split, dataset, gold, settings_of(chosen, settings))
+    sha256 = source_sha256(chosen, path)
+    asked = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
     if _imports(study).find("questions", sha256, asked):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
         if not items:
             wanted = "".join(f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value)
             raise left.first or BadInput(f"holds no questions{wanted}", path)
+        questions, matches = resolve(study, items, progress)
         tell.now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
         record = ImportRecord("questions", path.name, sha256, size, len(items), left.count, asked)
-        study.questions.add([item.question for item in items], record)
-    return ImportResult(len(items), left.count, left.file, time.monotonic() - began)
+        study.questions.add(questions, record, matches)
+    return ImportResult(len(items), left.count, left.file, time.monotonic() - began, notes=told(items, matches))
 
 
 def import_frequencies(
@@ -126,14 +135,14 @@ def import_frequencies(
         Refused: there are no questions with a subject yet.
     """
     began, path = time.monotonic(), Path(path)
-    chosen, tell = find_format(path, "frequencies", format), _Paced(progress)
+    chosen, tell = find_format(path, "frequencies", format), Paced(progress)
     subjects = set(study.questions.subjects())
     if not subjects:
         raise Refused("no question of this study has a subject; import questions before their frequencies")
     sha256 = file_sha256(path)
     if _is_last_word(study, sha256):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with _writable(study), LeftOut(study.folder, path, skip_bad) as left:
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         counts = _counts(chosen, path, left, tell)
         wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
         record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), left.count)
@@ -182,10 +191,10 @@ class _Duplicates(DuplicateId):
 
 
 def _build_corpus(
-    study: Study, chosen: Format, path: Path, left: LeftOut, drop: dict[int, int], tell: _Paced
+    study: Study, chosen: Format, path: Path, options: Options, left: LeftOut, drop: dict[int, int], tell: Paced
 ) -> _Written:
     written = _Written()
-    with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path)) as batches:
+    with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path, options)) as batches:
         for batch, contents in _sound(batches, path, left, drop):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
@@ -226,11 +235,11 @@ def _sound(
         yield batch, contents
 
 
-def _with_lines(error: DuplicateId, chosen: Format, path: Path) -> BadInput:
+def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
     """The message for an id that stands twice: the file is read again to find the lines of the two rows."""
     lines: dict[int, int] = {}
     row = 0
-    with closing(chosen.read(path)) as batches:
+    with closing(chosen.read(path, options)) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
@@ -246,7 +255,7 @@ def _twice(id: str, path: Path | str, first: int | None, second: int | None) -> 
 
 
 def _second_collection(study: Study, path: Path) -> ImportResult:
-    find_format(path, "passages") if not path.is_file() else None
+    path = source_file(find_format(path, "passages"), path) if not path.is_file() else path
     source = study.corpus.source
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
@@ -257,7 +266,7 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
 # Questions and frequencies
 
 
-def _items(chosen: Format, path: Path, options: Options, left: LeftOut, tell: _Paced) -> list[Item]:
+def _items(chosen: Format, path: Path, options: Options, left: LeftOut, tell: Paced) -> list[Item]:
     """The questions of a file, each id once."""
     found: dict[str, Item] = {}
     with closing(chosen.read(path, options)) as items:
@@ -283,7 +292,7 @@ def _new(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
 
 def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
     """The questions whose gold passages all exist."""
-    first = next((item for item in items if item.question.gold), None)
+    first = next((item for item in items if item.question.gold or item.paragraphs), None)
     if first is None:
         return items
     if not study.has_corpus:
@@ -295,7 +304,8 @@ def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
         if absent is None:
             good.append(item)
         else:
-            left.add(item.wrong(f"the gold passage {absent!r} is not in the collection"))
+            place = item.gold_places.get(absent, (item.path, item.line))
+            left.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
     return good
 
 
@@ -303,7 +313,7 @@ def _first_absent(question: Question, known: dict[str, int]) -> str | None:
     return next((id for id in question.gold if id not in known), None)
 
 
-def _counts(chosen: Format, path: Path, left: LeftOut, tell: _Paced) -> dict[str, tuple[int, int]]:
+def _counts(chosen: Format, path: Path, left: LeftOut, tell: Paced) -> dict[str, tuple[int, int]]:
     """Entity to its count and line."""
     found: dict[str, tuple[int, int]] = {}
     with closing(chosen.read(path)) as rows:
@@ -328,36 +338,5 @@ def _is_last_word(study: Study, sha256: str) -> bool:
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
 
 
-@contextmanager
-def _writable(study: Study) -> Iterator[None]:
-    """A full disk or a folder that may not be written to, in one line. Reading has errors of its own."""
-    try:
-        yield
-    except (sqlite3.OperationalError, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Refused(f"{study.folder}: cannot be written to ({reason}); nothing was changed") from error
-
-
 def _imports(study: Study) -> Imports:
     return Imports(study.folder / "labels.db")
-
-
-def _refuse_other(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
-    if value not in allowed:
-        raise Refused(f"{name} is {value!r}; it must be one of {', '.join(filter(None, allowed))}")
-
-
-class _Paced:
-    """Calls the progress now and then only: a row costs far less than a call."""
-
-    def __init__(self, progress: Progress | None):
-        self._progress, self._last = progress, 0.0
-
-    def __call__(self, done: int, total: int | None, doing: str) -> None:
-        if self._progress and time.monotonic() - self._last > _TELL_EVERY:
-            self.now(done, total, doing)
-
-    def now(self, done: int, total: int | None, doing: str) -> None:
-        if self._progress:
-            self._last = time.monotonic()
-            self._progress(done, total, doing)

@@ -33,9 +33,12 @@ KINDS = {
     "import passages": "backend.importing:import_passages",
     "import questions": "backend.importing:import_questions",
     "import frequencies": "backend.importing:import_frequencies",
+    "import qrels": "backend.importing_qrels:import_qrels",
+    "import run": "backend.importing_runs:import_run",
     "count frequencies": "backend.importing:count_frequencies",
     "index bm25": "backend.retrieval.bm25:build_index",
     "index dense": "backend.retrieval.dense:build_index",
+    "index faiss": "backend.retrieval.approximate:build",
     "retrieve": "backend.retrieval.retrieve:retrieve",
 }
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"

@@ -56,17 +56,22 @@ def read_manifest(folder: Path) -> dict | None:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A folder to build in, that becomes `target` if the block ends well and vanishes if it does not."""
-    building = target.with_name(f".{target.name}.building-{os.getpid()}")
-    shutil.rmtree(building, ignore_errors=True)
+    """A folder to build in, that becomes `target` if the block ends well and vanishes if it does not.
+
+    One process at a time builds a target (see `Study.building`): what a killed one left behind is removed here.
+    """
+    for left in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")
     building.mkdir(parents=True)
     try:
         yield building
         if target.exists():
-            shutil.rmtree(target)
+            os.replace(target, old)
         os.replace(building, target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def file_sha256(path: Path) -> str:

@@ -99,7 +99,7 @@ def write_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, 
         raise Refused(f"run {name!r}: hits do not fit the questions or the passages of the study")
     questions = study.questions.some(question_ids)
     answers = match_run(study.corpus, questions, hits.ordinals, rule=rule, progress=progress)
-    with whole_folder(folder) as building:
+    with study.building(f"runs/{name}"), whole_folder(folder) as building:
         write_json(building / "questions.json", list(question_ids))
         np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
         np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))

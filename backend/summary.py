@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend import jobs
+from db.gold import GoldMatches
+from db.imports import Imports
 
 if TYPE_CHECKING:
     from backend.study import Study
@@ -32,8 +35,27 @@ def summary(study: Study) -> dict[str, Any]:
         "encoders": sorted(study.settings.encoders),
         "indexes": study.parts("indexes"),
         "runs": study.parts("runs"),
+        "from_results": _from_results(study),
+        "gold_found": GoldMatches(study.labels_path).counts(),
         "jobs": [{"id": job.id, "kind": job.kind, "state": job.state, "done": job.done, "total": job.total, "error": job.error}
                  for job in jobs.recent(study, 5)],
+    }
+
+
+def _from_results(study: Study) -> dict[str, Any] | None:
+    """For a study that was made of retriever output: the files, and what it cannot do. None for any other."""
+    records = Imports(study.labels_path).all("results")
+    if not records:
+        return None
+    deepest = max((manifest["k"] for manifest in study.parts("runs").values()), default=0)
+    return {
+        "files": [{"file": record.file, "questions": record.rows, **json.loads(record.options)} for record in records],
+        "cannot": [
+            "It holds only the passages that these files name, so a search over them says nothing about the whole collection: "
+            "ask no live questions, make no runs here.",
+            f"Negatives can be mined no deeper than the files go ({deepest} hits).",
+            "Gold is unknown, unless qrels are imported: relevance is by answers.",
+        ],
     }
 
 
@@ -45,6 +67,8 @@ def next_steps(study: Study) -> list[Step]:
     if not questions:
         return [Step("The study has no questions yet.", "blindspot import questions FILE")]
     indexes, runs = study.parts("indexes"), study.parts("runs")
+    if Imports(study.labels_path).all("results"):
+        return [Step("How the runs did.", "blindspot report"), Step("Read the lists side by side.", "blindspot open")]
     dense = next((name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"), None)
     encoder = dense or next(iter(study.settings.encoders), None)
     steps = []
@@ -53,16 +77,17 @@ def next_steps(study: Study) -> list[Step]:
     if dense is None and encoder is not None:
         steps.append(Step(f"Dense retrieval needs the passages encoded with {encoder}.",
                           f"blindspot index dense --encoder {encoder}", ("index dense", {"name": encoder})))
-    return steps + [step for step in _runs_to_make(questions, encoder, runs) if "bm25" in indexes or dense is not None]
+    ready = [kind for kind, needs in (("bm25", "bm25" in indexes), ("dense", dense), ("hybrid", dense and "bm25" in indexes)) if needs]
+    return steps + _runs_to_make(questions, encoder, runs, ready)
 
 
-def _runs_to_make(questions: list[dict], encoder: str | None, runs: dict[str, dict]) -> list[Step]:
+def _runs_to_make(questions: list[dict], encoder: str | None, runs: dict[str, dict], ready: list[str]) -> list[Step]:
+    """The kinds of run that their indexes allow and that nobody has made yet."""
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]
     made = {_kind(manifest) for manifest in runs.values()}
-    wanted = ["bm25"] + (["dense", "hybrid"] if encoder else [])
     steps = []
-    for kind in wanted:
+    for kind in ready:
         if kind not in made:
             option = "" if kind == "bm25" else f" --encoder {encoder}"
             arguments = {"kind": kind, "split": split, **({"encoder": encoder} if encoder else {})}

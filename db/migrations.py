@@ -78,6 +78,209 @@ def m003_jobs(db: Database) -> None:
         ) STRICT""")
 
 
+@MIGRATIONS()
+def m004_gold_matches_and_more_imports(db: Database) -> None:
+    # SQLite cannot loosen a CHECK, so the table is made again.
+    db.conn.execute("ALTER TABLE import_record RENAME TO import_record_before")
+    db.conn.execute("""
+        CREATE TABLE import_record (
+            number INTEGER PRIMARY KEY,
+            kind TEXT NOT NULL CHECK (kind IN ('passages', 'questions', 'frequencies', 'qrels', 'results')),
+            file TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            rows INTEGER NOT NULL,
+            left_out INTEGER NOT NULL,
+            options TEXT NOT NULL DEFAULT '',
+            imported_at TEXT NOT NULL
+        ) STRICT""")
+    db.conn.execute("INSERT INTO import_record SELECT * FROM import_record_before")
+    db.conn.execute("DROP TABLE import_record_before")
+    db.conn.execute("""
+        CREATE TABLE gold_match (
+            number INTEGER PRIMARY KEY,
+            question TEXT NOT NULL REFERENCES question (id) ON DELETE CASCADE,
+            passage TEXT,
+            how TEXT NOT NULL CHECK (how IN ('id', 'same text', 'overlap', 'none', 'qrels')),
+            score REAL,
+            reason TEXT
+        ) STRICT""")
+    db.conn.execute("CREATE INDEX gold_match_by_question ON gold_match (question)")
+
+
+@MIGRATIONS()
+def m005_people(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE annotator (
+            name TEXT PRIMARY KEY CHECK (name <> ''),
+            role TEXT NOT NULL CHECK (role IN ('annotator', 'adjudicator', 'lead')),
+            paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+            email TEXT UNIQUE,
+            invitation TEXT UNIQUE, -- sha256 of the secret in the link; the link itself is not kept
+            made REAL NOT NULL
+        ) STRICT""")
+
+
+@MIGRATIONS()
+def m006_label_events(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE label_event (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, -- the only order there is; clocks may jump
+            gesture TEXT NOT NULL CHECK (gesture <> ''), -- one key press, by the id that the browser gave it
+            part INTEGER NOT NULL CHECK (part >= 0), -- which of the passages of the gesture
+            kind TEXT NOT NULL CHECK (kind IN ('label', 'adjudicate', 'undo', 'note', 'bad_question')),
+            question TEXT NOT NULL REFERENCES question (id),
+            passage TEXT CHECK (passage <> ''),
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            label TEXT CHECK (label IN ('positive', 'related', 'negative', 'unsure')),
+            note TEXT CHECK (note <> ''),
+            undoes INTEGER UNIQUE REFERENCES label_event (number),
+            batch TEXT CHECK (batch <> ''),
+            practice INTEGER NOT NULL DEFAULT 0 CHECK (practice IN (0, 1)),
+            blind INTEGER NOT NULL CHECK (blind IN (0, 1)),
+            run TEXT CHECK (run <> ''),
+            rank INTEGER CHECK (rank >= 1),
+            score REAL,
+            suggestion REAL,
+            inclusion_probability REAL CHECK (inclusion_probability > 0 AND inclusion_probability <= 1),
+            milliseconds INTEGER CHECK (milliseconds >= 0),
+            guideline_version TEXT NOT NULL CHECK (guideline_version <> ''),
+            client_time REAL,
+            server_time REAL NOT NULL,
+            UNIQUE (gesture, part),
+            CHECK ((kind IN ('label', 'adjudicate')) = (label IS NOT NULL)),
+            CHECK (kind NOT IN ('label', 'adjudicate') OR passage IS NOT NULL),
+            CHECK (kind <> 'bad_question' OR passage IS NULL),
+            CHECK (kind <> 'note' OR note IS NOT NULL),
+            CHECK ((kind = 'undo') = (undoes IS NOT NULL))
+        ) STRICT""")
+    db.conn.execute("CREATE INDEX label_event_by_question ON label_event (question, passage, annotator, number)")
+    db.conn.execute("CREATE INDEX label_event_by_annotator ON label_event (annotator, question)")
+    for action in ("UPDATE", "DELETE"):
+        db.conn.execute(f"""
+            CREATE TRIGGER label_event_no_{action.lower()} BEFORE {action} ON label_event
+            BEGIN SELECT RAISE(ABORT, 'label events are append-only'); END""")
+    # INSERT OR REPLACE would delete the old row, and no DELETE trigger would hear of it.
+    db.conn.execute("""
+        CREATE TRIGGER label_event_no_replace BEFORE INSERT ON label_event
+        WHEN EXISTS (SELECT 1 FROM label_event WHERE number = NEW.number OR undoes = NEW.undoes
+                     OR (gesture = NEW.gesture AND part = NEW.part))
+        BEGIN SELECT RAISE(ABORT, 'label events are append-only: this one is there already'); END""")
+    db.conn.execute("""
+        CREATE TRIGGER label_event_one_gesture BEFORE INSERT ON label_event
+        WHEN EXISTS (SELECT 1 FROM label_event WHERE gesture = NEW.gesture
+                     AND (annotator <> NEW.annotator OR kind <> NEW.kind OR question <> NEW.question))
+        BEGIN SELECT RAISE(ABORT, 'the events of a gesture are of one kind, annotator and question'); END""")
+    db.conn.execute("""
+        CREATE TRIGGER label_event_undo BEFORE INSERT ON label_event
+        WHEN NEW.kind = 'undo' AND NOT EXISTS (
+            SELECT 1 FROM label_event WHERE number = NEW.undoes AND kind <> 'undo' AND annotator = NEW.annotator
+            AND question = NEW.question AND passage IS NEW.passage AND practice = NEW.practice)
+        BEGIN SELECT RAISE(ABORT, 'an undo takes back an event of the same annotator, which is no undo'); END""")
+
+
+@MIGRATIONS()
+def m007_judgements(db: Database) -> None:
+    db.conn.execute("""
+        CREATE VIEW live_event AS -- what is not undone
+        SELECT * FROM label_event e
+        WHERE kind <> 'undo' AND NOT EXISTS (SELECT 1 FROM label_event u WHERE u.undoes = e.number)""")
+    for view, kind, per in (("judgement", "label", "question, passage, annotator"), ("adjudication", "adjudicate", "question, passage")):
+        db.conn.execute(f"""
+            CREATE VIEW {view} AS -- the last {kind} that is not undone, for each {per}
+            SELECT number, question, passage, annotator, label, batch, blind, inclusion_probability FROM (
+                SELECT *, row_number() OVER (PARTITION BY {per} ORDER BY number DESC) AS nth
+                FROM live_event WHERE kind = '{kind}' AND practice = 0)
+            WHERE nth = 1""")
+    db.conn.execute("""
+        CREATE VIEW consensus AS -- adjudicated, else agreed, else open (and then without a label)
+        SELECT question, passage, coalesce(adjudicated, CASE WHEN labels = 1 THEN label END) AS label,
+            CASE WHEN adjudicated IS NOT NULL THEN 'adjudicated' WHEN labels = 1 THEN 'agreed' ELSE 'open' END AS state, people
+        FROM (
+            SELECT question, passage, max(adjudicated) AS adjudicated, count(DISTINCT label) AS labels, max(label) AS label,
+                count(label) AS people
+            FROM (
+                SELECT question, passage, label, NULL AS adjudicated FROM judgement
+                UNION ALL SELECT question, passage, NULL, label FROM adjudication)
+            GROUP BY question, passage)""")
+    db.conn.execute("""
+        CREATE VIEW corrected_relevance AS -- the consensus, else the gold; unsure and in dispute are open
+        SELECT p.question, p.passage, max(p.gold) AS gold, max(p.label) AS label, coalesce(max(p.state), 'gold') AS state,
+            max(p.people) AS people,
+            CASE WHEN max(p.state) IS NULL THEN 'positive' WHEN max(p.label) IS NULL OR max(p.label) = 'unsure' THEN 'open'
+                ELSE max(p.label) END AS relevance,
+            q.split, q.split NOT IN ('dev', 'test') AS trains -- held-out questions never train
+        FROM (
+            SELECT question.id AS question, gold.value AS passage, 1 AS gold, NULL AS label, NULL AS state, 0 AS people
+            FROM question, json_each(question.gold) gold
+            UNION ALL SELECT question, passage, 0, label, state, people FROM consensus) p
+        JOIN question q ON q.id = p.question
+        GROUP BY p.question, p.passage""")
+
+
+@MIGRATIONS()
+def m008_batches(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE batch (
+            number INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE CHECK (name <> ''),
+            state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'closed')),
+            practice INTEGER NOT NULL DEFAULT 0 CHECK (practice IN (0, 1)),
+            settings TEXT NOT NULL CHECK (json_valid(settings)),
+            made_by TEXT REFERENCES annotator (name),
+            made REAL NOT NULL
+        ) STRICT""")
+    db.conn.execute("""
+        CREATE TABLE batch_question (
+            batch INTEGER NOT NULL REFERENCES batch (number),
+            question TEXT NOT NULL REFERENCES question (id),
+            position INTEGER NOT NULL,
+            arm TEXT NOT NULL CHECK (arm IN ('priority', 'audit', 'second', 'repeat')),
+            priority REAL NOT NULL DEFAULT 0,
+            people_needed INTEGER NOT NULL DEFAULT 1 CHECK (people_needed >= 1),
+            assigned_to TEXT REFERENCES annotator (name),
+            inclusion_probability REAL CHECK (inclusion_probability > 0 AND inclusion_probability <= 1),
+            done INTEGER NOT NULL DEFAULT 0 CHECK (done IN (0, 1)),
+            PRIMARY KEY (batch, question),
+            UNIQUE (batch, position),
+            CHECK ((arm = 'audit') = (inclusion_probability IS NOT NULL))
+        ) STRICT, WITHOUT ROWID""")
+    db.conn.execute("CREATE INDEX batch_question_waiting ON batch_question (batch, position) WHERE done = 0")
+    db.conn.execute("""
+        CREATE TABLE candidate (
+            batch INTEGER NOT NULL,
+            question TEXT NOT NULL,
+            passage TEXT NOT NULL CHECK (passage <> ''),
+            position INTEGER NOT NULL,
+            near_duplicates INTEGER NOT NULL, -- passages of a question with the same number say the same
+            run TEXT,
+            rank INTEGER CHECK (rank >= 1),
+            score REAL,
+            answer INTEGER CHECK (answer IN (0, 1)),
+            probability REAL CHECK (probability BETWEEN 0 AND 1),
+            inclusion_probability REAL CHECK (inclusion_probability > 0 AND inclusion_probability <= 1),
+            PRIMARY KEY (batch, question, passage),
+            FOREIGN KEY (batch, question) REFERENCES batch_question (batch, question)
+        ) STRICT, WITHOUT ROWID""")
+
+
+@MIGRATIONS()
+def m009_leases(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE lease (
+            batch INTEGER NOT NULL,
+            question TEXT NOT NULL,
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            state TEXT NOT NULL CHECK (state IN ('held', 'finished', 'skipped')),
+            expires REAL NOT NULL,
+            surplus INTEGER NOT NULL DEFAULT 0 CHECK (surplus IN (0, 1)),
+            PRIMARY KEY (batch, question, annotator),
+            FOREIGN KEY (batch, question) REFERENCES batch_question (batch, question),
+            CHECK (surplus = 0 OR state = 'finished')
+        ) STRICT, WITHOUT ROWID""")
+    db.conn.execute("CREATE INDEX lease_by_annotator ON lease (annotator, state, question)")
+
+
 def migrate(path: str | Path) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

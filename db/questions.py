@@ -8,6 +8,7 @@ from typing import Any
 
 from db.connection import PerThread, writing
 from db.errors import Missing, Refused
+from db.gold import GoldMatch, insert_matches
 from db.imports import ImportRecord, insert_record
 from db.records import Question
 
@@ -22,8 +23,10 @@ _BLOCK = 500
 class Questions(PerThread):
     """The questions of one labels.db. Threads may share it."""
 
-    def add(self, questions: Iterable[Question], source: ImportRecord | None = None) -> int:
-        """Add questions, all or none, with the record of where they came from. Gives their number.
+    def add(
+        self, questions: Iterable[Question], source: ImportRecord | None = None, matches: Iterable[GoldMatch] = ()
+    ) -> int:
+        """Add questions, all or none, with the record of where they came from and how their gold was found. Gives their number.
 
         Raises:
             Refused: an id that is in the study already, or twice in `questions`.
@@ -34,9 +37,35 @@ class Questions(PerThread):
             self._refuse_clash(questions)
             sql = f"INSERT INTO question (position, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * 13)})"
             connection.executemany(sql, (_row(position + i, q) for i, q in enumerate(questions)))
+            insert_matches(connection, matches)
             if source is not None:
                 insert_record(connection, source)
         return len(questions)
+
+    def add_gold(self, matches: Sequence[GoldMatch], source: ImportRecord | None = None) -> int:
+        """Add gold passages to questions that are there, all or none. A match that scores 0 or less is only recorded.
+
+        Gives the number of questions whose gold grew.
+
+        Raises:
+            Missing: a match names no question.
+        """
+        gold: dict[str, dict[str, None]] = {}
+        for match in matches:
+            gold.setdefault(match.question, {})
+            if match.passage is not None and (match.score is None or match.score > 0):
+                gold[match.question][match.passage] = None
+        with writing(self.connection) as connection:
+            grown = []
+            for question in self.some(gold):
+                added = [id for id in gold[question.id] if id not in question.gold]
+                if added:
+                    grown.append((json.dumps([*question.gold, *added], ensure_ascii=False), question.id))
+            connection.executemany("UPDATE question SET gold = ? WHERE id = ?", grown)
+            insert_matches(connection, matches)
+            if source is not None:
+                insert_record(connection, source)
+        return len(grown)
 
     def __len__(self) -> int:
         return self.connection.execute("SELECT count(*) FROM question").fetchone()[0]

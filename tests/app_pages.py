@@ -17,8 +17,8 @@ from tests.studies import make_study
 MAIN = Path(__file__).parents[1] / "app" / "main.py"
 HOSTILE = "<script>window.pwned=1</script> <img src=x onerror='window.pwned=2'> **bold** [link](javascript:alert(1)) $\\frac{a}{b}$ :red[x]"
 
-RANKS_A = (1, 1, 3, 0, 2, 0, 1)   # rank of each question's answer passage, 0 for none
-RANKS_B = (1, 0, 1, 2, 0, 0, 2)   # at 5: both find 0, 2 and 6, only a 1 and 4, only b 3, neither 5
+RANKS_A = (1, 1, 3, 0, 2, 0, 1)  # rank of each question's answer passage, 0 for none
+RANKS_B = (1, 0, 1, 2, 0, 0, 2)  # at 5: both find 0, 2 and 6, only a 1 and 4, only b 3, neither 5
 DEPTH = 15
 FILLERS = 30
 
@@ -29,18 +29,46 @@ def hand_made_study(folder: Path) -> Study:
     Question i's answer stands in passage i alone. Question 4's gold is a passage without an answer, at rank 12 of alpha and
     nowhere in beta. Question 6, its answer and its passage are hostile text.
     """
-    passages = [Passage(f"answer{i}", f"Town {i}", f"The answer here is Ansver{i}, as all of Town {i} knows. " + "More is told. " * 30) for i in range(6)]
+    passages = [
+        Passage(
+            f"answer{i}",
+            f"Town {i}",
+            f"The answer here is Ansver{i}, as all of Town {i} knows. " + "More is told. " * 30,
+        )
+        for i in range(6)
+    ]
     passages.append(Passage("answer6", HOSTILE, f"Before. {HOSTILE} Ansver6 & <b>after</b>."))
     passages += [Passage(f"filler{i}", f"Filler {i}", f"Nothing to see in number {i}.") for i in range(FILLERS)]
-    questions = [Question(f"q{i}", f"Where is thing {i}?" if i < 6 else HOSTILE, (f"Ansver{i}",), "P19" if i < 3 else "P50", f"thing {i}",
-                          frequency=None if i == 5 else 10 * i, dataset="toy", split="dev" if i < 6 else "test",
-                          gold=("filler29",) if i == 4 else (f"answer{i}",)) for i in range(7)]
+    questions = [
+        Question(
+            f"q{i}",
+            f"Where is thing {i}?" if i < 6 else HOSTILE,
+            (f"Ansver{i}",),
+            "P19" if i < 3 else "P50",
+            f"thing {i}",
+            frequency=None if i == 5 else 10 * i,
+            dataset="toy",
+            split="dev" if i < 6 else "test",
+            gold=("filler29",) if i == 4 else (f"answer{i}",),
+        )
+        for i in range(7)
+    ]
     study = make_study(folder, passages, questions)
-    for name, ranks, retriever in (("alpha", RANKS_A, "bm25"), ("beta", RANKS_B, "tiny"), ("short", RANKS_A[:3], "bm25")):
+    for name, ranks, retriever in (
+        ("alpha", RANKS_A, "bm25"),
+        ("beta", RANKS_B, "tiny"),
+        ("short", RANKS_A[:3], "bm25"),
+    ):
         hits = _hits(ranks)
         if name == "alpha":
             hits.ordinals[4, 11] = 7 + 29
-        write_run(study, name, [question.id for question in questions[:len(ranks)]], hits, {"retriever": retriever, "kind": "dense"})
+        write_run(
+            study,
+            name,
+            [question.id for question in questions[: len(ranks)]],
+            hits,
+            {"retriever": retriever, "kind": "dense"},
+        )
     return study
 
 

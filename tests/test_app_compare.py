@@ -32,11 +32,18 @@ def test_the_flip_table_counts_who_finds_what(study):
     assert cells(compare(study, k=1)) == {"both": "1", "only_a": "2", "only_b": "1", "neither": "3"}
 
 
-@pytest.mark.parametrize(("cell", "ids"), [("both", {"q0", "q2", "q6"}), ("only_a", {"q1", "q4"}), ("only_b", {"q3"}), ("neither", {"q5"})])
+@pytest.mark.parametrize(
+    ("cell", "ids"), [("both", {"q0", "q2", "q6"}), ("only_a", {"q1", "q4"}), ("only_b", {"q3"}), ("neither", {"q5"})]
+)
 def test_a_cell_opens_its_questions(study, cell, ids):
     page = compare(study, cell=cell)
     assert set(listed(page)) == ids
-    assert any(f"cell={other}" in link for link in page.links() for other in ("both", "only_a", "only_b", "neither") if other != cell)
+    assert any(
+        f"cell={other}" in link
+        for link in page.links()
+        for other in ("both", "only_a", "only_b", "neither")
+        if other != cell
+    )
 
 
 def test_filters_narrow_the_list_and_the_figures(study):

@@ -55,7 +55,11 @@ def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
     page = Page(study.folder)
     buttons = {button.help: button for button in page.app.button if button.key.startswith("start-")}
     assert not buttons["Start: retrieve dense over dev with minilm"].disabled
-    assert all(button.disabled for help, button in buttons.items() if help.startswith(("Start: retrieve bm25", "Start: retrieve hybrid")))
+    assert all(
+        button.disabled
+        for help, button in buttons.items()
+        if help.startswith(("Start: retrieve bm25", "Start: retrieve hybrid"))
+    )
 
 
 def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path):
@@ -88,7 +92,10 @@ def test_runs_stand_with_their_accuracy_and_its_interval(study):
     alpha = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("alpha"))
     # 3 of 7 at 1 and 5 of 7 at 5; Wilson's interval of 3/7 is 15.8 to 75.0
     assert " 7 42.9 15.8–75.0 71.4 " in alpha
-    assert "Relevant is a passage that holds an answer by the rule “dpr”, in its text; the title is not searched." in page.text
+    assert (
+        "Relevant is a passage that holds an answer by the rule “dpr”, in its text; the title is not searched."
+        in page.text
+    )
 
 
 def test_two_runs_are_picked_and_compared_by_links(study):

@@ -17,7 +17,10 @@ from tests.app_pages import HOSTILE
 
 def test_text_is_escaped_and_markup_is_not():
     inner = tag("b", "a < b")
-    assert tag("p", inner, " & ", cls='"x"', hidden=False, data_go=True) == '<p class="&quot;x&quot;" data-go><b>a &lt; b</b> &amp; </p>'
+    assert (
+        tag("p", inner, " & ", cls='"x"', hidden=False, data_go=True)
+        == '<p class="&quot;x&quot;" data-go><b>a &lt; b</b> &amp; </p>'
+    )
     assert isinstance(join("x"), Html)
     assert "<script" not in tag("p", HOSTILE, title=HOSTILE)
 
@@ -50,7 +53,29 @@ def test_the_excerpt_begins_with_the_answers_sentence():
     assert text[start:].startswith("He lived in Oslo") and end < len(text)
 
 
-@pytest.mark.parametrize("changes", [{}, {"k": 20, "cell": "only_b", "relation": "P19", "text": "a&b=c", "set": "test · x", "sort": "-a", "relevance": "gold"}])
+def test_without_an_answer_the_excerpt_goes_where_the_questions_words_stand():
+    text = "Nothing is here at all. " * 20 + "Alan Turing was born in a house. " + "And so on and on. " * 16
+    words = [(text.index(word), text.index(word) + len(word)) for word in ("Alan", "Turing", "born")]
+    start, end = excerpt(text, [], words)
+    assert text[start:].startswith("Alan Turing was born")
+    assert excerpt(text, [], [(0, 7), *words[:1]])[0] == 0, "as many stand at the beginning"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {
+            "k": 20,
+            "cell": "only_b",
+            "relation": "P19",
+            "text": "a&b=c",
+            "set": "test · x",
+            "sort": "-a",
+            "relevance": "gold",
+        },
+    ],
+)
 def test_a_selection_in_an_address_says_what_differs_from_the_default(changes):
     chosen = replace(Selection("one", "two"), **changes)
     query = {key: values[0] for key, values in parse_qs(urlsplit(chosen.on_compare()).query).items()}

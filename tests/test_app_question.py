@@ -87,7 +87,15 @@ def test_own_question_without_an_index_says_so(study):
 
 
 def test_own_question_is_answered_live(indexed_study):
-    page = Page(indexed_study.folder, "question", ask="Where was Arve Aurset0 born?", expect="Oslo", left="bm25", right="tiny", show=5)
+    page = Page(
+        indexed_study.folder,
+        "question",
+        ask="Where was Arve Aurset0 born?",
+        expect="Oslo",
+        left="bm25",
+        right="tiny",
+        show=5,
+    )
     assert card(page, "a-1").startswith("1 Arve Aurset0 ✓ answer")
     assert 'id="b-5"' in page.html
     assert page.app.text_input(key="url-ask").value == "Where was Arve Aurset0 born?"

@@ -107,3 +107,8 @@ def test_real_passages_equal_pyserini(tmp_path, real_data):
     import_passages(study, first_passages(real_data, 2000, tmp_path))
     bm25.build_index(study)
     assert_same_hits(study, [question["question"] for question in questions(real_data, "dev")[:60]], 100)
+
+
+def test_a_question_of_thousands_of_words(indexed_study):
+    text = " ".join(f"word{i}" for i in range(3000)) + " harbour"
+    assert (BM25(indexed_study).search([text], 3).ordinals >= 0).all()

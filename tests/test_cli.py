@@ -131,6 +131,19 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, 
     assert code == 130 and "goes on from there" in err
 
 
+def test_a_file_that_cannot_be_read_is_one_line(blindspot, tmp_path, monkeypatch):
+    from backend import jobs
+
+    blindspot("new", tmp_path / "s")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device", str(tmp_path / "s"))
+
+    monkeypatch.setattr(jobs, "run", full)
+    code, _, err = blindspot("index", "bm25", "--study", tmp_path / "s")
+    assert code == 1 and "No space left" in err and "Traceback" not in err
+
+
 def test_open_refuses_a_port_in_use(blindspot, tmp_path):
     import socket
 

@@ -108,7 +108,7 @@ def test_templates_in_the_archive_win(folder):
         (b'[{"question": "Where was Ada born?", "answers": []}', 1, "cut short"),
         (b'[\n"\xff"]', 2, "UTF-8"),
         (b"[" * 100_000, 1, "nested|not JSON"),
-        (b"[] trailing", None, "more after"),
+        (b"[] trailing", 1, "more after"),
     ],
 )
 def test_faults_inside_an_archive_name_member_and_line(folder, content, line, message):

@@ -108,9 +108,12 @@ def test_a_folder_is_whole_or_absent(tmp_path):
         (building / "x").write_text("half")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    with whole_folder(tmp_path / "part") as building:
-        (building / "x").write_text("whole")
-    assert (tmp_path / "part" / "x").read_text() == "whole"
+    (tmp_path / ".part.building").mkdir()  # a killed process left it
+    for text in ("whole", "newer"):
+        with whole_folder(tmp_path / "part") as building:
+            (building / "x").write_text(text)
+        assert (tmp_path / "part" / "x").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
 
 
 def test_two_processes_do_not_build_the_same_part(study):

@@ -9,8 +9,9 @@ const session = { started: false, focus: null, frame: 0 };
 function go(href) {
   const target = new URL(href, document.baseURI);
   if (target.origin !== location.origin) { location.assign(target); return; }
+  const here = new URLSearchParams(location.search);
   const elsewhere = target.pathname !== location.pathname ||
-    target.searchParams.get("question") !== new URLSearchParams(location.search).get("question");
+    ["question", "ask"].some((key) => target.searchParams.get(key) !== here.get(key));
   if (target.href === location.href) return;
   history.pushState({}, "", target);
   window.dispatchEvent(new PopStateEvent("popstate"));
@@ -150,8 +151,10 @@ function start() {
     resizing.disconnect();
     for (const [target, name, handler] of handlers) target.removeEventListener(name, handler);
     session.started = false;
+    delete document.documentElement.dataset.blindspot;
   };
   session.started = true;
+  document.documentElement.dataset.blindspot = "ready";     // until then links are plain links and keys do nothing
 }
 
 export default function () {

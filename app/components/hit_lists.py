@@ -14,7 +14,7 @@ from backend.answers import answer_spans, has_answer, query_spans, rule_for
 from db.records import Hits, Passage, Question
 
 EXCERPT = 250  # characters of a passage that show before it is opened: three lines
-BEFORE = 110   # at most so many of them stand before the first answer
+BEFORE = 110  # at most so many of them stand before the first answer
 
 Span = tuple[int, int]
 
@@ -43,8 +43,14 @@ class HitList:
         return int(found[0]) + 1 if len(found) else None
 
 
-def side_by_side(lists: Sequence[HitList], question: Question, passages: dict[int, Passage], gold: Sequence[int], shown: int,
-                 rule: str) -> Html:
+def side_by_side(
+    lists: Sequence[HitList],
+    question: Question,
+    passages: dict[int, Passage],
+    gold: Sequence[int],
+    shown: int,
+    rule: str,
+) -> Html:
     """The lists as columns with room for lines between them.
 
     Args:
@@ -77,33 +83,61 @@ def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], 
     head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
         cards = [div("Nothing was found.", cls="notice")]
-    return tag("section", head, *cards, cls=f"list {column.side}", aria_label=f"List {column.side.upper()}, {column.name}")
+    return tag(
+        "section", head, *cards, cls=f"list {column.side}", aria_label=f"List {column.side.upper()}, {column.name}"
+    )
 
 
-def _card(column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
+def _card(
+    column: HitList, other: HitList | None, rank: int, marked: dict[int, _Marked], gold: set[int], shown: int
+) -> Html:
     ordinal = int(column.ordinals[rank - 1])
     found = marked[ordinal]
     badges = [answer_badge()] if found.holds_answer else []
     badges += [gold_badge()] if ordinal in gold else []
     if other is not None:
         badges.append(_elsewhere(other, ordinal, shown, ordinal in gold))
-    classes = " ".join(filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else "")))
-    head = div(span(f"{rank}", cls="place", title=f"rank {rank} of {column.depth}"),
-               span(found.passage.title or "untitled", cls="title", title=f"passage {found.passage.id}"), span(*badges, cls="badges"),
-               span(f"{float(column.scores[rank - 1]):.4g}", cls="score", title=f"score {float(column.scores[rank - 1])!r}"), cls="head")
-    return tag("article", head, found.body(), cls=classes, id=f"{column.side}-{rank}", data_side=column.side,
-               data_passage=str(ordinal), tabindex="0", aria_label=f"{column.side.upper()}, rank {rank}")
+    classes = " ".join(
+        filter(None, ("hit", "answers" if found.holds_answer else "", "gold" if ordinal in gold else ""))
+    )
+    head = div(
+        span(f"{rank}", cls="place", title=f"rank {rank} of {column.depth}"),
+        span(found.passage.title or "untitled", cls="title", title=f"passage {found.passage.id}"),
+        span(*badges, cls="badges"),
+        span(f"{float(column.scores[rank - 1]):.4g}", cls="score", title=f"score {float(column.scores[rank - 1])!r}"),
+        cls="head",
+    )
+    return tag(
+        "article",
+        head,
+        found.body(),
+        cls=classes,
+        id=f"{column.side}-{rank}",
+        data_side=column.side,
+        data_passage=str(ordinal),
+        tabindex="0",
+        aria_label=f"{column.side.upper()}, rank {rank}",
+    )
 
 
 def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
     """Where the passage stands in the other list; a click goes there when it is on the page."""
     rank = other.rank_of(ordinal)
     if rank is None:
-        return span(letter(other.side), "–", cls="badge other none", title=f"not among the {other.depth} of {other.name}")
+        return span(
+            letter(other.side), "–", cls="badge other none", title=f"not among the {other.depth} of {other.name}"
+        )
     where = f"rank {rank} in {other.name}"
     if rank <= shown or is_gold:
-        return tag("a", letter(other.side), f"{rank}", href=f"#{other.side}-{rank}", data_jump=f"{other.side}-{rank}", cls="badge other",
-                   title=f"{where}: go there")
+        return tag(
+            "a",
+            letter(other.side),
+            f"{rank}",
+            href=f"#{other.side}-{rank}",
+            data_jump=f"{other.side}-{rank}",
+            cls="badge other",
+            title=f"{where}: go there",
+        )
     return span(letter(other.side), f"{rank}", cls="badge other far", title=f"{where}, further down than is shown")
 
 
@@ -126,12 +160,21 @@ class _Marked:
     def body(self) -> Html:
         """The text: an excerpt around the first answer, the rest there but folded away."""
         whole = self.passage.text
-        start, end = excerpt(whole, self.answers)
+        start, end = excerpt(whole, self.answers, self.words)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
-        shown = [span(self._marked(low, high), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
-                 for name, low, high in pieces if high > low]
+        shown = [
+            span(self._marked(low, high), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
+            for name, low, high in pieces
+            if high > low
+        ]
         folded = end - start < len(whole)
-        button = tag("button", "more", title="Show the whole passage", type="button", data_toggle=True, aria_expanded="false") if folded else ""
+        button = (
+            tag(
+                "button", "more", title="Show the whole passage", type="button", data_toggle=True, aria_expanded="false"
+            )
+            if folded
+            else ""
+        )
         return tag("p", *shown, " ", button)
 
     def _marked(self, low: int, high: int) -> Html:
@@ -143,28 +186,41 @@ def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequ
     kinds = np.zeros(high - low, dtype=np.int8)
     for kind, spans in ((1, words), (2, answers)):
         for start, end in spans:
-            kinds[max(start - low, 0):max(end - low, 0)] = kind
+            kinds[max(start - low, 0) : max(end - low, 0)] = kind
     borders = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), high - low]
     parts = []
     for start, end in pairwise(borders):
-        piece = whole[low + start:low + end]
+        piece = whole[low + start : low + end]
         kind = kinds[start] if start < len(kinds) else 0
         parts.append(tag("mark", piece, cls="answer" if kind == 2 else "word") if kind else text(piece))
     return join(*parts)
 
 
-def excerpt(whole: str, answers: Sequence[Span]) -> Span:
-    """Where to look first: about EXCERPT characters that begin with a sentence, or near one, and hold the first answer."""
+def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:
+    """Where to look first: about EXCERPT characters that begin with a sentence, or near one.
+
+    They hold the first answer; where there is none, as many words of the question as they can.
+    """
     if len(whole) <= EXCERPT + 60:
         return 0, len(whole)
-    start = _start(whole, answers[0][0]) if answers and answers[0][1] > EXCERPT else 0
+    focus = answers[0] if answers else _densest(words)
+    start = _start(whole, focus[0]) if focus[1] > EXCERPT else 0
     if start > len(whole) - EXCERPT:
         start = min(start, _start(whole, len(whole) - EXCERPT))
-    least = answers[0][1] if answers else 0
-    end = max(start + EXCERPT, least)
+    end = max(start + EXCERPT, focus[1] if answers else 0)
     while end < len(whole) and not whole[end].isspace():
         end += 1
     return start, len(whole) if len(whole) - end < 40 else end
+
+
+def _densest(words: Sequence[Span]) -> Span:
+    """The first word of the stretch that holds most of them; the beginning of the text where it holds as many."""
+
+    def held(start: int, length: int) -> int:
+        return sum(start <= low and high <= start + length for low, high in words)
+
+    best = max(words, key=lambda word: held(word[0], EXCERPT - BEFORE), default=(0, 0))
+    return best if held(best[0], EXCERPT - BEFORE) > held(0, EXCERPT) else (0, 0)
 
 
 def _start(whole: str, answer: int) -> int:

@@ -20,7 +20,9 @@ def name(kind: str, arguments: dict[str, Any]) -> str:
     """ "retrieve dense over dev with minilm": what a job does, for people."""
     if kind == "retrieve":
         over = f" over {arguments['split']}" if arguments.get("split") else ""
-        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
+        encoder = (
+            f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
+        )
         return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
     extra = arguments.get("name") or arguments.get("path", "").rsplit("/", 1)[-1]
     return f"{kind} {extra}".strip()
@@ -30,12 +32,20 @@ def is_running(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
     return any(job.unfinished and (job.kind, job.arguments) == (kind, arguments) for job in jobs.recent(study, 20))
 
 
-def start_button(study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start", lacking: str = "") -> None:
+def start_button(
+    study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start", lacking: str = ""
+) -> None:
     """A button that starts a job. While the job runs, or something is `lacking` for it, it says so and cannot be pressed."""
     running = is_running(study, kind, arguments)
     does = f"Start: {name(kind, arguments)}" + (f" ({lacking})" if lacking else "")
-    st.button("Running" if running else words, key=key, disabled=running or bool(lacking), help=does,
-              on_click=_submit, args=(study, kind, arguments))
+    st.button(
+        "Running" if running else words,
+        key=key,
+        disabled=running or bool(lacking),
+        help=does,
+        on_click=_submit,
+        args=(study, kind, arguments),
+    )
 
 
 def _submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
@@ -70,9 +80,19 @@ def _list(study: Study, was_active: bool) -> None:
 
 def _running(job: Job) -> Html:
     share = min(job.done / job.total, 1.0) if job.total else None
-    bar = div(span(style=f"width:{100 * (share or 0):.1f}%"), cls="progress" + ("" if share is not None else " unknown"),
-              role="progressbar", aria_valuemin="0", aria_valuemax="100", aria_valuenow=None if share is None else f"{100 * share:.0f}")
-    return div(div(span(name(job.kind, job.arguments), cls="job-name"), span(_told(job), cls="soft"), cls="job-line"), bar, cls="job")
+    bar = div(
+        span(style=f"width:{100 * (share or 0):.1f}%"),
+        cls="progress" + ("" if share is not None else " unknown"),
+        role="progressbar",
+        aria_valuemin="0",
+        aria_valuemax="100",
+        aria_valuenow=None if share is None else f"{100 * share:.0f}",
+    )
+    return div(
+        div(span(name(job.kind, job.arguments), cls="job-name"), span(_told(job), cls="soft"), cls="job-line"),
+        bar,
+        cls="job",
+    )
 
 
 def _told(job: Job) -> str:
@@ -110,6 +130,10 @@ def duration(seconds: float) -> str:
 
 def _ended(job: Job) -> Html:
     when = (job.ended or "")[:16].replace("T", " ")
-    line = div(span(WORDS.get(job.state, job.state), cls=f"state {job.state}"), span(name(job.kind, job.arguments), cls="job-name"),
-               span(when, cls="soft"), cls="job-line")
+    line = div(
+        span(WORDS.get(job.state, job.state), cls=f"state {job.state}"),
+        span(name(job.kind, job.arguments), cls="job-name"),
+        span(when, cls="soft"),
+        cls="job-line",
+    )
     return div(line, div(job.error, cls="job-error") if job.error and job.state == "failed" else "", cls="job ended")

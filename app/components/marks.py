@@ -46,8 +46,12 @@ def difference(a: float | None, b: float | None) -> Html:
     points = 100 * (a - b)
     if abs(points) < 0.05:
         return span("0.0", cls="difference")
-    return span(letter("a" if points > 0 else "b"), f"+{abs(points):.1f}", cls="difference",
-                title=f"{'A' if points > 0 else 'B'} is {abs(points):.1f} points ahead")
+    return span(
+        letter("a" if points > 0 else "b"),
+        f"+{abs(points):.1f}",
+        cls="difference",
+        title=f"{'A' if points > 0 else 'B'} is {abs(points):.1f} points ahead",
+    )
 
 
 def dumbbell(a: Estimate, b: Estimate) -> Html:
@@ -57,7 +61,12 @@ def dumbbell(a: Estimate, b: Estimate) -> Html:
     low, high = sorted((a.value, b.value))
     parts = [div(cls="between", style=f"left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%")]
     for side, estimate in (("a", a), ("b", b)):
-        parts.append(div(cls=f"whisker {side}", style=f"left:{100 * estimate.low:.1f}%;width:{100 * (estimate.high - estimate.low):.1f}%"))
+        parts.append(
+            div(
+                cls=f"whisker {side}",
+                style=f"left:{100 * estimate.low:.1f}%;width:{100 * (estimate.high - estimate.low):.1f}%",
+            )
+        )
         parts.append(div(cls=f"point {side}", style=f"left:{100 * estimate.value:.1f}%"))
     return div(*parts, cls="dumbbell", aria_hidden="true")
 

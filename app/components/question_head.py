@@ -22,9 +22,18 @@ def question_head(question: Question, frequency_source: str | None) -> Html:
     if question.subject:
         facts.append(_fact("subject", question.subject))
     if question.frequency is not None:
-        facts.append(_fact(term("frequency", f"How often the subject is mentioned, by {frequency_source or 'an unknown count'}"), f"{question.frequency:,}"))
+        facts.append(
+            _fact(
+                term("frequency", f"How often the subject is mentioned, by {frequency_source or 'an unknown count'}"),
+                f"{question.frequency:,}",
+            )
+        )
     if question.bucket is not None:
-        facts.append(_fact(term("bucket", "Official frequency bucket of the set: 0 most frequent, 7 rarest"), f"{question.bucket}"))
+        facts.append(
+            _fact(
+                term("bucket", "Official frequency bucket of the set: 0 most frequent, 7 rarest"), f"{question.bucket}"
+            )
+        )
     facts.append(_fact("set", set_label(question.dataset, question.split)))
     facts.append(_fact("id", question.id))
     return div(tag("h1", question.text), tag("dl", *facts), cls="question-head")
@@ -50,10 +59,20 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
     if not question.gold:
         return div("No passage is labelled as the answer (no gold).", cls="gold-line soft")
     strangers = len(question.gold) - len(gold)
-    rows = [_gold_row(question, ordinal, passage, lists, rule) for ordinal, passage in sorted(gold, key=lambda pair: _best(pair[0], lists))]
+    rows = [
+        _gold_row(question, ordinal, passage, lists, rule)
+        for ordinal, passage in sorted(gold, key=lambda pair: _best(pair[0], lists))
+    ]
     parts = rows[:SHOWN_GOLD]
     if rows[SHOWN_GOLD:]:
-        parts.append(tag("details", tag("summary", f"{len(rows) - SHOWN_GOLD} more gold passages"), *rows[SHOWN_GOLD:], cls="more"))
+        parts.append(
+            tag(
+                "details",
+                tag("summary", f"{len(rows) - SHOWN_GOLD} more gold passages"),
+                *rows[SHOWN_GOLD:],
+                cls="more",
+            )
+        )
     if strangers:
         parts.append(div(f"{strangers} more named as gold, but not in this collection", cls="soft"))
     return div(*parts, cls="gold-table")

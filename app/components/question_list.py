@@ -6,20 +6,24 @@ import numpy as np
 
 from app.components.marks import CONTRAST, count, letter, rank, relation_label
 from app.markup import Html, div, join, link, span, tag, term
-from app.selection import FALLS_FIRST, PER_PAGE, Selection
+from app.selection import PER_PAGE, Selection
 from app.study import Comparison
 
 SHOWN_ANSWERS = 2
+FREQUENCY = "Frequency: how often the question's subject is mentioned, by the count that was imported"
 
 
 def question_table(comparison: Comparison, selection: Selection, rows: np.ndarray) -> Html:
     """The page of `rows` that the selection asks for, with a head that sorts and the way to the other pages."""
     if not len(rows):
-        return div("No question fits. ", link("Show all questions", selection.on_compare(cell="all", relation="", set="", text="")),
-                   cls="notice")
+        return div(
+            "No question fits. ",
+            link("Show all questions", selection.on_compare(cell="all", relation="", set="", text="")),
+            cls="notice",
+        )
     pages = -(-len(rows) // PER_PAGE)
     page = min(selection.page, pages)
-    shown = rows[(page - 1) * PER_PAGE:page * PER_PAGE]
+    shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
     lines = [_line(comparison, selection, int(row)) for row in shown]
     table = tag("table", tag("thead", _head(selection)), tag("tbody", *lines), cls="questions")
     return join(div(table, cls="scrolling"), _pager(selection, len(rows), page, pages))
@@ -31,13 +35,23 @@ def _head(selection: Selection) -> Html:
     def head(key: str, words: object, explained: str, cls: str = "") -> Html:
         chosen = now == key
         arrow = span(" ↓" if falling else " ↑", cls="arrow") if chosen else ""
-        return tag("th", link(join(words, arrow), selection.on_compare(sort=selection.toggled(key)), data_focus=f"sort-{key}", title=explained),
-                   aria_sort=("descending" if falling else "ascending") if chosen else None, scope="col", cls=cls or None)
+        return tag(
+            "th",
+            link(
+                join(words, arrow),
+                selection.on_compare(sort=selection.toggled(key)),
+                data_focus=f"sort-{key}",
+                title=explained,
+            ),
+            aria_sort=("descending" if falling else "ascending") if chosen else None,
+            scope="col",
+            cls=cls or None,
+        )
 
     return tag("tr",
         head("order", "question", "In the order in which they were imported", "left"),
         tag("th", "relation", scope="col", cls="left relation"),
-        head("frequency", term("freq", "Frequency: how often the question's subject is mentioned, by the count that was imported"), "Sort by frequency"),
+        head("frequency", term("freq", FREQUENCY), "Sort by frequency"),
         head("a", letter("a"), "Rank of the first relevant passage in A"),
         head("b", letter("b"), "Rank of the first relevant passage in B"),
         head("contrast", "contrast", f"Sort by how far apart the two runs are. {CONTRAST}"))  # fmt: skip
@@ -45,7 +59,11 @@ def _head(selection: Selection) -> Html:
 
 def _line(comparison: Comparison, selection: Selection, row: int) -> Html:
     question = comparison.questions[row]
-    first_a, first_b, contrast = int(comparison.first_a[row]), int(comparison.first_b[row]), float(comparison.contrast[row])
+    first_a, first_b, contrast = (
+        int(comparison.first_a[row]),
+        int(comparison.first_b[row]),
+        float(comparison.contrast[row]),
+    )
     answers = " · ".join(question.answers[:SHOWN_ANSWERS]) + (" …" if len(question.answers) > SHOWN_ANSWERS else "")
     ahead = "" if contrast == 0 else "a" if contrast > 0 else "b"
     return tag("tr",
@@ -67,7 +85,16 @@ def _pager(selection: Selection, total: int, page: int, pages: int) -> Html:
             return span(words, cls="off")
         return link(words, selection.on_compare(page=number), data_focus=key)
 
-    near = [to(number, f"{number:,}", f"page{number}") if number != page else span(f"{number:,}", cls="here", aria_current="page")
-            for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})]
-    return tag("nav", said, span(to(page - 1, "‹ previous", "earlier"), *near, to(page + 1, "next ›", "later"), cls="pages"),
-               cls="pager", aria_label="Pages of questions")
+    near = [
+        to(number, f"{number:,}", f"page{number}")
+        if number != page
+        else span(f"{number:,}", cls="here", aria_current="page")
+        for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
+    ]
+    return tag(
+        "nav",
+        said,
+        span(to(page - 1, "‹ previous", "earlier"), *near, to(page + 1, "next ›", "later"), cls="pages"),
+        cls="pager",
+        aria_label="Pages of questions",
+    )

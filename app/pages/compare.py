@@ -6,16 +6,22 @@ import numpy as np
 import streamlit as st
 
 from app import selection, study, url
-from app.components.marks import count, empty, letter, notice, relation_label, term
+from app.components.marks import count, empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.tables import accuracy_table, flip_table, relation_table, scrolling
-from app.guard import one_line
+from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out
 from app.selection import Selection
 from app.study import Comparison
 
-CELL_NAMES = {"all": "All questions", "both": "Both find it", "only_a": "Only A finds it", "only_b": "Only B finds it", "neither": "Neither finds it"}
+CELL_NAMES = {
+    "all": "All questions",
+    "both": "Both find it",
+    "only_a": "Only A finds it",
+    "only_b": "Only B finds it",
+    "neither": "Neither finds it",
+}
 
 
 def page() -> None:
@@ -23,8 +29,20 @@ def page() -> None:
     names = list(study.runs(opened))
     if len(names) < 2:
         missing = "two runs" if not names else "a second run"
-        show(empty(f"Compare needs {missing}", join("Make one on ", link("Home", url.HOME), ", or with ",
-                   tag("code", "blindspot retrieve --with bm25"), " and ", tag("code", "blindspot retrieve --with dense"), ".")))
+        show(
+            empty(
+                f"Compare needs {missing}",
+                join(
+                    "Make one on ",
+                    link("Home", url.HOME),
+                    ", or with ",
+                    tag("code", "blindspot retrieve --with bm25"),
+                    " and ",
+                    tag("code", "blindspot retrieve --with dense"),
+                    ".",
+                ),
+            )
+        )
         return
     pair = default_pair(study.runs(opened))
     with st.container(key="pickers"):
@@ -34,9 +52,15 @@ def page() -> None:
         with columns[1]:
             b = url.select("Run B", "b", names, pair[1], forget=("page",))
         with columns[2]:
-            relevance = url.select("Relevance", "relevance", ("answers", "gold"), "answers", forget=("page",),
-                                   format_func={"answers": "holds an answer", "gold": "gold passages"}.get,
-                                   help="What counts as relevant: a passage that holds an answer string, or one that the question's gold names.")
+            relevance = url.select(
+                "Relevance",
+                "relevance",
+                ("answers", "gold"),
+                "answers",
+                forget=("page",),
+                format_func={"answers": "holds an answer", "gold": "gold passages"}.get,
+                help="What counts as relevant: a passage that holds an answer string, or one that the question's gold names.",
+            )
         rule = study.rule(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
         chosen = selection.read(a, b, max(compared.depth, 1), rule)
@@ -48,10 +72,17 @@ def page() -> None:
     _filters(compared)
     kept = selection.filtered(compared, chosen)
     unrelated = selection.filtered(compared, Selection(a, b, set=chosen.set, text=chosen.text))
-    show(div(div(scrolling(accuracy_table(compared, chosen, kept)), _scope(compared, chosen, kept), cls="panel"),
-             div(flip_table(compared, chosen, kept), cls="panel"), cls="side-by-side overview"))
+    show(
+        div(
+            div(scrolling(accuracy_table(compared, chosen, kept)), _scope(compared, chosen, kept), cls="panel"),
+            div(flip_table(compared, chosen, kept), cls="panel"),
+            cls="side-by-side overview",
+        )
+    )
     rows = selection.rows(compared, chosen, kept)
-    questions = div(_questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions")
+    questions = div(
+        _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
+    )
     if np.any(compared.relations != ""):
         relations = div(tag("h2", "By relation"), scrolling(relation_table(compared, chosen, unrelated)), cls="panel")
         show(div(relations, questions, cls="side-by-side detail"))
@@ -63,12 +94,28 @@ def _k_picker(chosen: Selection, depth: int):
     """The cut-off k as a row of links."""
     from app.components.tables import cut_offs
 
-    links = [link(f"{k}", chosen.on_compare(k=k), cls="here" if k == chosen.k else None, data_focus=f"pick-k{k}",
-                  aria_current="true" if k == chosen.k else None) for k in cut_offs(depth, chosen.k)]
-    swap = link("swap A and B", chosen.on_compare(a=chosen.b, b=chosen.a, cell=SWAPPED.get(chosen.cell, chosen.cell)), cls="quiet",
-                data_focus="swap")
-    return div(span(term("k", "A question counts as found when a relevant passage stands among the first k"), cls="label"),
-               span(*links, cls="choices"), swap, cls="k-picker")
+    links = [
+        link(
+            f"{k}",
+            chosen.on_compare(k=k),
+            cls="here" if k == chosen.k else None,
+            data_focus=f"pick-k{k}",
+            aria_current="true" if k == chosen.k else None,
+        )
+        for k in cut_offs(depth, chosen.k)
+    ]
+    swap = link(
+        "swap A and B",
+        chosen.on_compare(a=chosen.b, b=chosen.a, cell=SWAPPED.get(chosen.cell, chosen.cell)),
+        cls="quiet",
+        data_focus="swap",
+    )
+    return div(
+        span(term("k", "A question counts as found when a relevant passage stands among the first k"), cls="label"),
+        span(*links, cls="choices"),
+        swap,
+        cls="k-picker",
+    )
 
 
 SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
@@ -78,15 +125,23 @@ def _said(compared: Comparison, chosen: Selection):
     """How many questions are compared, by which convention, and what was left out."""
     a, b = compared.a, compared.b
     if a.kind != b.kind:
-        return notice(f"{a.name} can only be measured by {a.kind} and {b.name} only by {b.kind}: choose gold for both, or other runs.", kind="warning")
+        return notice(
+            f"{a.name} can only be measured by {a.kind} and {b.name} only by {b.kind}: choose gold for both, or other runs.",
+            kind="warning",
+        )
     if not len(compared):
-        return notice(f"{a.name} and {b.name} share no question that can be measured by {a.kind}. "
-                      f"({a.name}: {count(len(a.questions), 'question')}; {b.name}: {count(len(b.questions), 'question')}.)", kind="warning")
+        return notice(
+            f"{a.name} and {b.name} share no question that can be measured by {a.kind}. "
+            f"({a.name}: {count(len(a.questions), 'question')}; {b.name}: {count(len(b.questions), 'question')}.)",
+            kind="warning",
+        )
     said = [f"{count(len(compared), 'question')}. ", convention(a.kind, chosen.rule)]
     warnings = []
     if not len(compared) == len(a.questions) == len(b.questions):
-        warnings.append(f"The runs cover different questions ({a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}): "
-                        f"compared on the {len(compared):,} they share.")
+        warnings.append(
+            f"The runs cover different questions ({a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}): "
+            f"compared on the {len(compared):,} they share."
+        )
     if a.k != b.k:
         warnings.append(f"{a.name} keeps {a.k} hits, {b.name} {b.k}: k goes up to {compared.depth}.")
     if chosen.relevance != a.kind:
@@ -101,20 +156,39 @@ def _filters(compared: Comparison) -> None:
         relations = sorted({relation for relation in compared.relations.tolist() if relation}, key=relation_label)
         sets = sorted(set(compared.sets.tolist()))
         with columns[0]:
-            url.select("Relation", "relation", ("", *relations), "", forget=("page",),
-                       format_func=lambda relation: relation_label(relation) if relation else "every relation")
+            url.select(
+                "Relation",
+                "relation",
+                ("", *relations),
+                "",
+                forget=("page",),
+                format_func=lambda relation: relation_label(relation) if relation else "every relation",
+            )
         with columns[1]:
-            url.select("Set", "set", ("", *sets), "", forget=("page",), format_func=lambda name: name or "every set",
-                       help="The split, and the name of the question set where it has one.")
+            url.select(
+                "Set",
+                "set",
+                ("", *sets),
+                "",
+                forget=("page",),
+                format_func=lambda name: name or "every set",
+                help="The split, and the name of the question set where it has one.",
+            )
         with columns[2]:
-            url.text_box("Find", "text", forget=("page",), placeholder="words in the question, its answers, subject or id")
+            url.text_box(
+                "Find", "text", forget=("page",), placeholder="words in the question, its answers, subject or id"
+            )
 
 
 def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
     if kept.all():
         return ""
-    return tag("p", f"These figures are over the {int(kept.sum()):,} of {len(compared):,} questions that the filters leave. ",
-               link("Clear the filters", chosen.on_compare(relation="", set="", text="")), cls="convention")
+    return tag(
+        "p",
+        f"These figures are over the {int(kept.sum()):,} of {len(compared):,} questions that the filters leave. ",
+        link("Clear the filters", chosen.on_compare(relation="", set="", text="")),
+        cls="convention",
+    )
 
 
 def _questions_head(chosen: Selection, total: int):
@@ -124,5 +198,4 @@ def _questions_head(chosen: Selection, total: int):
     return div(*parts, cls="list-head")
 
 
-with one_line():
-    page()
+enter(page)

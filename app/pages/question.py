@@ -9,9 +9,9 @@ import streamlit as st
 
 from app import selection, study, url
 from app.components.hit_lists import HitList, side_by_side, wanted
-from app.components.marks import count, empty, letter, notice, relation_label
+from app.components.marks import empty, letter, notice, relation_label
 from app.components.question_head import gold_table, question_head
-from app.guard import one_line
+from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, default_pair, retriever_label
 from app.selection import Selection
@@ -22,14 +22,26 @@ from db.errors import BlindspotError, Missing
 from db.records import Question
 
 SHOWN, MORE = 10, 10
+SHOWN_AS_OWN = 5  # answers that go along when a question is asked in other words
 TRAIL = 30  # questions on either side that the keys can reach before the server has answered
-CELL_WORDS = {"all": "", "both": "both find at {k}", "only_a": "only A finds at {k}", "only_b": "only B finds at {k}", "neither": "neither finds at {k}"}
+CELL_WORDS = {
+    "all": "",
+    "both": "both find at {k}",
+    "only_a": "only A finds at {k}",
+    "only_b": "only B finds at {k}",
+    "neither": "neither finds at {k}",
+}
 
 
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus:
-        show(empty("There is nothing to read yet", join("The study has no passages. ", link("Home", url.HOME), " says what to do first.")))
+        show(
+            empty(
+                "There is nothing to read yet",
+                join("The study has no passages. ", link("Home", url.HOME), " says what to do first."),
+            )
+        )
         return
     if url.value("ask").strip():
         _own(opened)
@@ -42,7 +54,12 @@ def _listed(opened: Study) -> None:
     runs = study.runs(opened)
     if not runs:
         _ask_box(opened)
-        show(empty("No run to read yet", join("Retrieve on ", link("Home", url.HOME), ", or ask a question of your own above.")))
+        show(
+            empty(
+                "No run to read yet",
+                join("Retrieve on ", link("Home", url.HOME), ", or ask a question of your own above."),
+            )
+        )
         return
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
@@ -55,7 +72,13 @@ def _listed(opened: Study) -> None:
         asked = compared.questions[int(rows[0])].id
     if not asked:
         _ask_box(opened)
-        show(notice("These runs share no question that can be measured; choose others on ", link("Compare", chosen.on_compare()), "."))
+        show(
+            notice(
+                "These runs share no question that can be measured; choose others on ",
+                link("Compare", chosen.on_compare()),
+                ".",
+            )
+        )
         return
     with st.container(key="walk"):
         left, right = st.columns([3, 2], vertical_alignment="center")
@@ -64,15 +87,34 @@ def _listed(opened: Study) -> None:
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
-    lists = [column for side, name in (("a", a), ("b", b)) if (column := _run_list(opened, compared, side, name, question)) is not None]
+    lists = [
+        column
+        for side, name in (("a", a), ("b", b))
+        if (column := _run_list(opened, compared, side, name, question)) is not None
+    ]
     if a == b:
         lists = lists[:1]
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     show(question_head(question, opened.questions.frequency_source))
     _show_lists(opened, lists, question, rule)
-    show(div(link("Ask it in other words", url.href(url.QUESTION, {"ask": question.text, "expect": " | ".join(question.answers[:5])}), cls="quiet"),
-             span(convention(compared.a.kind, rule), cls="soft"), cls="foot"))
+    show(
+        div(
+            link(
+                "Ask it in other words",
+                url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)}),
+                cls="quiet",
+            ),
+            span(convention(compared.a.kind, rule), cls="soft"),
+            cls="foot",
+        )
+    )
+
+
+def _as_own(question: Question) -> dict[str, str]:
+    """The study's question as the beginning of one's own."""
+    answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
+    return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
 def _run_list(opened: Study, compared: Comparison, side: str, name: str, question: Question) -> HitList | None:
@@ -95,27 +137,49 @@ def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: s
     gold = list(opened.corpus.ordinals(question.gold).values())
     ordinals = wanted(lists, gold, shown)
     passages = dict(zip(ordinals, opened.corpus.passages(ordinals), strict=True))
-    parts = [gold_table(question, [(ordinal, passages[ordinal]) for ordinal in gold], lists, rule)] if question.id else []
+    parts = (
+        [gold_table(question, [(ordinal, passages[ordinal]) for ordinal in gold], lists, rule)] if question.id else []
+    )
     more = []
     if shown < deepest:
         here = {key: st.query_params[key] for key in st.query_params}
-        more = [link(f"Show {min(MORE, deepest - shown)} more", url.href(url.QUESTION, here | {"show": shown + MORE}), cls="button", data_focus="more",
-                     data_key="m", title="Key: m")]
-    show(*parts, _legend(len(lists)), side_by_side(lists, question, passages, gold, shown, rule), div(*more, cls="foot more-hits"))
+        more = [
+            link(
+                f"Show {min(MORE, deepest - shown)} more",
+                url.href(url.QUESTION, here | {"show": shown + MORE}),
+                cls="button",
+                data_focus="more",
+                data_key="m",
+                title="Key: m",
+            )
+        ]
+    show(
+        *parts,
+        _legend(len(lists)),
+        side_by_side(lists, question, passages, gold, shown, rule),
+        div(*more, cls="foot more-hits"),
+    )
 
 
 def _legend(columns: int) -> Html:
     parts = [tag("mark", "answer", cls="answer"), tag("mark", "word of the question", cls="word")]
     if columns == 2:
-        parts += [span(span(cls="line answers"), "the same passage in both lists, with an answer"), span(span(cls="line"), "without")]
+        parts += [
+            span(span(cls="line answers"), "the same passage in both lists, with an answer"),
+            span(span(cls="line"), "without"),
+        ]
     return div(*parts, cls="legend")
 
 
 def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str) -> Html:
     """Where we are in the list: "12 of 505", the neighbours, and the way back to the list."""
     ids = [compared.questions[row].id for row in rows]
-    words = [CELL_WORDS[chosen.cell].format(k=chosen.k), relation_label(chosen.relation) if chosen.relation else "", chosen.set,
-             f"“{chosen.text}”" if chosen.text else ""]
+    words = [
+        CELL_WORDS[chosen.cell].format(k=chosen.k),
+        relation_label(chosen.relation) if chosen.relation else "",
+        chosen.set,
+        f"“{chosen.text}”" if chosen.text else "",
+    ]
     described = ", ".join(filter(None, words)) or "all questions"
     back = link(described, chosen.on_compare(), cls="back", title="Back to the list")
     if asked not in ids:
@@ -126,12 +190,26 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
     def step(to: int, words: str, key: str) -> Html:
         if not 0 <= to < len(ids):
             return span(words, cls="step off")
-        return link(join(words, " ", tag("kbd", key)), chosen.on_question(ids[to]), cls="step", data_focus=key, title=f"Key: {key} or an arrow")
+        return link(
+            join(words, " ", tag("kbd", key)),
+            chosen.on_question(ids[to]),
+            cls="step",
+            data_focus=key,
+            title=f"Key: {key} or an arrow",
+        )
 
-    around = ids[max(at - TRAIL, 0):at + TRAIL + 1]
-    return tag("nav", step(at - 1, "‹ previous", "p"), span(tag("b", f"{at + 1:,}"), f" of {len(ids):,}", cls="position"),
-               step(at + 1, "next ›", "n"), back, cls="trail", data_trail=json.dumps(around), data_here=asked,
-               aria_label="Questions")
+    around = ids[max(at - TRAIL, 0) : at + TRAIL + 1]
+    return tag(
+        "nav",
+        step(at - 1, "‹ previous", "p"),
+        span(tag("b", f"{at + 1:,}"), f" of {len(ids):,}", cls="position"),
+        step(at + 1, "next ›", "n"),
+        back,
+        cls="trail",
+        data_trail=json.dumps(around),
+        data_here=asked,
+        aria_label="Questions",
+    )
 
 
 def _ask_box(opened: Study) -> None:
@@ -139,24 +217,48 @@ def _ask_box(opened: Study) -> None:
     if not live.available(opened):
         show(notice("A question of your own needs an index: make one on ", link("Home", url.HOME), "."))
         return
-    url.text_box("Ask a question of your own", "ask", forget=("question", "show"), placeholder="Ask a question of your own",
-                 label_visibility="collapsed", max_chars=live.MAX_QUESTION)
+    url.text_box(
+        "Ask a question of your own",
+        "ask",
+        forget=("show",),
+        placeholder="Ask a question of your own",
+        label_visibility="collapsed",
+        max_chars=live.MAX_QUESTION,
+    )
+
+
+def _way_back() -> Html:
+    """From a question of one's own to where one was in the study's questions."""
+    own = ("ask", "expect", "left", "right", "show")
+    here = {key: st.query_params[key] for key in st.query_params if key not in own}
+    back = link("‹ the study's questions", url.href(url.QUESTION, here), data_focus="back")
+    return tag("nav", back, span("A question of your own, answered now", cls="soft"), cls="trail", aria_label="Questions")
 
 
 def _own(opened: Study) -> None:
     """A typed question, answered now by two retrievers."""
     retrievers = live.available(opened)
     if not retrievers:
-        show(empty("No index yet", join("A question of your own is answered from an index: make one on ", link("Home", url.HOME), ".")))
+        show(
+            empty(
+                "No index yet",
+                join("A question of your own is answered from an index: make one on ", link("Home", url.HOME), "."),
+            )
+        )
         return
     second = next((name for name in retrievers if name not in ("bm25", retrievers[0])), retrievers[0])
+    show(_way_back())
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")
         with columns[0]:
             asked = url.text_box("Your question", "ask", forget=("show",), max_chars=live.MAX_QUESTION).strip()
         with columns[1]:
-            expected = url.text_box("Answers to mark (optional)", "expect", placeholder="Oslo | Christiania",
-                                    help="Passages that hold one of these are marked. Set several apart with |")
+            expected = url.text_box(
+                "Answers to mark (optional)",
+                "expect",
+                placeholder="Oslo | Christiania",
+                help="Passages that hold one of these are marked. Set several apart with |",
+            )
         with columns[2]:
             left = url.select("Retriever A", "left", retrievers, retrievers[0], forget=("show",))
         with columns[3]:
@@ -175,9 +277,6 @@ def _own(opened: Study) -> None:
             show(notice(letter(side), f" {name}: {error}", kind="error"))
     if lists:
         _show_lists(opened, lists, question, "dpr")
-    here = {key: st.query_params[key] for key in st.query_params if key not in ("ask", "expect", "left", "right", "show")}
-    show(div(link("Back to the study's questions", url.href(url.QUESTION, here), cls="quiet"), cls="foot"))
 
 
-with one_line():
-    page()
+enter(page)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import regex
 
@@ -22,7 +23,7 @@ MAX_INTEGER = 2**63 - 1
 _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Head:
     """What a format is recognised by: the path, whether it is a folder or a tar, and the first 64 KB as text."""
 
@@ -35,6 +36,24 @@ class Head:
     def first_line(self) -> str:
         return self.text.partition("\n")[0].removesuffix("\r")
 
+    @property
+    def columns(self) -> list[str]:
+        """The first line, cut at tabs."""
+        return self.first_line.split("\t")
+
+    @property
+    def start(self) -> str:
+        """The first character that is no white space."""
+        return self.text.lstrip()[:1]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What lies in the folder."""
+        try:
+            return frozenset(path.name for path in self.path.iterdir()) if self.folder else frozenset()
+        except OSError:
+            return frozenset()  # reading it will say why
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -42,34 +61,54 @@ class Options:
 
     split, dataset: only questions of these are taken; a question whose file names none is put there.
     gold: "all", or "one" to keep a single gold passage per question.
+    settings: what only one format knows of (see `Format.settings`), every one of them with its value.
     """
 
     split: str | None = None
     dataset: str | None = None
     gold: str = "all"
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 NO_OPTIONS = Options()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Format:
     """One outside format of one kind of thing. A module of this package offers its own in a list named FORMATS.
 
-    kind: "passages", "questions" or "frequencies".
+    kind: "passages", "questions", "frequencies", "runs" or "qrels".
     recognise: whether a file looks like it.
-    read: gives what the reader of that kind gives (below), from a path and Options.
+    read: gives what the reader of that kind gives (below), from a path and Options. None for a form that is only written.
+    write: takes a path and what the writer of that kind takes, streamed, and gives `Written`. None where there is no writer.
+    suffix: the ending of a file that is written.
+    files: for a format that is a folder: the files of it that are read, in order.
+    settings: what can be asked for with `--set NAME=VALUE`, with its default; the default's type is the value's.
 
     Readers *raise* BadInput where the file cannot be read on, and *give* BadInput in place of a row that is wrong, which
     the importer raises or, when told to, leaves out:
-    passages give `PassageBatch`; questions give `Item` or BadInput; frequencies give `(entity, count, line)` or BadInput.
+    passages give `PassageBatch`; questions `Item`; frequencies `(entity, count, line)`; runs `Entry`; qrels `Judgement`.
+    Writers take: passages and questions, iterables of those records; qrels, `(question id, passage id, grade)`; runs, a
+    name and an iterable of `(Question, [(Passage, score, holds an answer)])`.
     """
 
     name: str
     kind: str
     what: str
     recognise: Callable[[Head], bool]
-    read: Callable[..., Iterator[Any]]
+    read: Callable[..., Iterator[Any]] | None
+    write: Callable[..., Written] | None = None
+    suffix: str = ""
+    files: Callable[[Path], list[Path]] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many rows a writer wrote, and one line for everything that the format has no place for."""
+
+    rows: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -89,12 +128,65 @@ class PassageBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A gold passage as a file gives it: an id that may or may not be one of the collection, and its text."""
+
+    title: str
+    text: str
+    id: str | None = None
+
+
+class Context(NamedTuple):
+    """One hit of a run, as a file gives it. Title and text are None where it gives none; so is `has_answer`."""
+
+    id: str
+    score: float
+    line: int | None
+    title: str | None = None
+    text: str | None = None
+    has_answer: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a run's file says of one question. It names it by its id, by its text, or by both.
+
+    contexts: in the file's order. problems: what was wrong with those that are not among them.
+    Several entries may belong to one question (a TREC file need not keep its lines together).
+    """
+
+    question_id: str | None
+    question: str | None
+    answers: tuple[str, ...]
+    contexts: list[Context]
+    path: str
+    line: int
+    problems: tuple[BadInput, ...] = ()
+
+
+class Judgement(NamedTuple):
+    """One line of qrels. Above 0 the passage is relevant."""
+
+    question_id: str
+    passage_id: str
+    grade: int
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
-    """A question and the place it was read from."""
+    """A question and the place it was read from.
+
+    paragraphs: gold passages that have yet to be found in the collection, besides those that `question.gold` names.
+    gold_places: where a gold passage was named, if not at the question itself.
+    """
 
     question: Question
     path: str
     line: int | None
+    paragraphs: tuple[Paragraph, ...] = ()
+    gold_places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def wrong(self, message: str) -> BadInput:
         return BadInput(message, self.path, self.line)

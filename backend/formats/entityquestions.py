@@ -16,7 +16,6 @@ Ids are data set (left out for the main one), relation, split or bucket, and ind
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 from backend.formats import fields
 from backend.formats.archive import member_place, read_members
 from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.formats.json_stream import JsonStream
 from db.errors import BadInput
 from db.records import Question
 
@@ -71,7 +71,7 @@ class _File:
 
 
 def recognise(head: Head) -> bool:
-    return head.folder or head.tar
+    return head.tar or (head.folder and not {"corpus.jsonl", "queries.jsonl"} & head.names)  # those would be BEIR
 
 
 def wanted(name: str) -> bool:
@@ -153,30 +153,11 @@ def _decoded(data: bytes, place: str) -> str:
 
 def _array(text: str, place: str) -> Iterator[tuple[int, object]]:
     """The elements of a JSON array, each with the line it begins in."""
-    decoder, space = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
-    at = space.match(text).end()
-    if text[at : at + 1] != "[":
+    stream = JsonStream([text], place)
+    if stream.peek() != "[":
         raise BadInput("this is no JSON array of questions", place, 1)
-    line, counted, first = 1, 0, True
-    while True:
-        at = space.match(text, at + 1).end()
-        if first and text[at : at + 1] == "]":
-            break
-        line, counted, first = line + text.count("\n", counted, at), at, False
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
-            raise BadInput(f"this is not JSON ({reason}); is the file cut short?", place, line) from None
-        yield line, value
-        at = space.match(text, end).end()
-        if text[at : at + 1] == "]":
-            break
-        if text[at : at + 1] != ",":
-            line += text.count("\n", counted, at)
-            raise BadInput("a comma or the end of the array is missing; is the file cut short?", place, line)
-    if space.match(text, at + 1).end() != len(text):
-        raise BadInput("there is more after the end of the array", place)
+    yield from stream.array()
+    stream.end()
 
 
 FORMATS = [Format("entityquestions", "questions", "EntityQuestions, its folder or a tar of it", recognise, read)]

@@ -11,6 +11,13 @@ from typing import TextIO
 from db.backup import sync
 from db.errors import Refused
 
+_BREAKS = {ord(character): " " for character in "\t\r\n"}
+
+
+def one_line(text: str) -> str:
+    """The text with a space in the place of every tab and line end, for forms that quote nothing."""
+    return text.translate(_BREAKS)
+
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[TextIO]:

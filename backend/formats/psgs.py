@@ -3,12 +3,14 @@ in CSV (inner quotes doubled). Nothing is stripped. Further columns are passed o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backend.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch
+from backend.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, Written
+from backend.formats.files import written_whole
 from backend.formats.streams import ByteSource, text_blocks
 from db.errors import BadInput
+from db.records import Passage
 
 COLUMNS = ("id", "title", "text")
 MAX_RECORD_LINES = 1000
@@ -191,4 +193,21 @@ def _fields(line: str, path: Path) -> list[str]:
         raise BadInput("the header's quotes do not close", path, 1) from None
 
 
-FORMATS = [Format("psgs", "passages", "DPR's tab-separated passages (id, text, title)", recognise, read)]
+def write(path: Path, passages: Iterable[Passage]) -> Written:
+    """Fields that hold a quote, a tab or a line end are quoted."""
+    rows = 0
+    with written_whole(path) as file:
+        file.write("id\ttext\ttitle\n")
+        for p in passages:
+            file.write(f"{p.id}\t{_written(p.text)}\t{_written(p.title)}\n")
+            rows += 1
+    return Written(rows)
+
+
+def _written(value: str) -> str:
+    if '"' in value or "\t" in value or "\n" in value or "\r" in value:
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+FORMATS = [Format("psgs", "passages", "DPR's tab-separated passages (id, text, title)", recognise, read, write, ".tsv")]

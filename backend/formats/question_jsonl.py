@@ -8,12 +8,15 @@ data set and line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from backend.formats import fields
-from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.formats.base import NO_OPTIONS, Format, Head, Item, Options, Written, wrong_with_question
+from backend.formats.files import written_whole
 from backend.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import SPLITS, Question
@@ -27,6 +30,10 @@ def recognise(head: Head) -> bool:
     except fields.Wrong:
         cut_short = len(head.first_line) == len(head.text)
         return cut_short and head.text.startswith('{"') and '"question"' in head.text
+    if "answer" in record and "answers" not in record:
+        return False  # NQ-open's
+    if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
+        return False  # PAQ's
     return "question" in record or ("text" in record and bool(_TELLING & set(record)))
 
 
@@ -107,4 +114,15 @@ def stem(path: Path) -> str:
     return "-".join(path.name.split(".")[0].split()) or "question"
 
 
-FORMATS = [Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read)]
+def write(path: Path, questions: Iterable[Question]) -> Written:
+    """All that is known of each question; fields that are empty are left out."""
+    rows = 0
+    with written_whole(path) as file:
+        for question in questions:
+            known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
+            file.write(json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n")
+            rows += 1
+    return Written(rows)
+
+
+FORMATS = [Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read, write, ".jsonl")]

@@ -203,7 +203,7 @@ def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
     line, rest = 1, b""
     for number, block in enumerate(source):
         if number == 0:
-            block = _without_mark(block, source.path)
+            block = without_mark(block, source.path)
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
@@ -227,7 +227,8 @@ def _decoded(data: bytes) -> list[str]:
         return [line.decode("utf-8", "surrogateescape") for line in lines]
 
 
-def _without_mark(block: bytes, path: Path) -> bytes:
+def without_mark(block: bytes, path: Path) -> bytes:
+    """The first bytes of a text without its byte order mark. Raises BadInput for UTF-16 and UTF-32."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput("this is UTF-16; save it as UTF-8", path, 1)
     return block.removeprefix(b"\xef\xbb\xbf")

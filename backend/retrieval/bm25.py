@@ -33,6 +33,7 @@ Progress = Callable[[int, "int | None", str], None]
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
 QUESTIONS_PER_CALL = 50
+MAX_WORDS = 1 << 16  # distinct words of a question; Lucene's own limit of 1,024 is a page of text
 TIE_MARGIN = 50  # fetched beyond k, so that which of several equal scores makes the cut hangs on ordinals and not on Lucene's row order
 
 
@@ -195,7 +196,9 @@ class BM25:
 
     @cached_property
     def _searcher(self) -> Any:
-        searcher = java_class("org.apache.lucene.search.IndexSearcher")(_open_reader(self.folder))
+        searchers = java_class("org.apache.lucene.search.IndexSearcher")
+        searchers.setMaxClauseCount(MAX_WORDS)
+        searcher = searchers(_open_reader(self.folder))
         searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(self.k1, self.b))
         return searcher
 

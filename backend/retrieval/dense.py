@@ -148,13 +148,13 @@ def _merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progre
 
 
 class Dense:
-    """Exact dense retrieval with one encoder.
+    """Dense retrieval with one encoder: exact, or through an index of `approximate` (flat, hnsw, ivfpq).
 
     Raises Missing when the index is not made, Refused when it was made over other passages. The encoder is loaded at the
     first search, which raises Refused if its weights or settings are no longer those that made the index.
     """
 
-    def __init__(self, study: Study, name: str, device: str | None = None):
+    def __init__(self, study: Study, name: str, device: str | None = None, approximate: str | None = None):
         folder = study.path("indexes", name)
         manifest = read_manifest(folder)
         if manifest is None or manifest.get("kind") != "dense index":
@@ -166,6 +166,12 @@ class Dense:
         self.vectors = np.load(folder / "embeddings.npy", mmap_mode="r", allow_pickle=False)
         self.settings = {"retriever": name, "kind": "dense", **{key: manifest[key] for key in
                          ("similarity", "pooling", "passage_template", "max_tokens", "dimension", "model_hash", "made_by")}}
+        self._approximate = None
+        if approximate is not None:
+            from backend.retrieval.approximate import Approximate
+
+            self._approximate = Approximate.open(study, self, approximate)
+            self.settings |= {"approximate": self._approximate.manifest}
 
     @property
     def unit_length(self) -> bool:
@@ -181,7 +187,7 @@ class Dense:
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """`search` for questions (q, d) float32 that are encoded already."""
-        return self._search.search(vectors, k, progress)
+        return self._search.search(vectors, k, progress) if self._approximate is None else self._approximate.search(vectors, k)
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """`score` for questions that are encoded already."""

@@ -50,14 +50,15 @@ def questions_of(study: Study, split: str | None) -> list[Question]:
 
 def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None = None, name: str | None = None,
              encoder: str = "minilm", rule: str = "dpr", method: str | None = None, weight: float | None = None,
-             missing: str = "exact", tune: bool = False, replace: bool = False, device: str | None = None,
-             progress: Progress | None = None) -> Run:
+             missing: str = "exact", tune: bool = False, approximate: str | None = None, replace: bool = False,
+             device: str | None = None, progress: Progress | None = None) -> Run:
     """Search every question of `split` and keep the hits as a run.
 
     Args:
         kind: "bm25", "dense" or "hybrid".
         split: as `questions_of` takes it.
         name: of the run; default the retriever's name and the split, as in "bm25-dev".
+        approximate: for dense, the FAISS index to search instead of all vectors, see `approximate.KINDS`.
         method, weight, missing, tune: for hybrid, see `Hybrid`; `tune` chooses the weight on the questions of dev.
 
     Raises Missing for an index that is not made, Refused for a run that exists and for settings that do not go together.
@@ -65,13 +66,13 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
     if kind not in KINDS:
         raise Refused(f"--with must be one of {', '.join(KINDS)}, not {kind!r}")
     settings = study.settings
-    name = check_name(name or default_name(kind, encoder, split), "run")
+    name = check_name(name or default_name(kind, f"{encoder}-{approximate}" if approximate else encoder, split), "run")
     refuse_existing(study, name, replace)
     k = k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
     questions = questions_of(study, split)
-    retriever = _open(study, kind, encoder, method, weight, missing, device)
+    retriever = _open(study, kind, encoder, method, weight, missing, approximate, device)
     extra = _tuned(study, retriever, rule, progress) if tune else {}
     started = time.monotonic()
     hits = retriever.search([question.text for question in questions], k, progress)
@@ -87,31 +88,36 @@ def default_name(kind: str, encoder: str, split: str | None) -> str:
 
 
 def _open(study: Study, kind: str, encoder: str, method: str | None, weight: float | None, missing: str,
-          device: str | None) -> Retriever:
+          approximate: str | None, device: str | None) -> Retriever:
+    if kind != "dense" and approximate:
+        raise Refused("--approximate is for --with dense")
     if kind != "hybrid" and (method or weight is not None or missing != "exact"):
         raise Refused("--fusion, --weight and --missing are for --with hybrid")
     if kind == "bm25":
         return BM25(study)
-    return Dense(study, encoder, device) if kind == "dense" else Hybrid(study, encoder, method, weight, missing, device)
+    return Dense(study, encoder, device, approximate) if kind == "dense" else Hybrid(study, encoder, method, weight, missing, device)
 
 
 def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | None) -> dict:
     """Set the retriever's weight to the best of WEIGHTS on dev; returns what the manifest records about it."""
     if not isinstance(retriever, Hybrid) or retriever.method != "weighted":
         raise Refused("--tune chooses the weight of --with hybrid --fusion weighted; there is no weight to tune here")
-    questions = [question for question in questions_of(study, "dev") if question.answers]
+    dev = questions_of(study, "dev")
+    by_gold = not any(question.answers for question in dev)
+    questions = [question for question in dev if (question.gold if by_gold else question.answers)]
     if not questions:
-        raise Refused("no question of dev has answers to tune the weight on")
+        raise Refused("no question of dev has answers or gold passages to tune the weight on")
     accuracy = accuracy_by_weight(study, retriever, questions, rule, progress)
     retriever.weight = max(WEIGHTS, key=lambda weight: (accuracy[weight], -weight))
-    return {"tuned": {"on": "dev", "n": len(questions), "measure": f"Success@{TUNED_AT}", "rule": rule,
+    return {"tuned": {"on": "dev", "n": len(questions), "measure": f"Success@{TUNED_AT}", "rule": "gold" if by_gold else rule,
                       "accuracy": {str(weight): round(value, 4) for weight, value in accuracy.items()}}}
 
 
 def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str,
                        progress: Progress | None = None) -> dict[float, float]:
-    """Success@20 on `questions` of each weight of WEIGHTS, from one search."""
+    """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
     from backend.answers import match_run
+    from backend.relevance import gold_matrix
 
     tops = []
     for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
@@ -121,7 +127,10 @@ def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Questio
         tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
     ordinals = np.concatenate(tops)                                  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
-    matched = match_run(study.corpus, questions, flat, rule=rule, progress=progress).reshape(ordinals.shape)
+    if any(question.answers for question in questions):
+        matched = match_run(study.corpus, questions, flat, rule=rule, progress=progress).reshape(ordinals.shape)
+    else:
+        matched = gold_matrix(study.corpus, flat, questions)[0].reshape(ordinals.shape)
     return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
 
 

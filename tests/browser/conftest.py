@@ -15,8 +15,14 @@ from db.records import Passage, Question
 from tests.app_pages import HOSTILE
 from tests.studies import births, make_study, people, tiny_bert
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync",
-         "--disable-component-update"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-component-update",
+]
 SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -49,10 +55,23 @@ def study(tmp_path_factory) -> Study:
     from backend.settings import add_encoder
 
     passages = [*people(), Passage("hostile", HOSTILE, f"{HOSTILE} was born in Oslo.")]
-    hostile = Question("hostile", f"Where was {HOSTILE} born?", ("Oslo",), "P19", HOSTILE, dataset="births", split="test", gold=("hostile",))
+    hostile = Question(
+        "hostile",
+        f"Where was {HOSTILE} born?",
+        ("Oslo",),
+        "P19",
+        HOSTILE,
+        dataset="births",
+        split="test",
+        gold=("hostile",),
+    )
     study = make_study(tmp_path_factory.mktemp("browser") / "people", passages, [*births(passages[:-1]), hostile])
     tiny_bert(study.folder / "models" / "tiny")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
+    )
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
     for split in ("dev", "test"):
@@ -69,7 +88,9 @@ def address(study: Study, tmp_path_factory) -> Iterator[str]:
         port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log"
     with open(log, "w") as output:
-        process = subprocess.Popen(server.command(port), env=server.environment(study), stdout=output, stderr=subprocess.STDOUT, cwd=log.parent)
+        process = subprocess.Popen(
+            server.command(port), env=server.environment(study), stdout=output, stderr=subprocess.STDOUT, cwd=log.parent
+        )
     try:
         server.wait_until_up(port, process)
         yield f"http://{server.ADDRESS}:{port}/"

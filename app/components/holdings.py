@@ -1,0 +1,87 @@
+"""What a study holds: passages, questions, frequencies, indexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.markup import Html, div, join, span, tag, term
+from app.study import set_label
+
+
+def holdings(held: dict[str, Any]) -> Html:
+    """Passages, questions, frequencies and indexes, as a table of facts."""
+    passages = held["passages"]
+    rows = [
+        _fact(
+            "passages",
+            join(f"{passages['count']:,}", span(passages["source"], cls="soft after"))
+            if passages
+            else span("none yet", cls="soft"),
+        ),
+        _fact("questions", _questions(held["questions"])),
+    ]
+    source = held["frequency_source"]
+    rows.append(
+        _fact(
+            term(
+                "frequencies", "How often each question's subject is mentioned: what makes an entity rare or frequent"
+            ),
+            source or span("none yet", cls="soft"),
+        )
+    )
+    rows.append(_fact("indexes", _indexes(held["indexes"])))
+    return div(
+        tag("h2", "What this study holds"),
+        tag("dl", *rows),
+        tag("p", held["folder"], cls="soft path"),
+        cls="panel holdings",
+    )
+
+
+def _fact(name: object, value: object) -> Html:
+    return div(tag("dt", name), tag("dd", value))
+
+
+def _questions(counts: list[dict[str, Any]]) -> object:
+    if not counts:
+        return span("none yet", cls="soft")
+    head = tag(
+        "tr",
+        tag("th", "set", scope="col", cls="left"),
+        tag("th", "questions", scope="col"),
+        tag("th", "with answers", scope="col"),
+        tag("th", term("with gold", "Questions with at least one passage labelled as answering them"), scope="col"),
+    )
+    lines = [
+        tag(
+            "tr",
+            tag("th", set_label(c["dataset"], c["split"]), scope="row"),
+            *(tag("td", f"{c[key]:,}") for key in ("questions", "with_answers", "with_gold")),
+        )
+        for c in counts
+    ]
+    if len(counts) > 1:
+        lines.append(
+            tag(
+                "tr",
+                tag("th", "all", scope="row"),
+                *(tag("td", f"{sum(c[key] for c in counts):,}") for key in ("questions", "with_answers", "with_gold")),
+                cls="sum",
+            )
+        )
+    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures small")
+
+
+def _indexes(indexes: dict[str, dict]) -> object:
+    if not indexes:
+        return span("none yet", cls="soft")
+    lines = []
+    for name, manifest in indexes.items():
+        dense = manifest.get("kind") == "dense index"
+        what = (
+            f"dense, {manifest.get('dimension', '?')} dimensions, {manifest.get('similarity', '')}"
+            if dense
+            else "Lucene"
+        )
+        lines.append(div(span(name), span(what, cls="soft after")))
+    return join(*lines)

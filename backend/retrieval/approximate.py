@@ -1,0 +1,196 @@
+"""Approximate search: FAISS indexes over the stored vectors of an encoder, built in blocks, saved, memory-mapped.
+
+Each index is measured against exact search when it is built, on the study's own questions, and its manifest keeps the recall.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.manifest import write_json
+from backend.retrieval.retriever import pad
+from db.errors import Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.retrieval.dense import Dense
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+KINDS = ("flat", "hnsw", "ivfpq")
+ROWS_PER_BLOCK = 16_384
+TRAINING_PER_LIST = 64       # vectors per inverted list to train on; FAISS asks for 39 or more
+RECALL_QUESTIONS = 500
+RECALL_AT = (20, 100)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of an approximate index; those of other kinds are not used.
+
+    HNSW: `links` per vector (M), `build_effort` (efConstruction), `search_effort` (efSearch). DPR (2020, section 3) took 512, 200
+    and 128, at 4 KB a vector for links alone; 32 links are enough for recall in most collections.
+    IVF-PQ: `lists` (0: four times the square root of n), `code_bytes` per vector, `probes` lists searched.
+    """
+
+    links: int = 32
+    build_effort: int = 200
+    search_effort: int = 128
+    lists: int = 0
+    code_bytes: int = 64
+    probes: int = 64
+
+
+DPR_HNSW = Options(links=512, build_effort=200, search_effort=128)
+
+
+def build(study: Study, name: str, kind: str, options: dict | None = None, device: str | None = None,
+          progress: Progress | None = None) -> dict:
+    """Build a FAISS index over the encoder `name`'s vectors and measure it; returns its manifest.
+
+    Args:
+        kind: "flat", "hnsw" or "ivfpq".
+        options: fields of `Options`.
+        device: "cuda" trains and fills flat and ivfpq on the GPU, with faiss-gpu; the file is the same.
+
+    Raises Refused for settings that do not fit the vectors, or while another process builds it.
+    """
+    import faiss
+
+    from backend.retrieval.dense import Dense
+
+    if kind not in KINDS:
+        raise Refused(f"an approximate index is one of {', '.join(KINDS)}, not {kind!r}")
+    chosen, started = Options(**(options or {})), time.monotonic()
+    dense, folder = Dense(study, name, device), study.path("indexes", name)
+    with study.building(f"indexes/{name}-{kind}"):
+        index = _empty(kind, chosen, dense, study.settings.seed)
+        if kind == "ivfpq":
+            _train(index, dense, study.settings.seed, progress)
+        index = _to_gpu(index, device)
+        for start, block in _blocks(dense.vectors):
+            index.add(block)
+            if progress is not None:
+                progress(start + len(block), len(dense.vectors), f"building the {kind} index")
+        path, unfinished = folder / f"faiss-{kind}.index", folder / f".faiss-{kind}.index.partial"
+        faiss.write_index(_to_cpu(index), str(unfinished))
+        os.replace(unfinished, path)
+        manifest = {"kind": kind, "options": asdict(chosen), "passages": len(dense.vectors), "corpus": dense.manifest["corpus"],
+                    "vectors": dense.manifest["made"], "model_hash": dense.manifest["model_hash"], "seed": study.settings.seed,
+                    "bytes": path.stat().st_size, "faiss": faiss.__version__}
+        recall = _recall(study, dense, Approximate(path, manifest, dense), progress)
+        manifest |= {"recall": recall, "seconds": round(time.monotonic() - started, 1)}
+        write_json(folder / f"faiss-{kind}.json", manifest)
+        return manifest
+
+
+def _empty(kind: str, options: Options, dense: Dense, seed: int) -> Any:
+    import faiss
+
+    width = dense.vectors.shape[1]
+    metric = faiss.METRIC_L2 if dense.manifest["similarity"] == "l2" else faiss.METRIC_INNER_PRODUCT
+    if kind == "flat":
+        return faiss.IndexFlat(width, metric)
+    if kind == "hnsw":
+        index = faiss.IndexHNSWFlat(width, options.links, metric)
+        index.hnsw.efConstruction = options.build_effort
+        return index
+    if width % options.code_bytes:
+        raise Refused(f"code_bytes must divide the {width} dimensions of the vectors, not be {options.code_bytes}")
+    lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
+    if len(dense.vectors) < 39 * max(lists, 256):
+        raise Refused(f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use flat or hnsw")
+    quantizer = faiss.IndexFlat(width, metric)
+    index = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
+    index.quantizer, index.cp.seed, index.pq.cp.seed = quantizer, seed + 1, seed + 1
+    return index
+
+
+def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> None:
+    if progress is not None:
+        progress(0, None, "training the ivfpq index")
+    count = min(len(dense.vectors), max(index.nlist, 256) * TRAINING_PER_LIST)
+    rows = np.sort(np.random.default_rng(seed).choice(len(dense.vectors), count, replace=False))
+    index.train(np.asarray(dense.vectors[rows], np.float32))
+
+
+def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    for start in range(0, len(vectors), ROWS_PER_BLOCK):
+        yield start, np.asarray(vectors[start:start + ROWS_PER_BLOCK], np.float32)
+
+
+def _to_gpu(index: Any, device: str | None) -> Any:
+    """FAISS has no HNSW for GPUs, and the CPU package has no GPUs at all: then the index stays where it is."""
+    import faiss
+
+    if device is None or not device.startswith("cuda") or isinstance(index, faiss.IndexHNSW) or not hasattr(faiss, "StandardGpuResources"):
+        return index
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(device.partition(":")[2] or 0), index)
+
+
+def _to_cpu(index: Any) -> Any:
+    import faiss
+
+    return faiss.index_gpu_to_cpu(index) if type(index).__name__.startswith("Gpu") else index
+
+
+def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress | None) -> dict:
+    """Mean share of the exact top k that the index finds, over questions of the study (passages' own vectors if it has none)."""
+    questions = study.questions.all()
+    chosen = np.random.default_rng(study.settings.seed).permutation(len(questions) or len(dense.vectors))[:RECALL_QUESTIONS]
+    if questions:
+        vectors, asked = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
+    else:
+        vectors, asked = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
+    at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
+    exact, found = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
+    return {"n": len(vectors), "of": asked, **{str(k): round(float(np.mean([
+        len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(exact.ordinals, found.ordinals, strict=True)])), 4) for k in at}}
+
+
+class Approximate:
+    """A FAISS index on disk, memory-mapped, over the same passages as its encoder's vectors. Scores are FAISS's own."""
+
+    def __init__(self, path: Path, manifest: dict, dense: Dense):
+        import faiss
+
+        flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY if manifest["kind"] == "ivfpq" else faiss.IO_FLAG_MMAP_IFC
+        self.manifest, self._dense = manifest, dense
+        self._index = faiss.read_index(str(path), flags)
+        options = Options(**manifest["options"])
+        if manifest["kind"] == "hnsw":
+            self._index.hnsw.efSearch = options.search_effort
+        elif manifest["kind"] == "ivfpq":
+            self._index.nprobe = min(options.probes, self._index.nlist)
+
+    @classmethod
+    def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
+        """Raises Missing when it is not built, Refused when it was built over other vectors."""
+        from backend.manifest import read_json
+
+        folder = study.path("indexes", dense.name)
+        path = folder / f"faiss-{kind}.json"
+        if kind not in KINDS or not path.is_file():
+            raise Missing(f"there is no {kind} index of {dense.name!r}; run 'blindspot index faiss --encoder {dense.name} --kind {kind}'")
+        manifest = read_json(path)
+        if (manifest["vectors"], manifest["corpus"]) != (dense.manifest["made"], dense.manifest["corpus"]):
+            raise Refused(f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot index faiss'")
+        return cls(folder / f"faiss-{kind}.index", manifest, dense)
+
+    def search(self, vectors: np.ndarray, k: int) -> Hits:
+        """(q, d) float32 to Hits; ties by ordinal. With inner product scores are dot products, with l2 minus the squared distance."""
+        from backend.retrieval.retriever import top_k
+
+        scores, ordinals = self._index.search(np.ascontiguousarray(vectors, np.float32), min(k, len(self._dense.vectors)))
+        if self._dense.manifest["similarity"] == "l2":
+            scores = -scores
+        hits = top_k(ordinals.astype(np.int32), scores, ordinals.shape[1])
+        return hits if hits.k == k else pad(hits, k)

@@ -1,0 +1,1 @@
+"""Training data and training: what is mined, cleaned and learned from."""

@@ -1,0 +1,203 @@
+"""The app at full size: 15,000 questions x 3 runs x 100 hits. Server time of each page, cold and warm.
+
+    python -m benchmarks.app [--questions 15000] [--passages 20000]
+
+Passages, questions and runs are generated. Times are those of a run of the page's script, through Streamlit's own AppTest,
+caches empty at first; "a fresh server" is a real one, asked over its websocket by Chromium where there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from analysis.relations import RELATIONS
+from benchmarks.machine import machine
+from db.records import Hits, Passage, Question
+
+K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
+FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # seconds that are aimed at
+SIGN = {"home": 'class="figures runs"', "compare": 'class="flips"', "question": 'class="lists"'}
+WORDS = "river town bridge harbour school poet record station valley market island theatre museum castle forest garden".split()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=15_000)
+    parser.add_argument("--passages", type=int, default=20_000)
+    options = parser.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        study = make_study(Path(folder) / "study", options.passages, options.questions)
+        size = f"{options.passages:,} passages, {options.questions:,} questions, {len(RUNS)} runs of {K} hits"
+        print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
+        os.environ["BLINDSPOT_STUDY"] = str(study)
+        for name, seconds, aim in [*pages(study), *fresh_server(study)]:
+            print(f"{name:<66} {1000 * seconds:>8,.0f} ms" + (f"   aim {1000 * aim:,.0f} ms" if aim else ""))
+
+
+def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
+    from backend.runs import write_run
+    from backend.study import Study
+    from db.corpus import CorpusWriter
+
+    rng = np.random.default_rng(SEED)
+    study = Study.create(folder, "benchmark")
+    with CorpusWriter(folder / "corpus.db") as writer:
+        writer.add(
+            Passage(f"p{i}", f"Article {i // 5}", f"Name{i} stands here. " + " ".join(rng.choice(WORDS, 90)))
+            for i in range(n_passages)
+        )
+        writer.finish("generated")
+    relations = list(RELATIONS)
+    answers = rng.integers(0, n_passages, n_questions)
+    study.questions.add(
+        Question(
+            f"q{i}",
+            f"Where is the {WORDS[i % len(WORDS)]} number {i}?",
+            (f"Name{answers[i]}", f"Alias{i}"),
+            relations[i % len(relations)],
+            f"thing {i}",
+            frequency=int(rng.integers(0, 500)),
+            dataset="generated",
+            split="dev",
+            gold=(f"p{answers[i]}",),
+        )
+        for i in range(n_questions)
+    )
+    ids = [f"q{i}" for i in range(n_questions)]
+    for name, retriever in RUNS.items():
+        ordinals = rng.integers(0, n_passages, (n_questions, K)).astype(np.int32)
+        ranks = rng.geometric(0.15, n_questions) - 1
+        found = np.flatnonzero(ranks < K)
+        ordinals[found, ranks[found]] = answers[found]
+        scores = np.sort(rng.random((n_questions, K), dtype=np.float32))[:, ::-1]
+        write_run(
+            study, name, ids, Hits(ordinals, np.ascontiguousarray(scores)), {"retriever": retriever, "kind": "dense"}
+        )
+    return folder
+
+
+Row = tuple[str, float, float | None]
+
+
+def pages(study: Path) -> Iterator[Row]:
+    """Script time of each page in this process; Streamlit itself is imported before the clock starts."""
+    from streamlit.testing.v1 import AppTest
+
+    where = ["home"]
+    app = AppTest.from_file(str(Path(__file__).parents[1] / "app" / "main.py"), default_timeout=120)
+
+    def run(page: str | None = None, **parameters: Any) -> float:
+        if page:
+            app.switch_page(f"pages/{page}.py")
+            where.append(page)
+        app.query_params.clear()
+        app.query_params.update(
+            {"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}}
+        )
+        started = time.perf_counter()
+        app.run()
+        seconds = time.perf_counter() - started
+        shown = "".join(element.proto.body for element in app.get("html"))
+        assert not app.exception and SIGN[where[-1]] in shown, app.exception
+        return seconds
+
+    yield "Home, the first page of all (modules loaded, 3 runs measured)", run(), FIRST_PAGE
+    yield "Home again", _median(lambda i: run()), None
+    yield "Compare, cold", run("compare"), FIRST_PAGE
+    yield "Compare, another pair, cold", run(b="hybrid-dev"), FIRST_PAGE
+    yield "Compare, by gold, cold", run(relevance="gold"), FIRST_PAGE
+    yield "Compare, another k", _median(lambda i: run(k=1 + i)), None
+    yield "Compare, a cell and a relation", _median(lambda i: run(cell="only_a", relation=list(RELATIONS)[i])), None
+    yield "Compare, a text filter", _median(lambda i: run(text=f"{WORDS[i]} {i}")), None
+    yield "Question, cold", run("question", question="q0"), None
+    yield "Question, the next one, of all", _median(lambda i: run(question=f"q{i + 1}")), NEXT_QUESTION
+    yield (
+        "Question, the next one, of a filtered list",
+        _median(lambda i: run(question=f"q{24 * i + 1}", cell="only_a", relation="P19")),
+        NEXT_QUESTION,
+    )
+    yield "Question, all 100 of both lists", _median(lambda i: run(question=f"q{i + 50}", show=100)), None
+
+
+def _median(run: Callable[[int], float], times: int = 11) -> float:
+    return median(run(i) for i in range(times))
+
+
+def fresh_server(study: Path) -> Iterator[Row]:
+    """From asking a server that has just come up for its first page until the figures stand in Chromium."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        return
+    with sync_playwright() as playwright, _server(study) as address:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
+        )
+        tab = browser.new_page()
+        tab.goto("about:blank")
+        yield (
+            "a fresh server, Home in Chromium, from request to figures",
+            _until(tab, lambda: tab.goto(address), ".runs .figure"),
+            FIRST_PAGE,
+        )
+        yield "  then Compare, by a click", _until(tab, lambda: tab.click("a.button"), ".flips"), None
+        yield (
+            "  then a question, by a click",
+            _until(tab, lambda: tab.locator(".questions a.question").first.click(), ".lists"),
+            None,
+        )
+        steps = []
+        for number in range(2, 13):
+            tab.wait_for_timeout(200)
+            here = f".position b:text-is('{number}')"
+            steps.append(_until(tab, lambda: tab.keyboard.press("n"), here))
+        yield "  then the next question, by key, until it stands there", median(steps), None
+        browser.close()
+
+
+def _until(tab: Any, act: Callable[[], Any], selector: str) -> float:
+    started = time.perf_counter()
+    act()
+    tab.wait_for_selector(selector)
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _server(study: Path) -> Iterator[str]:
+    from app import server
+    from backend.study import Study
+
+    port = 8599
+    process = subprocess.Popen(
+        server.command(port),
+        env=server.environment(Study.open(study)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        server.wait_until_up(port, process)
+        yield f"http://{server.ADDRESS}:{port}/"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()

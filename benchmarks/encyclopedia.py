@@ -1,0 +1,35 @@
+"""How fast an encyclopedia is made, and in how much memory.
+
+    python -m benchmarks.encyclopedia 3000 100000 1000000
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from multiprocessing import get_context
+
+from backend.encyclopedia import write
+
+
+def made(passages: int) -> tuple[float, float, int]:
+    """Writes an encyclopedia -> (seconds, processor seconds, peak resident KiB of the process)."""
+    with tempfile.TemporaryDirectory() as folder:
+        started, worked = time.perf_counter(), time.process_time()
+        write(folder, passages)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return time.perf_counter() - started, time.process_time() - worked, peak
+
+
+def main(sizes: list[int]) -> None:
+    print(f"{'passages':>10} {'seconds':>9} {'passages/s':>11} {'per core second':>16} {'peak MiB':>9}")
+    for passages in sizes:
+        with get_context("spawn").Pool(1) as pool:  # a process of its own, so that its peak is its own
+            seconds, worked, peak = pool.apply(made, (passages,))
+        print(f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak / 1024:>9.0f}")
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[1:]] or [3_000, 100_000])

@@ -1,0 +1,126 @@
+"""Broken files of every format: bytes, the line that is named (None: not checked), and what the message says."""
+
+from __future__ import annotations
+
+BAD = {
+    "questions-dpr-training": [
+        (b'[{"question": "q", "answers": []', 1, "cut short"),
+        (b'[\n{"answers": [], "positive_ctxs": []}]', 2, "no 'question'"),
+        (b'[{"question": "q", "positive_ctxs": [3]}]', 1, "holds a number"),
+        (b"{}", 1, "not a JSON array"),
+        (b'[{"question": "q", "positive_ctxs": [{"title": "t"}]}]', 1, "the text is empty"),
+    ],
+    "questions-dpr-csv": [
+        (b"who\n", 1, "1 fields; there must be two"),
+        (b"who\tnobody\n", 1, "must be a list"),
+        (b"a\t['b']\nc\t[1]\n", 2, "list of texts"),
+        (b"who\t['']\n", 1, "answer is empty"),
+        (b"a\t['b']\n\"who\t['a']\n", 2, "does not close"),
+        (b"who \xff\t['a']\n", 1, "UTF-8"),
+        (b"", None, "empty"),
+    ],
+    "questions-beir": [
+        (b'{"text": "x"}\n', 1, "no '_id'"),
+        (b'{"_id": "a b", "text": "x"}\n', 1, "space"),
+        (b"[]\n", 1, "a list"),
+        (b"", None, "empty"),
+    ],
+    "questions-msmarco": [
+        (b"1\n", 1, "1 fields"),
+        (b"1\ta\tb\n", 1, "3 fields"),
+        (b"1\ta\n1\tb\n", 2, "stands twice"),
+        (b"1\t \n", 1, "empty"),
+        (b"1\t\xff\n", 1, "UTF-8"),
+    ],
+    "questions-popqa": [
+        (b"id\tquestion\ts_pop\n", 1, "subj and prop and possible_answers"),
+        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t-1\tq\t[]\n", 2, "s_pop is '-1'"),
+        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\tq\tnone\n", 2, "not JSON"),
+        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\n", 2, "3 fields where the header names 5"),
+        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\n", None, "nothing else"),
+    ],
+    "questions-paq": [
+        (b'{"question": "q", "answer": "a"}\n', 1, "needs PAQ's file with metadata"),
+        (b'{"question": "q", "answers": [1]}\n', 1, "list of objects"),
+        (b'{"question": "q", "answers": [{}]}\n', 1, "no 'passage_id'"),
+        (b"{\n", 1, "not JSON"),
+        (
+            b"".join(b'{"question": "q%d", "answers": [{"passage_id": "99"}]}\n' % i for i in range(3)),
+            None,
+            "'99' is not in the collection",
+        ),
+    ],
+    "questions-nq-open": [
+        (b'{"question": "q", "answer": "a"}\n', 1, "'answer' is text"),
+        (b'{"answer": []}\n', 1, "no 'question'"),
+        (b'{"question": "q", "answer": ["\\u200b"]}\n', 1, "nothing to match"),
+    ],
+    "questions-squad": [
+        (b"[]", 1, "an object with 'data'"),
+        (b'{"version": "1.1"}', None, "there is no 'data'"),
+        (b'{"data": [{"paragraphs": 3}]}', 1, "no list 'paragraphs'"),
+        (
+            b'{"data": [\n{"title": "T", "paragraphs": [{"context": "c", "qas": [{"id": "x", "answers": []}]}]}]}',
+            2,
+            "question 'x': there is no 'question'",
+        ),
+        (b'{"data": [', 1, "cut short"),
+    ],
+    "qrels-trec": [
+        (b"11 0 2\n", 1, "3 fields; there must be 4"),
+        (b"11 0 2 1\n99 0 2 1\n", 2, "question '99' is not in the study"),
+        (b"11 0 9 1\n", 1, "passage '9' is not"),
+        (b"11 0 2 yes\n", 1, "grade is 'yes'"),
+        (b"11 0 2 1\n11 0 2 1\n", 2, "stand twice"),
+        (b"", None, "no qrels"),
+        (b"\n", None, "no qrels"),
+    ],
+    "qrels-beir": [
+        (b"q\td\ts\n", 1, "header must be"),
+        (b"query-id\tcorpus-id\tscore\n11\t4\n", 2, "2 fields"),
+        (b"query-id\tcorpus-id\tscore\n11\t4\t1.5\n", 2, "grade"),
+    ],
+    "runs-trec": [
+        (b"11 Q0 2 1 x tag\n", 1, "score is 'x'"),
+        (b"11 Q0 2 1 nan tag\n", 1, "score"),
+        (b"11 Q0 2 1 1e99 tag\n", 1, "score"),
+        (b"11 Q0 2 1 1\n", 1, "5 fields"),
+        (b"11 Q0 2 1 1 t\n11 Q0 2 2 0 t\n", 2, "'2' stands twice"),
+        (b"12 Q0 3 1 1 t\n11 Q0 8 2 0 t\n", 2, "passage '8' is not"),
+        (b"77 Q0 2 1 1 t\n", 1, "question '77' is not"),
+    ],
+    "runs-msmarco": [(b"11\t2\t0\n", 1, "rank is '0'"), (b"11\t2\n", 1, "2 fields")],
+    "runs-dpr": [
+        (b'[\n{"question": "unknown", "answers": [], "ctxs": []}]', 2, "'unknown' is not in the study"),
+        (b'[{"question": "x"}]', 1, "no list 'ctxs'"),
+        (b'[{"question": "what is italy\'s capital", "ctxs": [{"id": "3"}]}]', 1, "passage 1 of .*no 'score'"),
+        (b'[{"question": "what is italy\'s capital", "ctxs": [{"id": "3", "score": "high"}]}]', 1, "score is 'high'"),
+        (b'[{"question": "what is italy\'s capital", "ctxs": [{"id": "8", "score": 1}]}]', 1, "passage '8' is not"),
+        (b'[{"question": "what is italy\'s capital", "ctxs": []}', 1, "cut short"),
+        (b"[" * 5000, 1, "deep|not JSON"),
+    ],
+    "runs-pyserini": [
+        (b"{}", None, "no hits"),
+        (b'{"11": 3}', 1, "a number"),
+        (b'{"a": {"question": "x", "contexts": []}}', 1, "'x' is not in the study"),
+        (
+            b'{"12": {"question": "what is italy\'s capital", "contexts": [{"docid": "3", "score": 1, "has_answer": 1}]}}',
+            1,
+            "true or false",
+        ),
+        (b'{"11": {}', 1, "no 'question'"),
+        (b"{1: 2}", 1, "a key must be text"),
+        (b'{"a" 2}', 1, "colon"),
+    ],
+    "passages-msmarco": [
+        (b"0\ta\n1\n", 2, "1 fields"),
+        (b"0\ta\n0\tb\n", 2, "stands twice"),
+        (b"0\t\xff\n", 1, "UTF-8"),
+        (b"0\t \n", 1, "empty"),
+    ],
+    "passages-articles": [
+        (b'{"title": "a"}\n', 1, "no 'text'"),
+        (b'{"title": "a", "text": "  "}\n', 1, "empty"),
+        (b'{"id": "a", "title": "", "text": "x"}\n{"id": "a", "title": "", "text": "x"}\n', 2, "twice"),
+    ],
+}

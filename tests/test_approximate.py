@@ -1,0 +1,95 @@
+"""FAISS indexes against exact search."""
+
+import numpy as np
+import pytest
+
+from backend.retrieval import approximate, dense
+from backend.retrieval.dense import Dense
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from db.errors import Missing, Refused
+from tests.studies import births, make_study, people, tiny_bert
+
+
+@pytest.fixture(scope="module", params=["dot", "l2"])
+def study(request, tmp_path_factory):
+    passages = people(300)
+    study = make_study(tmp_path_factory.mktemp("studies") / request.param, passages, births(passages)[:40])
+    tiny_bert(study.folder / "tiny")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "tiny"), "pooling": "mean", "similarity": request.param, "max_tokens": 64})
+    dense.build_index(study, "tiny", device="cpu")
+    return study
+
+
+def test_flat_is_exact(study):
+    manifest = approximate.build(study, "tiny", "flat")
+    exact, flat = Dense(study, "tiny", "cpu"), Dense(study, "tiny", "cpu", "flat")
+    texts = [question.text for question in study.questions.all()]
+    a, b = exact.search(texts, 10), flat.search(texts, 10)
+    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-4, atol=1e-4)
+    assert manifest["recall"]["n"] == 40 and manifest["recall"]["20"] > 0.98  # float32 cannot tell some scores apart
+
+
+def test_hnsw_finds_nearly_all_and_is_used_by_retrieve(study):
+    manifest = approximate.build(study, "tiny", "hnsw", {"links": 16, "search_effort": 300})
+    assert manifest["recall"]["20"] > 0.9 and manifest["options"]["links"] == 16
+    run = retrieve(study, "dense", encoder="tiny", approximate="hnsw", k=20, device="cpu")
+    assert run.name == "tiny-hnsw" and run.manifest["approximate"]["recall"] == manifest["recall"]
+    with pytest.raises(Refused, match="for --with dense"):
+        retrieve(study, "bm25", approximate="hnsw", k=20)
+
+
+def test_recall_is_what_brute_force_says(study):
+    approximate.build(study, "tiny", "hnsw", {"links": 2, "build_effort": 4, "search_effort": 4})
+    poor = Dense(study, "tiny", "cpu", "hnsw")
+    texts = [question.text for question in study.questions.all()]
+    exact, found = Dense(study, "tiny", "cpu").search(texts, 20).ordinals, poor.search(texts, 20).ordinals
+    expected = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
+    assert poor.settings["approximate"]["recall"]["20"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_too_few_vectors_for_ivfpq_and_unknown_kinds(study):
+    with pytest.raises(Refused, match="too few"):
+        approximate.build(study, "tiny", "ivfpq", {"code_bytes": 8})
+    with pytest.raises(Refused, match="must divide"):
+        approximate.build(study, "tiny", "ivfpq", {"code_bytes": 7})
+    with pytest.raises(Refused, match="flat, hnsw, ivfpq"):
+        approximate.build(study, "tiny", "annoy")
+    with pytest.raises(Missing, match="blindspot index faiss"):
+        Dense(study, "tiny", "cpu", "ivfpq")
+
+
+def test_an_index_over_older_vectors_is_refused(study):
+    approximate.build(study, "tiny", "flat")
+    manifest = study.folder / "indexes" / "tiny" / "manifest.json"
+    text = manifest.read_text()
+    try:
+        manifest.write_text(text.replace('"made": "20', '"made": "19'))
+        with pytest.raises(Refused, match="other vectors"):
+            Dense(study, "tiny", "cpu", "flat")
+    finally:
+        manifest.write_text(text)
+
+
+def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
+    """12,000 real vectors, 256 lists, searched well enough that the exact top 20 mostly stand in its top 100."""
+    monkeypatch.setattr(approximate, "ROWS_PER_BLOCK", 5000)
+    vectors = np.load(real_data / "minilm_passages.npy", mmap_mode="r")[:12_000]
+
+    class Known:
+        manifest = {"similarity": "dot"}
+
+    Known.vectors = vectors
+    options = approximate.Options(lists=256, code_bytes=64, probes=64)
+    index = approximate._empty("ivfpq", options, Known, seed=3)
+    approximate._train(index, Known, 3, None)
+    for _, block in approximate._blocks(vectors):
+        index.add(block)
+    import faiss
+
+    faiss.write_index(index, str(tmp_path / "i.index"))
+    opened = approximate.Approximate(tmp_path / "i.index", {"kind": "ivfpq", "options": {"lists": 256, "probes": 64}}, Known)
+    questions = np.asarray(vectors[::300], np.float32)
+    found = opened.search(questions, 100).ordinals
+    exact = np.argsort(-(questions @ np.asarray(vectors, np.float32).T), axis=1)[:, :20]
+    assert np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]) > 0.8

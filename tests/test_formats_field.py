@@ -1,0 +1,367 @@
+"""Every format of the field: recognised, read, written and read back, its faults named by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.formats import find_format, formats
+from backend.formats.articles import piece_blocks, word_blocks
+from backend.formats.base import Entry, Item, Options
+from backend.formats.json_stream import JsonStream
+from backend.importing import import_passages, import_questions
+from backend.importing_qrels import import_qrels
+from backend.importing_runs import import_run
+from backend.report import report
+from backend.study import Study
+from db.errors import BadInput, Refused
+from db.gold import GoldMatches
+from db.records import Question
+from tests.bad_files import BAD
+from tests.format_files import PAQ, PASSAGES, QUESTIONS, SAMPLES, Sample, contents, names, study_for
+from tests.studies import make_study
+
+BY_NAME = dict(zip(names(SAMPLES), SAMPLES, strict=True))
+
+
+@pytest.fixture(scope="module")
+def templates():
+    return {}
+
+
+@pytest.fixture
+def place(tmp_path, templates):
+    """A new study for a sample."""
+    return lambda sample: study_for(sample, tmp_path / "study", templates)
+
+
+@pytest.fixture
+def study(place):
+    return place(BY_NAME["runs-trec"])
+
+
+def test_every_format_that_is_read_has_a_sample_and_a_line_in_the_docs():
+    table = (Path(__file__).parents[1] / "docs" / "formats.md").read_text()
+    older = {("questions", "entityquestions"), ("questions", "plain"), ("frequencies", "mentions-tsv")}
+    folders = {("passages", "beir"), ("qrels", "msmarco")}
+    sampled = {(sample.kind, sample.format) for sample in SAMPLES} | older | folders
+    assert {(each.kind, each.name) for each in formats()} == sampled
+    assert not [each.name for each in formats() if f"`{each.name}`" not in table]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
+def test_a_good_file_is_told_by_its_content_and_imported(place, tmp_path, sample):
+    path = tmp_path / f"{sample.name}.gz"
+    path.write_bytes(gzip.compress(sample.data))
+    assert find_format(path, sample.kind).name == sample.format
+    assert sample.bring(place(sample), path).rows == sample.rows
+    assert sample.bring(place(sample), sample.write(tmp_path), format=sample.format).rows == sample.rows
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))
+def test_the_same_file_twice_changes_nothing(place, tmp_path, sample):
+    study, path = place(sample), sample.write(tmp_path)
+    sample.bring(study, path)
+    before = contents(study)
+    assert sample.bring(study, path).unchanged
+    assert contents(study) == before
+
+
+# Questions
+
+
+def questions_of(sample: Sample, folder: Path, data: bytes | None = None, name: str | None = None, **options):
+    sample = replace(sample, name=name or sample.name)
+    found = find_format(sample.write(folder, data), sample.kind, sample.format).read(
+        folder / sample.name, Options(**{**sample.arguments, **options})
+    )
+    return [item.question if isinstance(item, Item) else item for item in found]
+
+
+def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, tmp_path):
+    sample = BY_NAME["questions-dpr-training"]
+    rows = json.loads(sample.data)
+    elsewhere = "A sentence of another dump stands here. " + PASSAGES[3].text + " And one more that no passage holds."
+    rows.append({"question": "q", "answers": ["Furset"], "positive_ctxs": [{"title": "x", "text": elsewhere, "psg_id": 99}]})
+    rows.append({"question": "r", "answers": ["Oslo"], "positive_ctxs": [{"title": "x", "text": elsewhere}]})
+    rows.append(
+        {
+            "question": "s",
+            "answers": ["y"],
+            "positive_ctxs": [{"title": "x", "text": "Of this text no passage has more than a word or two."}],
+        }
+    )
+    # The id of another collection: its passage 1 is not ours.
+    rows.append({"question": "t", "answers": ["Rome"], "positive_ctxs": [{"title": "Rome", "text": PASSAGES[2].text, "passage_id": "1"}]})
+    result = import_questions(study, sample.write(tmp_path, json.dumps(rows).encode()))
+    made = study.questions.all(split="train")
+    assert [q.gold for q in made] == [("2",), ("3",), (), ("4",), (), (), ("3",)]
+    assert made[0].dataset == "nq" and made[0].answers == ("Askvoll",) and made[0].text == "where was furset born"
+    found = {q.text: GoldMatches(study.labels_path).of(q.id) for q in made}
+    assert [(m.passage, m.how) for m in found["where was furset born"]] == [("2", "id")]
+    assert found["capital of italy"][0].how == "overlap" and found["capital of italy"][0].score == 1
+    assert found["q"][0].how == "overlap" and found["q"][0].score == 1.0
+    assert found["r"][0].reason == "the passages like it hold no answer"
+    assert found["s"][0].reason == "no passage is like it" and found["s"][0].score < 0.3
+    assert found["t"][0].how == "same text"
+    assert any("3 questions are without gold" in note for note in result.notes), result.notes
+
+
+def test_dpr_training_without_passages_says_what_to_do(tmp_path):
+    study = Study.create(tmp_path / "s")
+    with pytest.raises(BadInput, match="import the passages first"):
+        import_questions(study, BY_NAME["questions-dpr-training"].write(tmp_path))
+
+
+def test_dpr_csv_is_never_run_and_straightens_apostrophes(tmp_path):
+    sample = BY_NAME["questions-dpr-csv"]
+    assert [(q.text, q.answers, q.split) for q in questions_of(sample, tmp_path)] == [
+        ("who sang it", ("Ada", "Bo's"), "dev"),
+        ("where's rome", ("Italy",), "dev"),
+    ]
+    quoted = b'what is "x"\t"[\'say ""hi""\']"\n"who is ""y"""\t[]\n'
+    assert [(q.text, q.answers) for q in questions_of(sample, tmp_path, quoted)] == [('what is "x"', ('say "hi"',)), ('who is "y"', ())]
+    evil = b"who\t[__import__('os').getcwd()]\nwho\t['a' for a in 'b']\n"
+    assert all("must be a list" in str(found) for found in questions_of(sample, tmp_path, evil))
+
+
+def test_popqa_popularity_is_the_frequency(tmp_path):
+    assert questions_of(BY_NAME["questions-popqa"], tmp_path) == [
+        Question(
+            "4222362",
+            "What is George Rankin's occupation?",
+            ("politician", "political leader"),
+            "occupation",
+            "George Rankin",
+            None,
+            142,
+            None,
+            "popqa",
+            "test",
+        )
+    ]
+
+
+def test_squad_paragraphs_become_gold(study, tmp_path):
+    result = import_questions(study, BY_NAME["questions-squad"].write(tmp_path))
+    a1, a2 = study.questions.some(["a1", "a2"])
+    assert (a1.gold, a1.answers, a1.split) == (("2",), ("Askvoll",), "dev") and (a2.gold, a2.answers) == ((), ())
+    assert result.notes[0] == "Gold passages found: 1 by the same text, of 1 named."
+
+
+def test_paq_is_sampled_as_the_paper_does(tmp_path):
+    sample = BY_NAME["questions-paq"]
+    rows = [
+        {"question": f"q{p}.{i}", "answer": "a", "answers": [{"passage_id": p, "text": "a"}]} for p in range(200) for i in range(1 + p % 4)
+    ]
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    drawn = questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1})
+    asked = {q.gold[0] for q in drawn}
+    assert len(drawn) == len(asked) == 60 and all(int(p) % 4 >= 2 for p in asked)  # 3 or 4 questions each
+    assert all(q.text.split(".")[0] == f"q{q.gold[0]}" for q in drawn)
+    assert [sum(q.split == split for q in drawn) for split in ("train", "dev", "test")] == [42, 9, 9]
+    assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1}) == drawn
+    assert questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 2}) != drawn
+    assert len(questions_of(sample, tmp_path, data)) == 100  # fewer than 100,000: all that qualify
+    assert len({q.text.split(".")[1] for q in drawn}) > 1
+    assert len(questions_of(sample, tmp_path)) == 2 and len(PAQ) == 9
+
+
+def test_the_settings_of_an_import_are_recorded(study, tmp_path):
+    path = BY_NAME["questions-paq"].write(tmp_path)
+    assert import_questions(study, path, settings=["seed=7", "least=4"]).rows == 1
+    options = study.questions.connection.execute("SELECT options FROM import_record WHERE kind = 'questions'").fetchone()[0]
+    assert json.loads(options)["seed"] == 7 and json.loads(options)["least"] == 4
+    for wrong, says in (("seed=x", "whole number"), ("depth=3", "knows sample"), ("seed", "NAME=VALUE")):
+        with pytest.raises(Refused, match=says):
+            import_questions(study, path, settings=[wrong])
+
+
+def test_a_beir_folder(tmp_path):
+    folder = tmp_path / "scifact"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": f"d{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(3)))
+    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": f"q{i}", "text": f"query {i}"}) + "\n" for i in range(3)))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td2\t0\n")
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td0\t2\nq2\td2\t1\n")
+    study = Study.create(tmp_path / "s")
+    assert import_passages(study, folder).rows == 3 and import_passages(study, folder).unchanged
+    assert import_questions(study, folder).rows == 3 and import_questions(study, folder).unchanged
+    assert [(q.id, q.split, q.gold, q.dataset) for q in study.questions.all()] == [
+        ("q0", "test", ("d1",), "scifact"),
+        ("q1", "unlabelled", (), "scifact"),
+        ("q2", "train", ("d0", "d2"), "scifact"),
+    ]
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td9\t1\n")
+    other = Study.create(tmp_path / "t")
+    import_passages(other, folder)
+    with pytest.raises(BadInput, match="'d9' is not in the collection") as error:
+        import_questions(other, folder)
+    assert (error.value.path, error.value.line) == (str(folder / "qrels" / "dev.tsv"), 2)
+
+
+# Articles
+
+
+def test_articles_are_cut_into_blocks_of_words_or_word_pieces(tmp_path):
+    study = Study.create(tmp_path / "s")
+    import_passages(study, BY_NAME["passages-articles"].write(tmp_path))
+    rows = list(study.corpus.scan())
+    assert [(p.id, p.title, len(p.text.split())) for p in rows] == [
+        ("1-0", "Long", 100),
+        ("1-1", "Long", 100),
+        ("1-2", "Long", 50),
+        ("2-0", "Short", 2),
+    ]
+    assert " ".join(p.text for p in rows[:3]) == " ".join(f"word{i}" for i in range(250))
+    assert list(word_blocks("a b  c\nd e", 2)) == ["a b", "c d", "e"]
+    with pytest.raises(Refused, match="one of words, pieces"):
+        import_passages(Study.create(tmp_path / "t"), tmp_path / "articles.jsonl", settings=["unit=lines"])
+
+
+def test_word_pieces_are_counted_by_the_tokenizer_and_no_word_is_cut():
+    from transformers import AutoTokenizer
+
+    from backend.retrieval.encoder import locate
+
+    tokenizer = AutoTokenizer.from_pretrained(locate("minilm"))
+    text = " ".join(p.text for p in PASSAGES) + " antidisestablishmentarianism, Llanfairpwllgwyngyll."
+    blocks = list(piece_blocks("minilm", 12)(text))
+    sizes = [len(tokenizer(block, add_special_tokens=False)["input_ids"]) for block in blocks]
+    assert " ".join(blocks) == text and len(blocks) > 5
+    for size, following in zip(sizes, blocks[1:], strict=False):
+        assert size <= 12 or len(blocks[sizes.index(size)].split()) == 1
+        assert size + len(tokenizer(following.split()[0], add_special_tokens=False)["input_ids"]) > 12  # greedy
+
+
+# Runs and qrels
+
+
+def test_a_dpr_run_finds_its_questions_by_text_and_counts_flags_that_differ(study, tmp_path):
+    result = import_run(study, BY_NAME["runs-dpr"].write(tmp_path), "dpr", split=None)
+    run = study.run("dpr")
+    assert run.question_ids == ["11", "12", "13"] and run.hits.ordinals.tolist() == [[1, 2, 3]] * 3
+    assert run.hits.scores.tolist() == [[9.5, 8.5, 7.5]] * 3
+    assert run.answers().tolist() == [[True, False, True], [False, True, False], [False, False, False]]
+    # The file flags the first of each: right for 11 (which it has one more of), wrong for 12 and 13.
+    assert "4 of 9 flags of dpr.json disagree with the rule 'dpr' (2 true in the file alone, 2 here alone)" in result.notes[0]
+    assert run.manifest["retriever"] == "imported" and run.manifest["imported_from"] == "dpr.json"
+
+
+def test_questions_of_the_split_that_a_run_does_not_name_count_as_not_found(study, tmp_path):
+    path = tmp_path / "one.trec"
+    path.write_text("11 Q0 2 1 1 x\n")
+    assert "1 questions of 'dev'" in import_run(study, path, "one", split="dev").notes[-1]
+    made = report(study, ["one"], relevance="gold", ks=[1]).runs[0]
+    assert (made.success[1].value, made.success[1].n) == (0.5, 2)
+
+
+def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path):
+    twins = [QUESTIONS[0], replace(QUESTIONS[0], id="21", split="train")]
+    study = make_study(tmp_path / "s", PASSAGES, twins)
+    path = tmp_path / "run.json"
+    path.write_text(
+        json.dumps([{"question": "where was arve furset born", "answers": ["Askvoll", "Norway"], "ctxs": [{"id": "2", "score": 1}]}])
+    )
+    with pytest.raises(BadInput, match=r"several sets \(11, 21\); say --split"):
+        import_run(study, path, "run")
+    assert import_run(study, path, "run", split="train").rows == 1 and study.run("run").question_ids == ["21"]
+
+
+def test_equal_scores_are_ordered_by_the_passages_row_and_lines_need_not_stand_together(study, tmp_path):
+    path = tmp_path / "run.trec"
+    path.write_text("11 Q0 4 1 1 x\n12 Q0 3 1 1 x\n11 Q0 wiki:2 2 1.0 x\n11 Q0 1 3 3 x\n")
+    import_run(study, path, "run")
+    assert study.run("run").hits.ordinals.tolist() == [[0, 1, 3], [2, -1, -1]]
+
+
+def test_qrels_add_gold_and_keep_grades(study, tmp_path):
+    result = import_qrels(study, BY_NAME["qrels-trec"].write(tmp_path))
+    assert study.questions.get("11").gold == ("2", "4") and study.questions.get("12").gold == ("3",)
+    assert result.notes == ("1 questions have more gold than before", "1 lines have a grade of 0 or less, and make no gold")
+    assert GoldMatches(study.labels_path).grades() == {("11", "2"): 1, ("11", "4"): 2, ("12", "1"): 0}
+
+
+@pytest.mark.parametrize("name, data, line, message", [(name, *case) for name, cases in BAD.items() for case in cases])
+def test_a_bad_file_is_one_line_with_its_place_and_changes_nothing(place, tmp_path, name, data, line, message):
+    sample = BY_NAME[name]
+    study = place(sample)
+    before, path = contents(study), sample.write(tmp_path, data)
+    with pytest.raises(BadInput, match=message) as error:
+        sample.bring(study, path, format=sample.format)
+    if line is not None:
+        assert error.value.line == line
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+    assert contents(study) == before
+
+
+def test_skip_bad_keeps_what_is_good(place, tmp_path):
+    for name, data, rows, left in (
+        ("runs-trec", b"11 Q0 2 1 1 t\n11 Q0 8 1 1 t\nx\n99 Q0 2 1 1 t\n", 1, 3),
+        ("qrels-trec", b"11 0 4 1\n99 0 2 1\n", 1, 1),
+        ("questions-dpr-csv", b"a\t['b']\nb\n", 1, 1),
+        ("passages-msmarco", b"0\ta\n0\tb\n1\n2\tc\n", 2, 2),
+    ):
+        sample = BY_NAME[name]
+        result = sample.bring(place(sample), sample.write(tmp_path, data), format=sample.format, skip_bad=True)
+        assert (result.rows, result.left_out) == (rows, left), name
+        assert len(result.left_out_file.read_text().splitlines()) == left
+
+
+def test_what_a_file_is_not_is_said(study, tmp_path):
+    for name, kind, says in (
+        ("runs-dpr", "questions", "looks like runs.*blindspot import run"),
+        ("qrels-trec", "runs", "looks like qrels"),
+        ("questions-squad", "runs", "looks like questions"),
+        ("runs-trec", "qrels", "blindspot import run"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            find_format(BY_NAME[name].write(tmp_path), kind)
+
+
+# The JSON reader
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_json_in_pieces_is_json(size):
+    value = [{"a": [1, -2.5e3, True, None, 'é\n"\\ 😀 \ud83d'], "b": {}}, 12345, [], "x" * 50, {"c": -0.0}]
+    text = " \n" + json.dumps(value, indent=2) + "\n "
+    stream = JsonStream((text[i : i + size] for i in range(0, len(text), size)), "f")
+    found = list(stream.array())
+    stream.end()
+    assert [each for _, each in found] == value
+    assert [line for line, _ in found] == [
+        text[: text.index(start)].count("\n") + 1 for start in ('{\n    "a"', "12345", "[]", '"xxx', '{\n    "c"')
+    ]
+
+
+def test_a_mistake_in_the_middle_is_found_where_it_is():
+    text = "[1, 2,\n {" + '"a": 3},\n {"b": nope}, ' + "4," * 100_000
+    with pytest.raises(BadInput, match="Expecting value") as error:
+        list(JsonStream([text], "f").array())
+    assert error.value.line == 3
+
+
+def test_entries_say_what_they_hold(tmp_path):
+    sample = BY_NAME["runs-pyserini"]
+    contents = {
+        "7": {
+            "question": "q",
+            "contexts": [
+                {"docid": 5, "score": 1.5, "text": '"A ""b"""\nthe text'},
+                {"docid": "6", "score": "2", "text": "no title"},
+                {"docid": "7", "score": 3},
+            ],
+        }
+    }
+    (entry,) = find_format(sample.write(tmp_path, json.dumps(contents).encode()), "runs").read(tmp_path / sample.name)
+    assert isinstance(entry, Entry) and (entry.question_id, entry.question, entry.answers) == ("7", "q", ())
+    assert [(c.id, c.score, c.title, c.text, c.has_answer) for c in entry.contexts] == [
+        ("5", 1.5, 'A "b"', "the text", None),
+        ("6", 2.0, "", "no title", None),
+        ("7", 3.0, None, None, None),
+    ]

@@ -1,0 +1,183 @@
+"""A study out of retriever output: what it holds, that it is whole or not there, what it says it cannot do."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from app import cli
+from backend.from_results import study_from_results
+from backend.report import report
+from backend.summary import next_steps, summary
+from db.errors import BadInput, Refused
+from db.records import Passage
+from tests.format_files import PASSAGES, QUESTIONS, contexts
+
+
+def dpr(*entries):
+    return [{"question": text, "answers": answers, "ctxs": ctxs} for text, answers, ctxs in entries]
+
+
+def ctx(id, text, score=1.0, title="T", **more):
+    return {"id": id, "title": title, "text": text, "score": str(score), **more}
+
+
+def write(folder, name, value):
+    (folder / name).write_text(json.dumps(value, ensure_ascii=False))
+    return folder / name
+
+
+@pytest.fixture
+def results(tmp_path):
+    one = write(tmp_path, "dpr_output.json", [{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS])
+    two = write(
+        tmp_path,
+        "pyserini.out.json",
+        {
+            q.id: {
+                "question": q.text,
+                "answers": list(q.answers),
+                "contexts": [
+                    {"docid": f"wiki:{p.id}", "score": 5.0 - i, "text": f'"{p.title}"\n{p.text}', "has_answer": False}
+                    for i, p in enumerate(PASSAGES)
+                ],
+            }
+            for q in reversed(QUESTIONS)
+        },
+    )
+    return [one, two]
+
+
+def test_two_files_over_the_same_questions_become_two_runs(tmp_path, results):
+    made = study_from_results(tmp_path / "s", results, "Mine")
+    study = made.study
+    assert study.settings.name == "Mine" and study.runs() == ["dpr_output", "pyserini.out"]
+    assert [p.id for p in study.corpus.scan()] == ["2", "3", "4", "wiki:1", "wiki:5"] and len(study.corpus) == made.passages
+    assert [(p.title, p.text) for p in study.corpus.passages([0, 3])] == [(p.title, p.text) for p in (PASSAGES[1], PASSAGES[0])]
+    assert [(q.text, q.answers, q.split, q.gold) for q in study.questions.all()] == [(q.text, q.answers, "test", ()) for q in QUESTIONS]
+    first, second = study.run("dpr_output"), study.run("pyserini.out")
+    assert second.question_ids == first.question_ids[::-1]
+    assert second.hits.ordinals.tolist() == [[3, 0, 1, 2, 4]] * 3 and second.hits.scores[0].tolist() == [5, 4, 3, 2, 1]
+    assert first.answers().tolist() == [[True, False, True], [False, True, False], [False, False, False]]
+    flags = [file.flags for file in made.files]
+    assert (flags[0].compared, flags[0].only_file, flags[0].only_here) == (9, 2, 2)
+    assert (flags[1].compared, flags[1].only_file) == (15, 0) and flags[1].only_here == int(second.answers().sum())
+    figures = report(study, ks=[1, 3]).runs
+    assert [run.success[3].value for run in figures] == [pytest.approx(2 / 3), pytest.approx(1)]
+
+
+def test_it_says_what_it_cannot_do(tmp_path, results):
+    study = study_from_results(tmp_path / "s", results).study
+    said = summary(study)["from_results"]
+    assert [file["file"] for file in said["files"]] == ["dpr_output.json", "pyserini.out.json"]
+    assert "live questions" in said["cannot"][0] and "5 hits" in said["cannot"][1]
+    assert [step.command for step in next_steps(study)] == ["blindspot report", "blindspot open"]
+
+
+def test_from_the_command_line(tmp_path, results, monkeypatch, capsys):
+    def blindspot(*arguments):
+        monkeypatch.setattr(sys, "argv", ["blindspot", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert not end.value.code
+        return capsys.readouterr().out
+
+    out = blindspot("new", tmp_path / "s", "--from-run", results[0], "--from-run", results[1])
+    assert "Run dpr_output: 3 questions, k=3" in out and "4 of 9 flags of dpr_output.json disagree" in out
+    out = blindspot("status", "--study", tmp_path / "s")
+    assert "What it cannot do" in out and "live questions" in " ".join(out.split())
+    assert json.loads(blindspot("report", "--study", tmp_path / "s", "--json", "--k", "1,3"))["runs"]["dpr_output"]["k"]["3"]["n"] == 3
+
+
+def test_a_question_that_comes_twice_is_two_questions_in_every_file(tmp_path):
+    twice = dpr(("q?", ["a"], [ctx("1", "a")]), ("q?", ["b"], [ctx("2", "b")]))
+    made = study_from_results(tmp_path / "s", [write(tmp_path, "a.json", twice), write(tmp_path, "b.json", twice)])
+    assert [q.answers for q in made.study.questions.all()] == [("a",), ("b",)]
+    assert made.study.run("a").question_ids == made.study.run("b").question_ids == ["a.0", "a.1"]
+
+
+def test_answers_that_differ_between_files_are_counted(tmp_path):
+    files = [write(tmp_path, f"{name}.json", dpr(("q’s?", [name], [ctx("1", "a text")]), ("r", ["x"], []))) for name in "ab"]
+    made = study_from_results(tmp_path / "s", files)
+    assert [file.changed for file in made.files] == [0, 1] and made.study.questions.all()[0].answers == ("a",)
+    assert made.study.run("a").hits.ordinals.tolist() == [[0], [-1]]
+
+
+def test_two_files_of_one_name(tmp_path):
+    (tmp_path / "x").mkdir()
+    files = [write(folder, "out put.json", dpr(("q", ["a"], [ctx("1", "a")]))) for folder in (tmp_path, tmp_path / "x")]
+    assert study_from_results(tmp_path / "s", files).study.runs() == ["out-put", "out-put-2"]
+
+
+BAD = {
+    "another text": (
+        [dpr(("q", [], [ctx("1", "one")])), dpr(("q", [], [ctx("1", "other")]))],
+        r"'1' has another text than in .*0\.json:1; do",
+    ),
+    "another title": ([dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))], "another text than"),
+    "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' stands twice"),
+    "no text": ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
+    "answer without tokens": ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
+    "bad id": ([dpr(("q", [], [ctx("a b", "one")]))], "holds a space"),
+    "no score": ([dpr(("q", [], [{"id": "1", "text": "x", "title": ""}]))], "no 'score'"),
+    "nothing": ([[]], "does not look like|no questions"),
+    "no passages": ([dpr(("q", [], []))], "no passages"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, case):
+    values, message = BAD[case]
+    files = [write(tmp_path, f"{number}.json", value) for number, value in enumerate(values)]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BadInput, match=message) as error:
+        study_from_results(tmp_path / "s", files)
+    assert str(files[-1]) in str(error.value) and "\n" not in str(error.value)
+    assert sorted(tmp_path.iterdir()) == before
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput):
+        study_from_results(tmp_path / "empty", files)
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_skip_bad_leaves_out_and_lists(tmp_path):
+    rows = dpr(("q", ["a"], [ctx("1", "a"), ctx("a b", "x"), ctx("2", "b")]), ("", [], []), ("r", ["a"], [ctx("1", "other")]))
+    made = study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)], skip_bad=True)
+    assert made.passages == 2 and made.files[0].left_out == 3 and len(made.files[0].left_out_file.read_text().splitlines()) == 3
+    assert made.files[0].left_out_file.is_relative_to(made.study.folder)
+    assert made.study.run("x").hits.ordinals.tolist() == [[0, 1], [-1, -1]]
+
+
+def test_spaces_alone_make_no_other_passage(tmp_path):
+    rows = dpr(("q", ["a"], [ctx("1", "a b")]), ("r", ["a"], [ctx("1", "a  b ")]))
+    assert study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)]).study.corpus.passage(0) == Passage("1", "T", "a b")
+
+
+def test_what_is_refused(tmp_path, results):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "x").write_text("")
+    for folder, files, split, says in (
+        (tmp_path / "used", results, "test", "not empty"),
+        (results[0], results, "test", "is a file"),
+        (tmp_path / "s", [], "test", "no results file"),
+        (tmp_path / "s", results, "prod", "one of train"),
+    ):
+        with pytest.raises(Refused, match=says):
+            study_from_results(folder, files, split=split)
+    trec = tmp_path / "run.trec"
+    trec.write_text("11 Q0 2 1 9.5 tag\n")
+    with pytest.raises(BadInput, match="ids without texts .*blindspot import run"):
+        study_from_results(tmp_path / "s", [trec])
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_stop_leaves_nothing(tmp_path, results):
+    def stop(done, total, doing):
+        if doing == "matching answers":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        study_from_results(tmp_path / "s", results, progress=stop)
+    assert not (tmp_path / "s").exists()
