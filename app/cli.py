@@ -396,6 +396,22 @@ def _say_exported(written: Any) -> None:
         print(note)
 
 
+@app.command()
+def download(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="entityquestions, wikipedia, nq or dpr.")],
+    folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go.")] = Path("downloads"),
+) -> None:
+    """Fetch the field's data sets and models, for those who have a network. Goes on where it broke off."""
+    from backend.download import NEXT
+    from backend.download import download as fetch
+
+    with _progress() as watch:
+        paths = fetch(name, folder, watch)
+    for path in paths:
+        print(f"Have {path}")
+    print("Next: " + NEXT[name].format(folder=folder))
+
+
 @jobs_app.command("list")
 def jobs_list(study: StudyOption = None) -> None:
     """List the last jobs, newest first."""

@@ -76,8 +76,8 @@ def shows(study: Study) -> list[str]:
         "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
         "only_bm25": "of the questions are answered in BM25's top 5 only",
         "only_dense": "of the questions are answered in the dense top 5 only",
-        "bm25_first_wording": "Success@20 of BM25 on the questions as the template words them",
-        "bm25_second_wording": "Success@20 of BM25 on the same facts asked in other words",
+        "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
+        "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
     }
     return [_line(found[name], text) for name, text in lines.items()]
 

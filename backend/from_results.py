@@ -18,7 +18,7 @@ from backend.formats import find_format
 from backend.formats.base import Context, Entry, Options, wrong_with_passage, wrong_with_question
 from backend.formats.question_jsonl import stem
 from backend.formats.streams import file_sha256
-from backend.gold import PREFIX
+from backend.gold import other_form
 from backend.import_tools import Paced, Progress, refuse_other, writable
 from backend.importing_runs import text_key
 from backend.left_out import LeftOut
@@ -255,8 +255,7 @@ class _Gathered:
                            entry.path, context.line)  # fmt: skip
         row = (context.id, context.title or "", context.text)
         digest = hashlib.blake2b(" ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12).digest()
-        other = context.id.removeprefix(PREFIX) if context.id.startswith(PREFIX) else PREFIX + context.id
-        known = self._passages.get(context.id) or self._passages.get(other)
+        known = self._passages.get(context.id) or self._passages.get(other_form(context.id))
         if known is not None:
             if known[1] != digest:
                 raise BadInput(f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older ones do not
 
 
-def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
-    """The collection's own form of each id: as it stands, or with or without `wiki:`. Unknown ids are left out."""
-    forms = {id: (id, id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id) for id in ids}
-    known = corpus.ordinals(form for pair in forms.values() for form in pair)
-    found = {id: next((form for form in pair if form in known), None) for id, pair in forms.items()}
-    return {id: form for id, form in found.items() if form is not None}
+def other_form(id: str) -> str:
+    """The id with `wiki:` before it, or without."""
+    return id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
+
+
+def find_ordinals(corpus, ids: Iterable[str]) -> dict[str, int]:
+    """The row of each id as it stands, or with or without `wiki:`. Unknown ids are left out."""
+    ids = list(ids)
+    found = corpus.ordinals(ids)
+    absent = {other_form(id): id for id in ids if id not in found}
+    return found | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else found
 
 
 def resolve(study: Study, items: Sequence[Item], progress: Progress | None = None) -> tuple[list[Question], list[GoldMatch]]:
@@ -82,12 +87,11 @@ def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]
 def _by_id(study: Study, items: Sequence[Item]) -> dict[tuple[str, int], str]:
     """(question, number of the paragraph) to the passage that its id names."""
     named = [(item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None]
-    known = known_ids(study.corpus, {paragraph.id for _, _, paragraph in named})
+    ordinals = find_ordinals(study.corpus, {paragraph.id for _, _, paragraph in named})
     found: dict[tuple[str, int], str] = {}
     for start in range(0, len(named), 1000):
-        block = [one for one in named[start : start + 1000] if one[2].id in known]
-        ordinals = study.corpus.ordinals({known[paragraph.id] for _, _, paragraph in block})
-        passages = study.corpus.passages(ordinals[known[paragraph.id]] for _, _, paragraph in block)
+        block = [one for one in named[start : start + 1000] if one[2].id in ordinals]
+        passages = study.corpus.passages(ordinals[paragraph.id] for _, _, paragraph in block)
         for (question, number, paragraph), passage in zip(block, passages, strict=True):
             if _same(paragraph.text, passage.text):
                 found[question, number] = passage.id

@@ -12,7 +12,7 @@ from backend.answers import DEFAULT_RULE
 from backend.formats import find_format, settings_of
 from backend.formats.base import Entry, Options
 from backend.formats.streams import file_sha256
-from backend.gold import known_ids
+from backend.gold import find_ordinals
 from backend.import_tools import Paced, Progress, writable
 from backend.importing import ImportResult
 from backend.left_out import LeftOut
@@ -101,13 +101,12 @@ def _rows(corpus, questions: Sequence[Question], entries, left: LeftOut, tell: P
 
 
 def _hits(corpus, entry: Entry, seen: set[int], left: LeftOut) -> Iterable[tuple[int, float, bool | None]]:
-    forms = known_ids(corpus, [context.id for context in entry.contexts])
-    ordinals = corpus.ordinals(forms.values())
+    ordinals = find_ordinals(corpus, [context.id for context in entry.contexts])
     hits = []
     for context in entry.contexts:
-        if context.id not in forms:
+        if context.id not in ordinals:
             left.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
-        elif (ordinal := ordinals[forms[context.id]]) in seen:
+        elif (ordinal := ordinals[context.id]) in seen:
             left.add(BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line))
         else:
             seen.add(ordinal)

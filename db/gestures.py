@@ -91,11 +91,14 @@ def read_gesture(value: Any) -> Gesture:
 
 def check(gesture: Gesture) -> None:
     """Raises BadInput for a gesture that makes no sense, whatever the store holds."""
-    for name in ("id", "kind", "question", "guideline_version"):
+    for name in ("id", "kind", "guideline_version"):
         _text(name, getattr(gesture, name))
+    _text("question", gesture.question, longest=256)
     for name in ("undoes", "batch"):
         _text(name, getattr(gesture, name), optional=True)
     _text("note", gesture.note, optional=True, longest=MAX_NOTE)
+    if gesture.note is not None and gesture.kind in ("label", "undo"):
+        raise BadInput(f"a gesture of the kind {gesture.kind!r} carries no note; send the note as a gesture of its own")
     _whole("milliseconds", gesture.milliseconds, 0)
     _number("client_time", gesture.client_time)
     if not isinstance(gesture.blind, bool):
@@ -161,5 +164,6 @@ def _whole(name: str, value: Any, least: int) -> None:
 def _number(name: str, value: Any) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # The size of a whole number is asked first: `isfinite` cannot take those beyond the largest float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300 or not math.isfinite(value):
         raise BadInput(f"{name} must be a number")

@@ -278,7 +278,8 @@ def m009_leases(db: Database) -> None:
             FOREIGN KEY (batch, question) REFERENCES batch_question (batch, question),
             CHECK (surplus = 0 OR state = 'finished')
         ) STRICT, WITHOUT ROWID""")
-    db.conn.execute("CREATE INDEX lease_by_annotator ON lease (annotator, state, question)")
+    db.conn.execute("CREATE INDEX lease_by_annotator ON lease (annotator, question)")
+    db.conn.execute("CREATE INDEX lease_held ON lease (expires) WHERE state = 'held'")
 
 
 def migrate(path: str | Path) -> None:

@@ -80,8 +80,9 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
         manifest = {"similarity": "dot"}
 
     Known.vectors = vectors
-    options = approximate.Options(lists=256, code_bytes=64, probes=64)
+    options = approximate.Options(lists=256, code_bytes=48, probes=64)
     index = approximate._empty("ivfpq", options, Known, seed=3)
+    index.pq.cp.niter = 4  # enough for a test
     approximate._train(index, Known, 3, None)
     for _, block in approximate._blocks(vectors):
         index.add(block)

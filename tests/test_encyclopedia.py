@@ -19,7 +19,7 @@ import pytest
 
 from backend.answers import joined
 from backend.encyclopedia import DATASET, SECOND_DATASET, Encyclopedia, describe, write
-from backend.encyclopedia_language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
+from backend.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
 from db.errors import Refused
 from db.records import Question
 

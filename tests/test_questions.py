@@ -181,6 +181,21 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(path, monkeypatch):
     assert not connect(path).execute("SELECT 1 FROM sqlite_master WHERE name = 'half'").fetchone()
 
 
+def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch):
+    """m004 makes the table anew: what stood in it, its numbers too, must be there afterwards."""
+    path, before = tmp_path / "labels.db", migrations.Migrations("blindspot")
+    before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m004"]
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", before)
+        migrate(path)
+    row = (7, "questions", "q.jsonl", "ab", 12, 3, 1, "{}", "2026-01-01T00:00:00+00:00")
+    connect(path).execute(f"INSERT INTO import_record VALUES ({', '.join('?' * 9)})", row)
+    migrate(path)
+    assert connect(path).execute("SELECT * FROM import_record").fetchall() == [row]
+    Imports(path).add(ImportRecord("qrels", "q", "cd", 1, 1))
+    assert [record.kind for record in Imports(path).all()] == ["questions", "qrels"]
+
+
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "labels.db").write_text("these are not the bytes of a database " * 50)
     with pytest.raises(BadInput, match="no SQLite database"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from backend.answers import DEFAULT_RULE, RULES, nfd, tokens
+from backend.answers import DEFAULT_RULE, RULES, joined, nfd
 
 Progress = Callable[[int, "int | None", str], None]
 How = Literal["id", "same text", "overlap", "none"]
@@ -14,6 +14,7 @@ How = Literal["id", "same text", "overlap", "none"]
 SHINGLE = 5  # tokens
 EVERY = 4  # every so many shingles of a paragraph are looked for; whatever shares 8 tokens in a row shares one of them
 THRESHOLD = 0.3
+WITH_ANSWER = 0.15  # enough where the passage must hold the answer besides; how it was chosen stands in docs/formats.md
 KEPT = 8  # best passages of a paragraph, among which one with the answer is chosen
 NOTHING_LIKE_IT = "no passage is like it"
 NO_ANSWER = "the passages like it hold no answer"
@@ -46,7 +47,9 @@ class Found:
     reason: str | None = None
 
 
-def match_gold(corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, progress: Progress | None = None) -> list[Found]:
+def match_gold(
+    corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, with_answer: float = WITH_ANSWER, progress: Progress | None = None
+) -> list[Found]:
     """The passage of the collection that each paragraph is, or that holds its answer in the words they share.
 
     DPR (Karpukhin et al. 2020, section 4.1) does the like: gold passages from other dumps are replaced by those of the
@@ -55,7 +58,7 @@ def match_gold(corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, p
 
     Args:
         corpus: anything with `blocks() -> Iterator[list[(id, title, text)]]` and `len`; read once, whatever is wanted.
-        threshold: the least score of a match.
+        threshold: the least score of a match; `with_answer` that of one for a question with answers.
     """
     if not wanted:
         return []
@@ -78,12 +81,12 @@ def match_gold(corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, p
             ordinal += 1
         if progress:
             progress(ordinal, len(corpus), "looking for gold passages")
-    return [_chosen(one, paragraphs[one.title, one.text], threshold) for one in wanted]
+    return [_chosen(one, paragraphs[one.title, one.text], with_answer if one.answers else threshold) for one in wanted]
 
 
 def lower_tokens(text: str) -> list[str]:
     """The tokens of DPR's rule, in lower case."""
-    return [token.lower() for token in tokens(nfd(text))]
+    return joined(nfd(text)).split()
 
 
 def containment(a: Sequence[str], b: Sequence[str]) -> float:
@@ -143,8 +146,7 @@ def _paragraphs(wanted: Sequence[Wanted]) -> dict[tuple[str, str], _Paragraph]:
 
 
 def _sharing(words: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
-    shared = anchors.keys() & set(_shingles(words))
-    found = {id(paragraph): paragraph for anchor in shared for paragraph in anchors[anchor]}
+    found = {id(paragraph): paragraph for anchor in filter(anchors.__contains__, _shingles(words)) for paragraph in anchors[anchor]}
     return list(found.values())
 
 

@@ -2,8 +2,8 @@
 
 It is made for demonstrations and as a measuring stick. Its people, places, works and companies do not exist. Facts are
 told in the article of their subject and, in other words, in other articles; only one of these passages is a question's
-gold, so the others are false negatives that were planted (the truth names them all). `encyclopedia_world` decides what
-is true and who tells it, `encyclopedia_prose` writes it, `encyclopedia_language` holds the sentences.
+gold, so the others are false negatives that were planted (the truth names them all). `world` decides what
+is true and who tells it, `prose` writes it, `language` holds the sentences.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from random import Random
 
 import numpy as np
 
-from backend.encyclopedia_language import SECOND_WORDINGS, TEMPLATES
-from backend.encyclopedia_plan import LARGEST, SMALLEST, key
-from backend.encyclopedia_prose import article
-from backend.encyclopedia_world import World
+from backend.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
+from backend.encyclopedia.plan import LARGEST, SMALLEST, key
+from backend.encyclopedia.prose import article
+from backend.encyclopedia.world import World
 from db.errors import Refused
 from db.records import Passage, Question
 
@@ -179,14 +179,14 @@ def describe(
     Args:
         questions: q questions, either or both wordings.
         truth: question id -> ids of all passages that answer it, as `truth.jsonl` has it.
-        bm25, dense: (q, k) ordinals, k >= 20, -1 where a row is short; row i belongs to questions[i].
+        bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
         matches: (q, k) bool of BM25 and dense: the passage holds an answer string.
 
     Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage of
         the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
         false_negatives: of the passages in the dense top 5 that are not gold, those that do answer (n: such passages).
         only_bm25, only_dense, both, neither: questions found at 5, template wording.
-        bm25_first_wording, bm25_second_wording: BM25's Success@20 on the facts asked in both wordings.
+        bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in both wordings.
     """
     ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
     relevant = tuple(_among(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
@@ -200,7 +200,7 @@ def describe(
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    found = relevant[0][:, :20].any(1)
+    found = relevant[0][:, :5].any(1)
     figures["bm25_first_wording"] = _share(found[paired & first])
     figures["bm25_second_wording"] = _share(found[paired & ~first])
     return figures

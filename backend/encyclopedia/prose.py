@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from backend.encyclopedia_asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
-from backend.encyclopedia_language import CLAUSES, LEADS, OWN
-from backend.encyclopedia_names import with_article
-from backend.encyclopedia_plan import key
-from backend.encyclopedia_world import ANSWERED_BY, Entity, World, dwells
+from backend.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
+from backend.encyclopedia.language import CLAUSES, LEADS, OWN
+from backend.encyclopedia.names import with_article
+from backend.encyclopedia.plan import key
+from backend.encyclopedia.world import ANSWERED_BY, Entity, World, dwells
 from db.records import Passage
 
 ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second

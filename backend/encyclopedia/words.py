@@ -1,7 +1,7 @@
 """The words that names in the generated encyclopedia are made of, and what a relation's object may be.
 
 Every list is data: its order is part of what a seed means, so changing one changes every encyclopedia.
-Lists are long enough for 1,000,000 passages; `encyclopedia_world` says how they are combined into unique names.
+Lists are long enough for 1,000,000 passages; `world` says how they are combined into unique names.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
-from backend import encyclopedia_words as words
-from backend.encyclopedia_language import LEADS
-from backend.encyclopedia_names import Names
-from backend.encyclopedia_plan import ASSURED, GROUPS, MENTIONS, WHEEL, WORKS, KindNumbers, Plan, key
+from backend.encyclopedia import words
+from backend.encyclopedia.language import LEADS
+from backend.encyclopedia.names import Names
+from backend.encyclopedia.plan import ASSURED, GROUPS, MENTIONS, WHEEL, WORKS, KindNumbers, Plan, key
 
 LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
 QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet

@@ -5,7 +5,7 @@ Keys in a form:
     {P} {p}   the same, possessive
     {N}       the subject's name in full
     {A}       the object of the relation ({aA}: with its article)
-    {y} {y2}  years, {season} {number} {few} {thing} {quality}: harmless detail, also in `encyclopedia_asides`
+    {y} {y2}  years, {season} {number} {few} {thing} {quality}: harmless detail, also in `asides`
     {b} {d} {age}   years of birth and death, age at death
 A form must not name an occupation, a place or a person of its own: that would state a fact the truth does not know.
 """

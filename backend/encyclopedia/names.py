@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from random import Random
 
-from backend import encyclopedia_words as words
-from backend.encyclopedia_plan import KindNumbers, Shuffle, key
+from backend.encyclopedia import words
+from backend.encyclopedia.plan import KindNumbers, Shuffle, key
 
 CROWDING = 0.65  # share of the look-alike names of a group that are given to someone
 

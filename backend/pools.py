@@ -1,0 +1,66 @@
+"""The passages that the runs put on top of a question though nobody labelled them, without duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.priority import Pooled
+from db.errors import BadInput, Missing
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+
+class Pools:
+    """The pools of questions over some runs.
+
+    Args:
+        depth: ranks of each run that are taken.
+        rule: of the runs' answer matrices; where a run has none for it, whether a passage holds an answer is not known.
+    """
+
+    def __init__(self, study: Study, runs: Sequence[str], depth: int, rule: str):
+        if not runs:
+            raise BadInput("a batch is pooled from one run at least; make one with 'blindspot retrieve'")
+        if depth < 1:
+            raise BadInput("the depth must be 1 or more")
+        self._corpus, self._depth = study.corpus, depth
+        self._runs = [(run, _matrix(run, rule)) for run in map(study.run, dict.fromkeys(runs))]
+
+    def question_ids(self) -> set[str]:
+        """The questions that one of the runs searched at least."""
+        return {id for run, _ in self._runs for id in run.question_ids}
+
+    def of(self, questions: Sequence[Question]) -> dict[str, list[Pooled]]:
+        """The pool of each question, its gold left out: by best rank, of equals by ordinal."""
+        gold = self._corpus.ordinals({id for question in questions for id in question.gold})
+        return {question.id: self._pool(question, {gold[id] for id in question.gold if id in gold}) for question in questions}
+
+    def _pool(self, question: Question, gold: set[int]) -> list[Pooled]:
+        best: dict[int, Pooled] = {}
+        for run, answers in self._runs:
+            row = run.row(question.id)
+            if row is None:
+                continue
+            ordinals = np.asarray(run.hits.ordinals[row])
+            first_gold = next((rank for rank, ordinal in enumerate(ordinals.tolist(), 1) if ordinal in gold), len(ordinals) + 1)
+            scores = run.hits.scores[row, : self._depth].tolist()
+            holds = answers[row, : self._depth].tolist() if answers is not None and question.answers else [None] * self._depth
+            for rank, ordinal in enumerate(ordinals[: self._depth].tolist(), 1):
+                if ordinal < 0 or ordinal in gold or (ordinal in best and best[ordinal].rank <= rank):
+                    continue
+                above = bool(gold) and rank < first_gold
+                best[ordinal] = Pooled(ordinal, run.name, rank, float(scores[rank - 1]), holds[rank - 1], above)
+        return sorted(best.values(), key=lambda each: (each.rank, each.ordinal))
+
+
+def _matrix(run: Run, rule: str) -> np.ndarray | None:
+    try:
+        return run.answers(rule)
+    except Missing:
+        return None
