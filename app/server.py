@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -25,7 +26,7 @@ def command(port: int) -> list[str]:
     """The command that serves the app; the study is named by $BLINDSPOT_STUDY."""
     return [sys.executable, "-m", "streamlit", "run", str(MAIN), "--server.port", str(port), "--server.address", ADDRESS,
             "--server.headless", "true", "--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none",
-            "--client.toolbarMode", "minimal"]
+            "--client.toolbarMode", "minimal", "--logger.level", "error"]
 
 
 def environment(study: Study) -> dict[str, str]:
@@ -41,6 +42,8 @@ def serve(study: Study, port: int) -> None:
     with socket.socket() as probe:
         if probe.connect_ex((ADDRESS, port)) == 0:
             raise Refused(f"port {port} is in use (is the app open already on http://{ADDRESS}:{port} ?); give another with --port")
+    for stop in (signal.SIGINT, signal.SIGTERM):  # either ends the server with this process
+        signal.signal(stop, signal.default_int_handler)
     server = subprocess.Popen(command(port), env=environment(study), stdout=subprocess.DEVNULL)
     try:
         wait_until_up(port, server)

@@ -28,7 +28,7 @@ from db.errors import BadInput, Missing
 from db.labels import Judgement, Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
-from db.records import SPLITS, Question
+from db.records import SPLITS
 
 if TYPE_CHECKING:
     from backend.study import Study
@@ -94,7 +94,8 @@ def make_batch(
     items = maker.mixed(priority, [*audit, *others])
     settings = {"runs": list(runs), "depth": depth, "splits": list(splits) if splits else None, "size": size, "candidates": candidates,
                 "slice": None if slice is None else {"questions": len(slice), "sha256": text_sha256(*slice)}, "rule": rule, "seed": seed,
-                "mix": asdict(mix), "frame": len(maker.frame), "calibrated_on": maker.calibration.labels, "cross_encoder": scores is not None}
+                "mix": asdict(mix), "frame": len(maker.frame), "calibrated_on": maker.calibration.labels,
+                "cross_encoder": scores is not None}
     Queue(study.labels_path).add_batch(name, items, settings, by=by)
     return _made(name, items, len(maker.frame))
 
@@ -217,7 +218,8 @@ class _Maker:
         passages = dict.fromkeys(each.passage for each in self.judged[id] if assigned_to in (None, each.annotator))
         ordinals = self._ordinals(passages)
         pooled = {each.ordinal: each for each in self.pools[id]}
-        rows = [pooled.get(ordinals[passage], Pooled(ordinals[passage], "", 0, 0.0, None, False)) for passage in passages if passage in ordinals]
+        known = [ordinals[passage] for passage in passages if passage in ordinals]
+        rows = [pooled.get(ordinal, Pooled(ordinal, "", 0, 0.0, None, False)) for ordinal in known]
         rows = [rows[index] for index in self.random.permutation(len(rows)).tolist()]
         return Item(id, self._candidates(id, rows), arm, assigned_to=assigned_to)
 

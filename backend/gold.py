@@ -33,6 +33,14 @@ def find_ordinals(corpus, ids: Iterable[str]) -> dict[str, int]:
     return found | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else found
 
 
+def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
+    """The collection's own form of each id: as it stands, or with or without `wiki:`. Unknown ids are left out."""
+    ordinals = find_ordinals(corpus, ids)
+    rows = sorted(set(ordinals.values()))
+    own = {ordinal: passage.id for ordinal, passage in zip(rows, corpus.passages(rows), strict=True)}
+    return {id: own[ordinal] for id, ordinal in ordinals.items()}
+
+
 def resolve(study: Study, items: Sequence[Item], progress: Progress | None = None) -> tuple[list[Question], list[GoldMatch]]:
     """The items' questions, with the passages that their paragraphs are as gold, and how each pair was found.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from backend.formats import find_format, settings_of
 from backend.formats.base import Judgement, Options
 from backend.formats.streams import file_sha256
-from backend.gold import find_ordinals
+from backend.gold import known_ids
 from backend.import_tools import Paced, Progress, writable
 from backend.importing import ImportResult
 from backend.left_out import LeftOut
@@ -75,12 +75,10 @@ def import_qrels(
 
 def _matches(study: Study, corpus, block: list[Judgement], seen: set[tuple[str, str]], left: LeftOut) -> list[GoldMatch]:
     questions = study.questions.known({row.question_id for row in block})
-    ordinals = find_ordinals(corpus, {row.passage_id for row in block})
-    rows = sorted(set(ordinals.values()))
-    ids = {ordinal: passage.id for ordinal, passage in zip(rows, corpus.passages(rows), strict=True)}
+    passages = known_ids(corpus, {row.passage_id for row in block})
     made = []
     for row in block:
-        passage = ids.get(ordinals.get(row.passage_id))
+        passage = passages.get(row.passage_id)
         if row.question_id not in questions:
             left.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
         elif passage is None:

@@ -16,7 +16,6 @@ from backend.formats.files import written_whole
 from backend.formats.label_events import CSV, JSONL, Line, Problem
 from backend.formats.streams import file_sha256
 from backend.formats.trec import read_qrels, write_qrels
-from backend.gold import known_ids
 from backend.import_tools import Progress, writable
 from backend.left_out import LeftOut
 from backend.manifest import write_json
@@ -141,8 +140,9 @@ def _qrels_lines(path: Path, annotator: str) -> Iterator[Line | Problem]:
             yield Problem(row.line, row.message)
             continue
         label = "positive" if row.grade > 0 else "negative"
-        yield Line(row.line, Event(number, f"qrels-{digest}-{row.line}", 0, "label", row.question_id, row.passage_id, annotator, label, None,
-                                   None, None, 0, 0, None, None, None, None, None, None, "qrels", None, 0.0))
+        gesture = f"qrels-{digest}-{row.line}"
+        yield Line(row.line, Event(number, gesture, 0, "label", row.question_id, row.passage_id, annotator, label, None, None, None, 0, 0,
+                                   None, None, None, None, None, None, "qrels", None, 0.0))
 
 
 def _blocks(lines: Iterator[Line | Problem]) -> Iterator[list[Line | Problem]]:
@@ -171,7 +171,7 @@ class _Reader:
     def take(self, block: Sequence[Line | Problem]) -> None:
         events = [line.event for line in block if isinstance(line, Line)]
         self._questions = self._study.questions.known({event.question for event in events})
-        self._passages = known_ids(self._study.corpus, {event.passage for event in events if event.passage is not None})
+        self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {(event.gesture, event.part): event for event in self._labels.gestures({event.gesture for event in events})}
         for line in block:
             message = line.message if isinstance(line, Problem) else self._wrong(line.event)

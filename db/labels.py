@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from db.connection import PerThread, connect
-from db.errors import BadInput, BlindspotError, Missing, Refused
+from db.errors import BlindspotError, Missing, Refused
 from db.gestures import LABELLING, Choice, Gesture, Kind, Label, Receipt, check, read_gesture
 from db.people import Person, person
 from db.queue import batch_number, extend, reopen
-from db.saving import NotSaved, saving
+from db.saving import saving
 
 VIEWS = ("live_event", "judgement", "adjudication", "consensus", "corrected_relevance")
 _RIGHT = {"adjudicate": "adjudicate"}  # every other kind takes the right to judge
@@ -238,8 +238,9 @@ class Labels(PerThread):
     def bad_questions(self) -> dict[str, list[str]]:
         """The questions that somebody calls bad, with who."""
         found: dict[str, list[str]] = {}
-        sql = "SELECT DISTINCT question, annotator FROM live_event WHERE kind = 'bad_question' AND practice = 0 ORDER BY question, annotator"
-        for question, annotator in self.connection.execute(sql):
+        rows = self.connection.execute("SELECT DISTINCT question, annotator FROM live_event WHERE kind = 'bad_question' AND practice = 0 "
+                                       "ORDER BY question, annotator")
+        for question, annotator in rows:
             found.setdefault(question, []).append(annotator)
         return found
 
@@ -258,7 +259,8 @@ class Labels(PerThread):
         """The events up to a number, in order."""
         wanted = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
-            f"{_SELECT} WHERE (?1 IS NULL OR number <= ?1) AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
+            f"{_SELECT} WHERE (?1 IS NULL OR number <= ?1) "
+            "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
             (until, wanted))
         return (Event(*row) for row in rows)
 
@@ -363,12 +365,13 @@ def _after_undo(connection: sqlite3.Connection, event: Event, now: float) -> Non
 
 def _batch_item(connection: sqlite3.Connection, batch: int, gesture: Gesture) -> tuple[int, dict[str, tuple]]:
     """Whether the batch is practice, and (run, rank, score, inclusion probability) of the question's candidates in it."""
-    row = connection.execute("SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch WHERE i.batch = ? AND i.question = ?",
-                             (batch, gesture.question)).fetchone()
+    row = connection.execute("SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
+                             "WHERE i.batch = ? AND i.question = ?", (batch, gesture.question)).fetchone()
     if row is None:
         raise Missing(f"batch {gesture.batch!r} holds no question {gesture.question!r}")
-    shown = {passage: rest for passage, *rest in connection.execute(
-        "SELECT passage, run, rank, score, inclusion_probability FROM candidate WHERE batch = ? AND question = ?", (batch, gesture.question))}
+    rows = connection.execute("SELECT passage, run, rank, score, inclusion_probability FROM candidate WHERE batch = ? AND question = ?",
+                              (batch, gesture.question))
+    shown = {passage: rest for passage, *rest in rows}
     if absent := next((choice.passage for choice in gesture.choices if choice.passage not in shown), None):
         raise Missing(f"passage {absent!r} is not among those of question {gesture.question!r} in batch {gesture.batch!r}")
     return row[0], shown

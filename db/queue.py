@@ -265,7 +265,8 @@ class Queue(PerThread):
                 person(connection, value)
             number = batch_number(connection, batch)
             changed = connection.execute(
-                f"UPDATE batch_question SET {column} = ?1 WHERE batch = ?2 AND (?3 IS NULL OR question IN (SELECT value FROM json_each(?3)))",
+                f"UPDATE batch_question SET {column} = ?1 WHERE batch = ?2 "
+                "AND (?3 IS NULL OR question IN (SELECT value FROM json_each(?3)))",
                 (value, number, wanted)).rowcount
             recount(connection, number, None)
             return changed
@@ -289,7 +290,8 @@ def extend(connection: sqlite3.Connection, batch: int, question: str, annotator:
 def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Somebody took something back of a question they had finished: they hold it again. It kept its place, so none is exceeded."""
     changed = connection.execute(
-        "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? AND state = 'finished' AND surplus = 0",
+        "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
+        "AND state = 'finished' AND surplus = 0",
         (now + LEASE_SECONDS, batch, question, annotator)).rowcount
     if changed:
         recount(connection, batch, question)

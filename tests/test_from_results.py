@@ -181,3 +181,13 @@ def test_a_stop_leaves_nothing(tmp_path, results):
     with pytest.raises(KeyboardInterrupt):
         study_from_results(tmp_path / "s", results, progress=stop)
     assert not (tmp_path / "s").exists()
+
+
+def test_every_page_of_the_app_opens_it(tmp_path, results):
+    from tests.app_pages import Page
+
+    study = study_from_results(tmp_path / "s", results, "Mine").study
+    assert "dpr_output" in Page(study.folder).text
+    assert "dpr_output" in Page(study.folder, "compare", a="dpr_output", b="pyserini.out").text
+    shown = Page(study.folder, "question", question=study.questions.all()[0].id, a="dpr_output", b="pyserini.out")
+    assert "Arve Furset" in shown.text and "Ada Lovelace" in shown.text

@@ -11,6 +11,7 @@ import pytest
 from app import cli
 from backend.relevance import relevant
 from backend.study import Study
+from tests.app_pages import Page
 from tests.studies import people, tiny_bert
 
 
@@ -93,3 +94,8 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
     measured = relevant(study, study.run("bm25-dev"))
     assert measured.kind == "gold" and len(measured.questions) == 30
     assert study.run("tuned").manifest["tuned"]["rule"] == "gold"
+
+    assert "bm25-dev" in Page(study.folder).text
+    assert "Relevant is a passage that the question’s gold names" in Page(study.folder, "compare", a="bm25-dev", b="tiny-dev").text.replace("'", "’")
+    asked = study.questions.all()[0]
+    assert asked.text in Page(study.folder, "question", question=asked.id, a="bm25-dev", b="tiny-dev").text

@@ -99,7 +99,8 @@ def _read_csv(path: Path) -> Iterator[Line | Problem]:
                 raise BadInput(f"the header must name the column {sorted(missing)[0]}", path, 1)
             first = rows.line_num + 1
             for row in rows:
-                yield _csv_line(first, header, row)
+                if row:
+                    yield _csv_line(first, header, row)
                 first = rows.line_num + 1
         except csv.Error as error:
             raise BadInput(f"is no CSV ({error})", path, rows.line_num) from error

@@ -1,0 +1,131 @@
+"""`blindspot labels`: keep, write and read what people said of passages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from db.errors import BlindspotError, Missing
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+
+labels_app = typer.Typer(help="The labels that people gave: back up, check, write, read.", no_args_is_help=True,
+                         pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+
+
+@labels_app.command("backup")
+def labels_backup(
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a new file in the study's backups folder.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Make a checked backup of labels.db, while it may be in use."""
+    from db.keeping import back_up, check
+
+    target = back_up(_labels_path(study), out)
+    found = check(target)
+    print(f"Wrote {target}: {found.events:,} label events, the last is {found.last_event}; {found.questions:,} questions.")
+
+
+@labels_app.command("restore")
+def labels_restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    drop_newer: Annotated[bool, typer.Option("--drop-newer", help="Restore though labels are there that the backup lacks.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Put a backup in the place of labels.db; what was there is kept."""
+    from db.keeping import bring_back, check
+    from db.migrations import migrate
+
+    path = _labels_path(study)
+    kept = bring_back(file, path, drop_newer)
+    migrate(path)
+    print(f"Restored {file}: {check(path).events:,} label events." + (f" What was there before is in {kept}." if kept else ""))
+
+
+@labels_app.command("check")
+def labels_check(study: StudyOption = None) -> None:
+    """Look for damage in labels.db; exit code 1 if there is any."""
+    from db.keeping import check
+
+    path = _labels_path(study)
+    found = check(path)
+    problems = [*found.problems, *(_passage_problems(path) if not found.problems else ())]
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise BlindspotError(f"{path}: is not sound; restore a backup with 'blindspot labels restore FILE'")
+    print(f"{path}: sound. {found.events:,} label events of {found.people:,} people, the last is {found.last_event}; "
+          f"{found.questions:,} questions.")
+
+
+@labels_app.command("export")
+def labels_export(
+    format: Annotated[str, typer.Option("--format", metavar="jsonl|csv|qrels", help="All events (jsonl, csv), or the consensus (qrels).")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default labels-<last event>.<format>, here.")] = None,
+    until: Annotated[int | None, typer.Option(min=1, help="The last event to write: makes an earlier export again.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Write the labels; the last event that went in is named."""
+    from backend.labels_io import export_labels
+
+    written = export_labels(_open(study), format, out, until)
+    print(f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again).")
+    for note in written.notes:
+        print(note)
+
+
+@labels_app.command("import")
+def labels_import(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An export, or qrels.")],
+    format: Annotated[str | None, typer.Option("--format", metavar="jsonl|csv|qrels", help="Default by the file's ending.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="Whose labels qrels are to be.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Import the rest when lines are bad; the bad ones go to a file.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Read labels; events that are there already are passed over."""
+    from backend.labels_io import import_labels
+
+    done = import_labels(_open(study), file, format, annotator, skip_bad)
+    print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")
+    if done.left_out:
+        print(f"Left out {done.left_out:,} lines; they are listed in {done.file}")
+
+
+def _open(folder: str | None) -> Study:
+    from backend.study import Study
+
+    return Study.open(folder)
+
+
+def _labels_path(folder: str | None) -> Path:
+    """The study's labels.db, without opening it: a damaged one must be restorable."""
+    from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+
+    path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
+    if not (path / SETTINGS_FILE).is_file():
+        raise Missing(f"{path} holds no study (no {SETTINGS_FILE}); name one with --study or ${ENVIRONMENT_VARIABLE}")
+    return Study(path).labels_path
+
+
+def _passage_problems(path: Path) -> list[str]:
+    """Judged passages that the study's collection does not hold."""
+    from db.corpus import Corpus
+    from db.labels import Labels
+
+    if not (path.parent / "corpus.db").is_file():
+        return []
+    store = Labels(path, read_only=True)
+    try:
+        judged = {event.passage for event in store.events() if event.passage is not None}
+    except Exception as error:
+        if "no such table" in str(error):
+            return []  # an older labels.db, from before there were labels
+        raise
+    missing = sorted(judged - set(Corpus(path.parent / "corpus.db").ordinals(judged)))
+    return [f"passage {id!r} was judged and is not in the collection" for id in missing[:10]]
