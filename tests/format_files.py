@@ -135,7 +135,8 @@ SQUAD = {
 }
 POPQA = (
     "id\tsubj\tprop\tobj\tsubj_id\tprop_id\tobj_id\ts_aliases\to_aliases\ts_uri\to_uri\ts_wiki_title\to_wiki_title\ts_pop\to_pop\tquestion\t"
-    'possible_answers\n4222362\tGeorge Rankin\toccupation\tpolitician\t1\t22\t2\t"[""G. Rankin""]"\t[]\tu\tu\tGeorge Rankin\tPolitician\t142\t25692\t'
+    "possible_answers\n"
+    '4222362\tGeorge Rankin\toccupation\tpolitician\t1\t22\t2\t"[""G. Rankin""]"\t[]\tu\tu\tGeorge Rankin\tPolitician\t142\t25692\t'
     'What is George Rankin\'s occupation?\t"[""politician"", ""political leader""]"\n'
 )
 PAQ = [

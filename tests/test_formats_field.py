@@ -365,3 +365,10 @@ def test_entries_say_what_they_hold(tmp_path):
         ("6", 2.0, "", "no title", None),
         ("7", 3.0, None, None, None),
     ]
+
+
+def test_a_first_line_longer_than_what_is_looked_at(tmp_path):
+    long = {"title": "T", "text": "word " * 20_000}
+    for name, record, format in (("a", long, "articles"), ("b", {"id": "1", **long}, "passage-jsonl")):
+        (tmp_path / name).write_text(json.dumps(record) + "\n")
+        assert find_format(tmp_path / name, "passages").name == format

@@ -96,6 +96,7 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
     assert study.run("tuned").manifest["tuned"]["rule"] == "gold"
 
     assert "bm25-dev" in Page(study.folder).text
-    assert "Relevant is a passage that the question’s gold names" in Page(study.folder, "compare", a="bm25-dev", b="tiny-dev").text.replace("'", "’")
+    compared = Page(study.folder, "compare", a="bm25-dev", b="tiny-dev").text.replace("'", "’")
+    assert "Relevant is a passage that the question’s gold names" in compared
     asked = study.questions.all()[0]
     assert asked.text in Page(study.folder, "question", question=asked.id, a="bm25-dev", b="tiny-dev").text

@@ -28,7 +28,8 @@ def recognise(head: Head) -> bool:
         record = fields.parse_object(head.first_line)
     except fields.Wrong:
         cut_short = len(head.first_line) == len(head.text)
-        return cut_short and head.text.startswith(('{"title"', '{"text"')) and '"question"' not in head.text
+        named = '"id"' in head.text or '"_id"' in head.text
+        return cut_short and head.text.startswith(('{"title"', '{"text"')) and not named and '"question"' not in head.text
     return {"title", "text"} <= set(record) and not {"id", "_id", "question", "answers", "gold", "split"} & set(record)
 
 

@@ -28,7 +28,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
-    dataset = options.dataset or stem(path)
+    dataset, split = options.dataset or stem(path), options.split or _split(path)
     empty = True
     for line, text in numbered_lines(ByteSource(path)):
         empty = False
@@ -36,7 +36,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
             question, answers = _columns(text)
             made = Question(
                 id=f"{'-'.join(dataset.split())}.{line}", text=question.replace("\u2019", "'"), answers=_answers(answers),
-                dataset=dataset, split=options.split or _split(path),
+                dataset=dataset, split=split,
             )  # fmt: skip
             if message := wrong_with_question(made):
                 raise fields.Wrong(message)
@@ -52,7 +52,7 @@ def _split(path: Path) -> str:
     parts = path.name.lower().replace("-", ".").replace("_", ".").split(".")
     found = [split for split in ("train", "dev", "test") if split in parts]
     if len(found) != 1:
-        raise fields.Wrong("the file's name does not tell the split; say --split train, dev or test")
+        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
     return found[0]
 
 

@@ -29,7 +29,7 @@ class JsonStream:
     """
 
     def __init__(self, chunks: Iterable[str], place: object):
-        self._chunks, self._place = iter(chunks), place
+        self._chunks, self.place = iter(chunks), place
         self._decoder = json.JSONDecoder()
         self._text, self._at = "", 0
         self._line, self._counted = 1, 0
@@ -86,7 +86,7 @@ class JsonStream:
     def end(self) -> None:
         """Raises BadInput unless nothing but white space is left."""
         if self.peek():
-            raise BadInput("there is more after the end of the JSON", self._place, self.line())
+            raise BadInput("there is more after the end of the JSON", self.place, self.line())
 
     def _members(self, opening: str, closing: str, what: str) -> Iterator[None]:
         if self.peek() != opening:
@@ -132,10 +132,10 @@ class JsonStream:
     def _broken(self, error: ValueError) -> BadInput:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
         line = self.line() + (self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0)
-        return BadInput(f"this is not JSON ({reason}); is the file cut short?", self._place, line)
+        return BadInput(f"this is not JSON ({reason}); is the file cut short?", self.place, line)
 
     def _bad(self, message: str) -> BadInput:
-        return BadInput(message, self._place, self.line())
+        return BadInput(message, self.place, self.line())
 
 
 def open_json(source: ByteSource) -> JsonStream:
@@ -149,7 +149,7 @@ def records(stream: JsonStream) -> Iterator[tuple[int, dict[str, Any] | BadInput
         if isinstance(value, dict):
             yield line, value
         else:
-            yield line, BadInput(f"this is {fields.kind_of(value)}, not an object", stream._place, line)
+            yield line, BadInput(f"this is {fields.kind_of(value)}, not an object", stream.place, line)
     stream.end()
 
 

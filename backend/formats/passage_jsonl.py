@@ -18,7 +18,8 @@ def recognise(head: Head) -> bool:
         record = fields.parse_object(head.first_line)
     except fields.Wrong:
         # A line longer than the head: judge by how it begins.
-        return len(head.first_line) == len(head.text) and head.text.startswith('{"') and '"question"' not in head.text
+        named = '"id"' in head.text or '"_id"' in head.text
+        return len(head.first_line) == len(head.text) and head.text.startswith('{"') and named and '"question"' not in head.text
     return "text" in record and bool({"id", "_id"} & set(record)) and not {"question", "answers", "gold"} & set(record)
 
 
