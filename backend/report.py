@@ -153,7 +153,7 @@ def convention(kinds: set[str], rule: str, by: By | None, frequency_source: str 
         "Success@k: share of questions with a relevant passage among the first k, with Wilson's 95% interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
         f"Recall@k: mean share of a question's gold passages among the first k; its interval and MRR's by bootstrap, seed {seed}.",
-        "Equal scores are ordered by the passage's row in the collection.",
+        "Equal scores are ordered by the passage's row in the collection; in an imported run they stand as in its file.",
     ]  # fmt: skip
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"

@@ -62,7 +62,7 @@ class RunRows:
         self._parts.setdefault(question_id, []).append(part)
 
     def finish(self, silent: Iterable[str] = ()) -> tuple[list[str], Hits, np.ndarray]:
-        """Question ids, their hits ordered by score and then by ordinal, and the flags (q, k) int8 (-1 where unknown).
+        """Question ids, their hits by falling score (equal ones as they came), and the flags (q, k) int8 (-1 where unknown).
 
         Args:
             silent: ids of questions that are to have a row though nothing was found for them.
@@ -79,7 +79,7 @@ class RunRows:
         for row, question_id in enumerate(ids):
             if parts := self._parts[question_id]:
                 hits = np.concatenate(parts)
-                hits = hits[np.lexsort((hits["ordinal"], -hits["score"]))]
+                hits = hits[np.argsort(-hits["score"], kind="stable")]
                 for matrix, name in ((ordinals, "ordinal"), (scores, "score"), (flags, "holds")):
                     matrix[row, : len(hits)] = hits[name]
         return ids, Hits(ordinals, scores), flags

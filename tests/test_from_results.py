@@ -68,6 +68,15 @@ def test_two_files_over_the_same_questions_become_two_runs(tmp_path, results):
     assert [run.success[3].value for run in figures] == [pytest.approx(2 / 3), pytest.approx(1)]
 
 
+def test_equal_scores_stay_as_the_file_has_them(tmp_path):
+    first = [ctx("a", "one"), ctx("b", "two"), ctx("c", "three", 2.0)]
+    second = [ctx("b", "two"), ctx("a", "one")]
+    path = write(tmp_path, "tied.json", dpr(("Who?", ["x"], first), ("Where?", ["y"], second)))
+    study = study_from_results(tmp_path / "s", [path]).study
+    ids = [[study.corpus.passages([ordinal])[0].id for ordinal in row if ordinal >= 0] for row in study.run("tied").hits.ordinals.tolist()]
+    assert ids == [["c", "a", "b"], ["b", "a"]]
+
+
 def test_it_says_what_it_cannot_do(tmp_path, results):
     study = study_from_results(tmp_path / "s", results).study
     said = summary(study)["from_results"]

@@ -77,6 +77,11 @@ def _road(held: dict[str, Any]) -> Html:
 
 
 def _next(opened: Study, held: dict[str, Any]) -> None:
+    if held["from_results"]:
+        show(tag("h2", "Made from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]),
+             tag("p", "Everything else works: ", link("compare the runs", url.COMPARE), ", or ",
+                 link("read both lists", url.QUESTION), " question by question."))  # fmt: skip
+        return
     steps = next_steps(opened)
     show(tag("h2", "What to do next"), _road(held))
     if not steps:
