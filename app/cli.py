@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from app.cli_batches import batch_app
+from app.cli_labels import labels_app
+from app.cli_people import people_app
 from db.errors import BlindspotError
 
 if TYPE_CHECKING:
     from backend.study import Study
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "export", "download", "jobs")
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "batch", "people", "labels", "export", "download",
+        "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -471,7 +475,9 @@ def demo(
         serve(study, port)
 
 
-for name, group in {"import": import_app, "index": index_app, "encoder": encoder_app, "export": export_app, "jobs": jobs_app}.items():
+GROUPS = {"import": import_app, "index": index_app, "encoder": encoder_app, "batch": batch_app, "people": people_app, "labels": labels_app,
+          "export": export_app, "jobs": jobs_app}
+for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 
 if __name__ == "__main__":

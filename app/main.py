@@ -1,21 +1,22 @@
 """The app: which study is open, which page is shown, and one line instead of a traceback where something is wrong.
 
-BLINDSPOT_STUDY=STUDY streamlit run app/main.py      (what `blindspot open --study STUDY` does)
+BLINDSPOT_STUDY=STUDY streamlit run app/main.py --server.address localhost     (what `blindspot open --study STUDY` does)
 """
 
 from __future__ import annotations
 
 import streamlit as st
 
-from app import study
+from app import study, who
 from app.components.behaviour import behaviour, style
 from app.components.header import header
 from app.components.marks import notice
+from app.components.sign_in import sign_in
 from app.entry import THROUGH_MAIN
 from app.markup import show
 from db.errors import BlindspotError
 
-PAGES = {"Home": "home", "Compare": "compare", "Question": "question"}
+PAGES = {"Home": "home", "Compare": "compare", "Question": "question", "Judge": "judge", "Quality": "quality"}
 
 
 def main() -> None:
@@ -28,14 +29,20 @@ def main() -> None:
         position="hidden",
     )
     style()
-    behaviour()
     try:
-        name = study.current().settings.name
+        opened = study.current()
+        name, person = opened.settings.name, who.who(opened.labels_path)
     except BlindspotError as error:
+        behaviour()
         show(header(None, page.title), notice(str(error), kind="error"))
         return
+    behaviour(who.cookie())
     st.set_page_config(page_title=f"{page.title} · {name}")
-    show(header(name, page.title))
+    if person is None and who.mode() != "local":
+        show(header(None, page.title))
+        sign_in(opened.labels_path, "This study is not open to everybody.")
+        return
+    show(header(name, page.title, person))
     st.session_state[THROUGH_MAIN] = True
     page.run()
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.buckets import bucket_group
 from backend.answers import DEFAULT_RULE, rule_named
 from backend.manifest import text_sha256
 from backend.near_duplicates import near_duplicates
@@ -126,6 +127,25 @@ def batch_of_pairs(
     return _made(name, items, len(items))
 
 
+def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = ()) -> list[str]:
+    """The ids of the questions of these relations, and of these buckets: what a batch takes as `slice`.
+
+    Args:
+        buckets: as reports name them ("bucket 3", "2-3 mentions", "frequency unknown"), or short ("3", "2-3").
+
+    Raises:
+        Missing: a relation or bucket that no question has; says which there are.
+    """
+    questions = study.questions.all()
+    groups = {question.id: bucket_group(question.bucket, question.frequency) for question in questions}
+    _refuse_absent("relation", relations, {question.relation for question in questions} - {None})
+    known = {name: group for group in groups.values() for name in (group, group.removeprefix("bucket ").removesuffix(" mentions"))}
+    _refuse_absent("bucket", buckets, set(known))
+    wanted = {known[bucket] for bucket in buckets}
+    return [question.id for question in questions
+            if (not relations or question.relation in relations) and (not buckets or groups[question.id] in wanted)]
+
+
 class _Maker:
     """One batch in the making. Arms are made in the order audit, second and repeat, priority: no question comes twice."""
 
@@ -145,7 +165,7 @@ class _Maker:
         if not self.frame:
             raise Missing("none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth")
         self.calibration = Calibration(self.queue.outcomes())
-        self.waiting, self.used = self.queue.waiting(), set()
+        self.waiting, self.used = self.queue.waiting() | self.queue.practised(), set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
         for judgement in Labels(study.labels_path).judgements():
             self.judged[judgement.question].append(judgement)
@@ -259,6 +279,11 @@ def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
     for place, each in enumerate(candidates):
         first.setdefault(each.near_duplicates, place)
     return sorted(candidates, key=lambda each: first[each.near_duplicates])
+
+
+def _refuse_absent(what: str, asked: Sequence[str], known: AbstractSet[str]) -> None:
+    if absent := next((each for each in asked if each not in known), None):
+        raise Missing(f"no question has the {what} {absent!r}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _check(size: int, candidates: int, splits: Sequence[str] | None, mix: Mix) -> None:

@@ -79,3 +79,19 @@ def merged(spans: Iterable[Span]) -> list[Span]:
         else:
             result.append((start, end))
     return result
+
+
+def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> list[tuple[str, str]]:
+    """The text from low to high as (piece, kind): "answer", "word" or "". Where the two overlap it is an answer."""
+    kinds = [""] * (high - low)
+    for kind, spans in (("word", words), ("answer", answers)):
+        for start, end in spans:
+            first, last = max(start - low, 0), min(end - low, high - low)
+            if first < last:
+                kinds[first:last] = [kind] * (last - first)
+    made, start = [], 0
+    for end in range(1, high - low + 1):
+        if end == high - low or kinds[end] != kinds[start]:
+            made.append((text[low + start : low + end], kinds[start]))
+            start = end
+    return made

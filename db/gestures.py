@@ -15,6 +15,8 @@ Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
 LABELS: tuple[str, ...] = get_args(Label)
 KINDS: tuple[str, ...] = get_args(Kind)
 LABELLING = ("label", "adjudicate")
+Deed = Literal["finish", "skip", "reopen"]
+DEEDS: tuple[str, ...] = get_args(Deed)
 
 MAX_ID = 128
 MAX_NOTE = 10_000
@@ -61,8 +63,27 @@ class Gesture:
 
 
 @dataclass(frozen=True, slots=True)
+class Act:
+    """What an annotator does with a whole question of the queue. It is no label event; its id is kept in the same way.
+
+    finish: done with it. skip: leave it to somebody else. reopen: go back to one that was finished or skipped.
+    batch: its name. milliseconds: spent on the question. client_time: as in `Gesture`.
+    """
+
+    id: str
+    kind: Deed
+    question: str
+    batch: str
+    milliseconds: int | None = None
+    client_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a gesture: "stored", "known" (it was stored before, and so is safe), or "refused", with the reason."""
+    """What became of a gesture or act: "stored", "known" (it was done before, and so is safe), or "refused".
+
+    message: why it was refused; of a finish that is stored or known, that it was surplus, else empty.
+    """
 
     id: str
     state: Literal["stored", "known", "refused"]
@@ -87,6 +108,24 @@ def read_gesture(value: Any) -> Gesture:
     gesture = Gesture(**made)
     check(gesture)
     return gesture
+
+
+def read_sent(value: Any) -> Gesture | Act:
+    """What stands in a browser's outbox: a gesture or, by its kind, an act; records of ours are checked alike. Raises BadInput."""
+    if isinstance(value, Gesture):
+        check(value)
+        return value
+    if not isinstance(value, Act) and not (isinstance(value, Mapping) and value.get("kind") in DEEDS):
+        return read_gesture(value)
+    act = value if isinstance(value, Act) else Act(**_made(Act, value, {"id", "kind", "question", "batch"}))
+    for name in ("id", "kind", "batch"):
+        _text(name, getattr(act, name))
+    _text("question", act.question, longest=256)
+    _whole("milliseconds", act.milliseconds, 0)
+    _number("client_time", act.client_time)
+    if act.kind not in DEEDS:
+        raise BadInput(f"the kind is {act.kind!r}; it must be one of {', '.join(DEEDS)}")
+    return act
 
 
 def check(gesture: Gesture) -> None:

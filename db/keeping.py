@@ -13,7 +13,11 @@ from db.backup import backup, restore, sync
 from db.connection import connect
 from db.errors import BadInput, BlindspotError, Refused
 
-_TRIGGERS = {"label_event_no_update", "label_event_no_delete", "label_event_no_replace", "label_event_one_gesture", "label_event_undo"}
+_GUARDS = {
+    "label_event": ("label_event_no_update", "label_event_no_delete", "label_event_no_replace", "label_event_one_gesture",
+                    "label_event_undo"),
+    "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ def check(path: str | Path) -> Soundness:
         questions = _one(connection, "SELECT count(*) FROM question")
         if "label_event" not in tables:
             return Soundness(tuple(problems), questions=questions)
-        problems += [f"the guard {name} is gone: label events could be changed" for name in sorted(_TRIGGERS - tables)]
+        problems += [f"the guard {name} is gone: what is recorded could be changed"
+                     for table, names in _GUARDS.items() if table in tables for name in names if name not in tables]
         problems += _event_problems(connection)
         events, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM label_event").fetchone()
         return Soundness(tuple(problems), events, last, questions, _one(connection, "SELECT count(*) FROM annotator"))

@@ -10,96 +10,21 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from db.connection import PerThread, connect
-from db.errors import BlindspotError, Missing, Refused
-from db.gestures import LABELLING, Choice, Gesture, Kind, Label, Receipt, check, read_gesture
-from db.people import Person, person
-from db.queue import batch_number, extend, reopen
+from db.acts import store_act
+from db.connection import PerThread
+from db.errors import BlindspotError
+from db.events import COLUMNS, INSERT, SELECT, Consensus, Event, Judgement, Relevance, as_of, events_where
+from db.gestures import Act, Choice, Gesture, Label, Receipt, check, read_sent
 from db.saving import saving
+from db.storing import Passages, store_gesture
 
-VIEWS = ("live_event", "judgement", "adjudication", "consensus", "corrected_relevance")
-_RIGHT = {"adjudicate": "adjudicate"}  # every other kind takes the right to judge
+__all__ = ["COLUMNS", "Consensus", "Event", "Judgement", "Labels", "Relevance"]
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One row of the store. `number` is its place in the order; `undoes` the number of the event it takes back."""
-
-    number: int
-    gesture: str
-    part: int
-    kind: Kind
-    question: str
-    passage: str | None
-    annotator: str
-    label: Label | None
-    note: str | None
-    undoes: int | None
-    batch: str | None
-    practice: int
-    blind: int
-    run: str | None
-    rank: int | None
-    score: float | None
-    suggestion: float | None
-    inclusion_probability: float | None
-    milliseconds: int | None
-    guideline_version: str
-    client_time: float | None
-    server_time: float
-
-
-COLUMNS = tuple(field.name for field in fields(Event))
 _UNDOES = COLUMNS.index("undoes")
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM label_event"
-_INSERT = f"INSERT INTO label_event ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The label that an annotator last gave a pair, and has not taken back."""
-
-    number: int
-    question: str
-    passage: str
-    annotator: str
-    label: Label
-    batch: str | None
-    blind: bool
-    inclusion_probability: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Consensus:
-    """What is held of a pair: adjudicated, else agreed by all who judged it (maybe one), else open and without a label."""
-
-    question: str
-    passage: str
-    label: Label | None
-    state: Literal["adjudicated", "agreed", "open"]
-    people: int
-
-
-@dataclass(frozen=True, slots=True)
-class Relevance:
-    """A pair as corrected by labels: `relevance` is the consensus, else the gold; "open" in dispute or unsure.
-
-    state: "gold" where nobody judged it. trains: whether training may take it; never true of dev and test questions.
-    """
-
-    question: str
-    passage: str
-    relevance: Literal["positive", "related", "negative", "open"]
-    gold: bool
-    state: Literal["adjudicated", "agreed", "open", "gold"]
-    people: int
-    split: str
-    trains: bool
 
 
 class Labels(PerThread):
@@ -110,7 +35,7 @@ class Labels(PerThread):
             it; without it they are refused. A batch's own passages were checked when it was made.
     """
 
-    def __init__(self, path: str | Path, read_only: bool = False, passages: Callable[[Iterable[str]], Mapping[str, Any]] | None = None,
+    def __init__(self, path: str | Path, read_only: bool = False, passages: Passages | None = None,
                  clock: Callable[[], float] = time.time):
         super().__init__(path, read_only)
         self._passages, self._clock = passages, clock
@@ -125,9 +50,9 @@ class Labels(PerThread):
         """
         check(gesture)
         with saving(self) as connection:
-            return self._store(connection, annotator, gesture)
+            return store_gesture(connection, annotator, gesture, self._passages, self._clock())
 
-    def take(self, annotator: str, outbox: Sequence[Gesture | Mapping[str, Any]]) -> list[Receipt]:
+    def take(self, annotator: str, outbox: Sequence[Gesture | Act | Mapping[str, Any]]) -> list[Receipt]:
         """Store what a browser has not seen acknowledged, in its order, in one transaction. One that is refused stops no other.
 
         Raises:
@@ -138,60 +63,25 @@ class Labels(PerThread):
         with saving(self) as connection:
             return [self._receipt(connection, annotator, each) for each in outbox]
 
-    def _receipt(self, connection: sqlite3.Connection, annotator: str, each: Gesture | Mapping[str, Any]) -> Receipt:
-        id = each.id if isinstance(each, Gesture) else str(each.get("id", "")) if isinstance(each, Mapping) else ""
+    def _receipt(self, connection: sqlite3.Connection, annotator: str, each: Gesture | Act | Mapping[str, Any]) -> Receipt:
         connection.execute("SAVEPOINT gesture")
         try:
-            gesture = each if isinstance(each, Gesture) else read_gesture(each)
-            check(gesture)
-            receipt = self._store(connection, annotator, gesture)
+            sent = read_sent(each)
+            if isinstance(sent, Act):
+                receipt = store_act(connection, annotator, sent, self._clock())
+            else:
+                receipt = store_gesture(connection, annotator, sent, self._passages, self._clock())
         except (BlindspotError, sqlite3.IntegrityError) as error:
             connection.execute("ROLLBACK TO gesture")
-            receipt = Receipt(id, "refused", str(error))
+            id = each.get("id", "") if isinstance(each, Mapping) else getattr(each, "id", "")
+            receipt = Receipt(str(id), "refused", str(error))
         connection.execute("RELEASE gesture")
         return receipt
 
-    def _store(self, connection: sqlite3.Connection, annotator: str, gesture: Gesture) -> Receipt:
-        known = _events(connection, "WHERE gesture = ? ORDER BY part", (gesture.id,))
-        if known:
-            _refuse_other(connection, known, annotator, gesture)
-            return Receipt(gesture.id, "known")
-        who, now = person(connection, annotator), self._clock()
-        right = _RIGHT.get(gesture.kind, "judge")
-        if not who.may(right):
-            raise Refused(f"{annotator} is an {who.role} and may not {right}; ask an adjudicator or a lead")
-        if connection.execute("SELECT 1 FROM question WHERE id = ?", (gesture.question,)).fetchone() is None:
-            raise Missing(f"there is no question {gesture.question!r} in this study")
-        if gesture.kind == "undo":
-            events = _undo_events(connection, annotator, gesture, now)
-            _after_undo(connection, events[0], now)
-        else:
-            events = self._new_events(connection, who, gesture, now)
-        connection.executemany(_INSERT, map(astuple, events))
-        return Receipt(gesture.id, "stored")
-
-    def _new_events(self, connection: sqlite3.Connection, who: Person, gesture: Gesture, now: float) -> list[Event]:
-        batch, practice, shown = None, 0, {}
-        if gesture.batch is not None:
-            batch = batch_number(connection, gesture.batch)
-            practice, shown = _batch_item(connection, batch, gesture)
-            extend(connection, batch, gesture.question, who.name, now)
-        elif gesture.choices:
-            self._refuse_strangers(gesture)
-        _refuse_paused(connection, who, batch, gesture)
-        # An event without a passage is one too: a bad question, a note.
-        return [_event(gesture, part, choice, who.name, practice, shown.get(choice.passage) if choice else None, now)
-                for part, choice in enumerate(gesture.choices or (None,))]
-
-    def _refuse_strangers(self, gesture: Gesture) -> None:
-        ids = [choice.passage for choice in gesture.choices]
-        known = self._passages(ids) if self._passages is not None else {}
-        if absent := next((id for id in ids if id not in known), None):
-            raise Missing(f"there is no passage {absent!r} in this study")
-
     def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of the gesture ids that are stored."""
-        rows = self.connection.execute("SELECT DISTINCT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?))",
+        """Those of the ids of gestures and acts that are stored."""
+        rows = self.connection.execute("SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
+                                       "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",
                                        (json.dumps(list(ids)),))
         return {row[0] for row in rows}
 
@@ -259,14 +149,14 @@ class Labels(PerThread):
         """The events up to a number, in order."""
         wanted = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
-            f"{_SELECT} WHERE (?1 IS NULL OR number <= ?1) "
+            f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
             (until, wanted))
         return (Event(*row) for row in rows)
 
     def gestures(self, ids: Iterable[str]) -> list[Event]:
         """The events of some gestures, by number."""
-        return _events(self.connection, "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number", (json.dumps(list(ids)),))
+        return events_where(self.connection, "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number", (json.dumps(list(ids)),))
 
     def consensus_as_of(self, number: int) -> list[Consensus]:
         """The consensus as it was when the event `number` was the last."""
@@ -289,7 +179,7 @@ class Labels(PerThread):
                 if last:
                     values[0] = None
                     values[_UNDOES] = None if event.undoes is None else numbers[event.undoes]
-                numbers[event.number] = connection.execute(_INSERT, values).lastrowid
+                numbers[event.number] = connection.execute(INSERT, values).lastrowid
         return len(events)
 
     def _view(self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1") -> list[tuple]:
@@ -297,106 +187,6 @@ class Labels(PerThread):
         where = condition if wanted is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
         values = () if wanted is None else (wanted,)
         return self.connection.execute(f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}", values).fetchall()
-
-
-@contextmanager
-def as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
-    """A connection on which the views show the store as it was when event `number` was the last.
-
-    A temporary view takes the place of the table of events; the other views are made again over it from their own definitions.
-    """
-    connection = connect(path, read_only=True)
-    try:
-        connection.execute(f"CREATE TEMP VIEW label_event AS SELECT * FROM main.label_event WHERE number <= {int(number)}")
-        for view in VIEWS:
-            sql = connection.execute("SELECT sql FROM main.sqlite_master WHERE type = 'view' AND name = ?", (view,)).fetchone()[0]
-            connection.execute(sql.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
-        yield connection
-    finally:
-        connection.close()
-
-
-def _events(connection: sqlite3.Connection, where: str, values: tuple) -> list[Event]:
-    return [Event(*row) for row in connection.execute(f"{_SELECT} {where}", values)]
-
-
-def _refuse_other(connection: sqlite3.Connection, known: list[Event], annotator: str, gesture: Gesture) -> None:
-    """A gesture sent again must say the same. How long it took, and what was shown, may be told otherwise: the first counts."""
-    first = known[0]
-    undone = {row[0] for event in known if event.undoes is not None
-              for row in connection.execute("SELECT gesture FROM label_event WHERE number = ?", (event.undoes,))}
-    same = (first.annotator, first.kind, first.question) == (annotator, gesture.kind, gesture.question)
-    if gesture.kind == "undo":
-        same = same and undone == {gesture.undoes}
-    else:
-        before = {(event.passage, event.label) for event in known if event.passage is not None}
-        now = {(choice.passage, choice.label) for choice in gesture.choices}
-        same = same and (before, first.note, first.batch) == (now, gesture.note, gesture.batch)
-    if not same:
-        raise Refused(f"the id {gesture.id!r} was used before for something else; nothing was stored of this gesture")
-
-
-def _undo_events(connection: sqlite3.Connection, annotator: str, gesture: Gesture, now: float) -> list[Event]:
-    undone = _events(connection, "WHERE gesture = ? ORDER BY part", (gesture.undoes,))
-    if not undone:
-        raise Refused(f"there is no gesture {gesture.undoes!r} to take back")
-    if undone[0].annotator != annotator:
-        raise Refused("this was somebody else's gesture; only they can take it back")
-    if undone[0].kind == "undo":
-        raise Refused("an undo cannot be taken back; give the label again")
-    if undone[0].question != gesture.question:
-        raise Refused(f"the gesture {gesture.undoes!r} was about another question; nothing was taken back")
-    if connection.execute("SELECT 1 FROM label_event WHERE undoes = ?", (undone[0].number,)).fetchone():
-        raise Refused(f"the gesture {gesture.undoes!r} was taken back before")
-    return [
-        Event(None, gesture.id, part, "undo", event.question, event.passage, annotator, None, None, event.number, event.batch,
-              event.practice, int(gesture.blind), None, None, None, None, None, gesture.milliseconds, gesture.guideline_version,
-              gesture.client_time, now)
-        for part, event in enumerate(undone)
-    ]
-
-
-def _after_undo(connection: sqlite3.Connection, event: Event, now: float) -> None:
-    row = connection.execute("SELECT number FROM batch WHERE name = ?", (event.batch,)).fetchone()
-    if row:
-        extend(connection, row[0], event.question, event.annotator, now)
-        reopen(connection, row[0], event.question, event.annotator, now)
-
-
-def _batch_item(connection: sqlite3.Connection, batch: int, gesture: Gesture) -> tuple[int, dict[str, tuple]]:
-    """Whether the batch is practice, and (run, rank, score, inclusion probability) of the question's candidates in it."""
-    row = connection.execute("SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
-                             "WHERE i.batch = ? AND i.question = ?", (batch, gesture.question)).fetchone()
-    if row is None:
-        raise Missing(f"batch {gesture.batch!r} holds no question {gesture.question!r}")
-    rows = connection.execute("SELECT passage, run, rank, score, inclusion_probability FROM candidate WHERE batch = ? AND question = ?",
-                              (batch, gesture.question))
-    shown = {passage: rest for passage, *rest in rows}
-    if absent := next((choice.passage for choice in gesture.choices if choice.passage not in shown), None):
-        raise Missing(f"passage {absent!r} is not among those of question {gesture.question!r} in batch {gesture.batch!r}")
-    return row[0], shown
-
-
-def _refuse_paused(connection: sqlite3.Connection, who: Person, batch: int | None, gesture: Gesture) -> None:
-    """Of somebody paused is taken only what belongs to a question they were given: it may have been on its way."""
-    if not who.paused:
-        return
-    given = connection.execute("SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
-                               (batch, gesture.question, who.name)).fetchone()
-    if given is None:
-        raise Refused(f"{who.name} is paused; ask a lead")
-
-
-def _event(gesture: Gesture, part: int, choice: Choice | None, annotator: str, practice: int, shown: Sequence | None, now: float) -> Event:
-    passage = label = run = rank = score = suggestion = inclusion = None
-    if choice is not None:
-        passage, label, suggestion = choice.passage, choice.label, choice.suggestion
-        run, rank, score, inclusion = shown or (None, None, None, None)
-        run, rank, score = (mine if mine is not None else theirs
-                            for mine, theirs in ((choice.run, run), (choice.rank, rank), (choice.score, score)))
-    return Event(None, gesture.id, part, gesture.kind, gesture.question, passage, annotator, label, gesture.note, None, gesture.batch,
-                 practice, int(gesture.blind), run, rank, score, suggestion, inclusion if gesture.kind in LABELLING else None,
-                 gesture.milliseconds, gesture.guideline_version, gesture.client_time, now)
 
 
 def _add_people(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:

@@ -282,6 +282,33 @@ def m009_leases(db: Database) -> None:
     db.conn.execute("CREATE INDEX lease_held ON lease (expires) WHERE state = 'held'")
 
 
+@MIGRATIONS()
+def m010_queue_acts(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE queue_act ( -- finishing, skipping and going back, by the ids that the browser gave them
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            gesture TEXT NOT NULL UNIQUE CHECK (gesture <> ''),
+            kind TEXT NOT NULL CHECK (kind IN ('finish', 'skip', 'reopen')),
+            batch INTEGER NOT NULL,
+            question TEXT NOT NULL,
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            surplus INTEGER NOT NULL DEFAULT 0 CHECK (surplus IN (0, 1)),
+            milliseconds INTEGER CHECK (milliseconds >= 0),
+            client_time REAL,
+            server_time REAL NOT NULL,
+            FOREIGN KEY (batch, question) REFERENCES batch_question (batch, question),
+            CHECK (surplus = 0 OR kind = 'finish')
+        ) STRICT""")
+    for action in ("UPDATE", "DELETE"):
+        db.conn.execute(f"""
+            CREATE TRIGGER queue_act_no_{action.lower()} BEFORE {action} ON queue_act
+            BEGIN SELECT RAISE(ABORT, 'queue acts are append-only'); END""")
+    db.conn.execute("""
+        CREATE TRIGGER queue_act_no_replace BEFORE INSERT ON queue_act
+        WHEN EXISTS (SELECT 1 FROM queue_act WHERE number = NEW.number OR gesture = NEW.gesture)
+        BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already'); END""")
+
+
 def migrate(path: str | Path) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

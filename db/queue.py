@@ -16,26 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from db import leases
 from db.connection import PerThread
-from db.errors import Missing, Refused
+from db.errors import Refused
+from db.leases import LEASE_SECONDS, OTHERS, batch_number, forget_the_future, hold, recount
 from db.people import person, require
 from db.saving import saving
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
-LEASE_SECONDS = 15 * 60.0
 AT_ONCE = 3  # questions that one annotator holds: the one on the page and two fetched ahead
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
-_ACTIVE = "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > :now))"
-_OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator <> :me AND {_ACTIVE})"""
+# Nobody judges again what they judged, skipped or practised (there the settled labels are shown): not blind, nor independent.
 # A second look is the point of a repeat. An audit must not leave out what happens to be judged: its sample would not be uniform.
 _NEXT = f"""
     SELECT i.question FROM batch_question i
     WHERE i.batch = :batch AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me)
     AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND (
         (l.batch = i.batch AND l.state <> 'held') OR (l.state = 'held' AND l.expires > :now)))
-    AND (:practice OR {_OTHERS} < i.people_needed)
+    AND (:practice OR {OTHERS} < i.people_needed)
     AND (:practice OR i.arm IN ('audit', 'repeat') OR NOT (
         EXISTS (SELECT 1 FROM lease l WHERE l.annotator = :me AND l.question = i.question AND l.batch <> i.batch AND l.state <> 'held')
         OR EXISTS (SELECT 1 FROM label_event e WHERE e.annotator = :me AND e.question = i.question AND e.batch IS NOT :name
@@ -156,6 +156,11 @@ class Queue(PerThread):
                                        "WHERE b.state = 'open' AND b.practice = 0 AND i.done = 0")
         return {row[0] for row in rows}
 
+    def practised(self) -> set[str]:
+        """The questions of practice: their settled labels are shown to whoever did them."""
+        return {row[0] for row in self.connection.execute("SELECT DISTINCT i.question FROM batch_question i JOIN batch b "
+                                                          "ON b.number = i.batch WHERE b.practice = 1")}
+
     def audited(self) -> set[str]:
         """The questions that were drawn for the audit arm of any batch."""
         return {row[0] for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")}
@@ -171,7 +176,7 @@ class Queue(PerThread):
         """What the annotator now holds: what they held before, renewed, filled up with new questions to `count`.
 
         Practice comes first. A question whose lease lapsed unfinished may come back to the same annotator; one that they
-        finished or skipped never does, but in the audit and repeat arms of another batch.
+        finished or skipped, in practice too, never does, but in the audit and repeat arms of another batch.
 
         Raises:
             Missing: nobody of that name. Refused: they are paused.
@@ -189,7 +194,7 @@ class Queue(PerThread):
             for number, name, practice in batches:
                 values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
                 while len(held) < count and (row := connection.execute(_NEXT, values).fetchone()):
-                    _hold(connection, number, row[0], annotator, now)
+                    hold(connection, number, row[0], annotator, now)
                     held.append(Lease(name, row[0], now + LEASE_SECONDS, bool(practice)))
             return held
 
@@ -207,34 +212,15 @@ class Queue(PerThread):
             Refused: the annotator has neither labelled a passage of it nor called it bad.
         """
         with saving(self) as connection:
-            number, now = batch_number(connection, batch), self._clock()
-            needed, assigned_to, practice = _item(connection, number, batch, question)
-            row = connection.execute("SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
-                                     (number, question, annotator)).fetchone()
-            if row and row[0] == "finished":
-                return bool(row[1])
-            _refuse_unjudged(connection, annotator, batch, question)
-            in_time = row is not None and row[0] == "held" and row[2] > now
-            values = {"batch": number, "question": question, "me": annotator, "now": now}
-            taken = connection.execute(f"SELECT {_OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
-                                       values).fetchone()[0]
-            surplus = not practice and not in_time and (taken >= needed or assigned_to not in (None, annotator))
-            connection.execute(
-                "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
-                "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
-                (number, question, annotator, now, int(surplus)))
-            recount(connection, number, question)
-            return surplus
+            return leases.finish(connection, annotator, batch, question, self._clock())[1]
 
     def skip(self, annotator: str, batch: str, question: str) -> None:
-        """Leave a question to somebody else; it does not come back. Raises Missing where the annotator does not hold it."""
+        """Leave a question to somebody else; it does not come back by itself.
+
+        Raises Missing where the annotator does not hold it, Refused where they finished it.
+        """
         with saving(self) as connection:
-            number = batch_number(connection, batch)
-            changed = connection.execute(
-                "UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ? AND state = 'held'",
-                (number, question, annotator)).rowcount
-            if not changed:
-                raise Missing(f"{annotator} does not hold question {question!r} of batch {batch!r}")
+            leases.skip(connection, annotator, batch, question)
 
     def release(self, annotator: str) -> int:
         """Put back all that the annotator holds, as on signing out. Gives the number of questions."""
@@ -272,45 +258,6 @@ class Queue(PerThread):
             return changed
 
 
-def batch_number(connection: sqlite3.Connection, name: str) -> int:
-    """Raises Missing."""
-    row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
-    if row is None:
-        raise Missing(f"there is no batch {name!r} in this study")
-    return row[0]
-
-
-def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Somebody is at work on a question: their lease begins anew. One that has lapsed stays so, for others may hold it by now."""
-    connection.execute(
-        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
-        (batch, question, annotator, now, LEASE_SECONDS))
-
-
-def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Somebody took something back of a question they had finished: they hold it again. It kept its place, so none is exceeded."""
-    changed = connection.execute(
-        "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
-        "AND state = 'finished' AND surplus = 0",
-        (now + LEASE_SECONDS, batch, question, annotator)).rowcount
-    if changed:
-        recount(connection, batch, question)
-
-
-def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
-    """Cut down the leases that end later than a lease taken now would: they were taken before the clock jumped back."""
-    connection.execute("UPDATE lease SET expires = ?1 WHERE state = 'held' AND expires > ?1", (now + LEASE_SECONDS,))
-
-
-def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
-    """Note for a question, or every one of a batch, whether enough people have finished it. Practice is never done."""
-    connection.execute(
-        "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
-        "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "
-        "AND l.state = 'finished' AND l.surplus = 0) WHERE batch = ?1 AND (?2 IS NULL OR question = ?2)",
-        (batch, question))
-
-
 def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Lease]:
     rows = connection.execute(
         "SELECT b.name, l.question, l.expires, b.practice FROM lease l JOIN batch b ON b.number = l.batch "
@@ -318,26 +265,3 @@ def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Le
         "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, l.batch, i.position",
         (annotator, now))
     return [Lease(name, question, expires, bool(practice)) for name, question, expires, practice in rows]
-
-
-def _hold(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    connection.execute(
-        "INSERT INTO lease (batch, question, annotator, state, expires) VALUES (?, ?, ?, 'held', ?) "
-        "ON CONFLICT DO UPDATE SET expires = excluded.expires", (batch, question, annotator, now + LEASE_SECONDS))
-
-
-def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int]:
-    row = connection.execute(
-        "SELECT i.people_needed, i.assigned_to, b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
-        "WHERE i.batch = ? AND i.question = ?", (number, question)).fetchone()
-    if row is None:
-        raise Missing(f"batch {batch!r} holds no question {question!r}")
-    return row
-
-
-def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> None:
-    judged = connection.execute(
-        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', 'bad_question') LIMIT 1",
-        (annotator, question, batch)).fetchone()
-    if judged is None:
-        raise Refused(f"nothing is said of question {question!r} yet: label a passage, call the question bad, or skip it")

@@ -87,7 +87,7 @@ class Page:
     def __init__(self, folder: Path, page: str = "", /, **parameters: object):
         import os
 
-        os.environ["BLINDSPOT_STUDY"] = str(folder)
+        os.environ |= {"BLINDSPOT_STUDY": str(folder), "BLINDSPOT_SIGN_IN": "none"}
         self.app = AppTest.from_file(str(MAIN), default_timeout=60)
         try:
             if page:
@@ -98,6 +98,7 @@ class Page:
             self.app.run()
         finally:
             os.environ.pop("BLINDSPOT_STUDY")
+            os.environ.pop("BLINDSPOT_SIGN_IN")
         assert not self.app.exception, self.app.exception
 
     @property

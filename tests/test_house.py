@@ -60,8 +60,10 @@ def test_the_gpu_requirements_differ_in_faiss_alone():
 
 def test_every_third_party_import_is_required():
     """What the rooms import is pinned, so that no package is there by the grace of another."""
-    names = {"sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius", "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils",
-             "streamlit": "streamlit"}
+    names = {
+        "sentence_transformers": "sentence-transformers", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub", "jnius": "pyjnius",
+        "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
+    }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
     used = {name for room in MAY_IMPORT for path in modules(room) for name, _ in imported(path)} - set(sys.stdlib_module_names) - own
     missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}

@@ -157,8 +157,14 @@ function start() {
   document.documentElement.dataset.blindspot = "ready";     // until then links are plain links and keys do nothing
 }
 
-export default function () {
+// Who is at work, for the next time this page is loaded. An empty value forgets it.
+function keep([name, value]) {
+  document.cookie = `${name}=${value}; path=/; SameSite=Strict; max-age=${value ? 31536000 : 0}`;
+}
+
+export default function ({ data }) {
   if (!session.started) start();
+  if (data?.cookie) keep(data.cookie);
   schedule();
   return () => session.stop?.();
 }

@@ -19,9 +19,9 @@ def style() -> None:
     st.html(f"<style>{_source('style.css')}</style>")
 
 
-def behaviour() -> None:
-    """Mount the script, once per run, before anything that relies on it."""
-    _component()(key="behaviour", height="content")
+def behaviour(cookie: tuple[str, str] | None = None) -> None:
+    """Mount the script, once per run, before anything that relies on it. `cookie`: name and value that the browser is to keep."""
+    _component()(key="behaviour", data={"cookie": cookie}, height="content")
 
 
 @st.cache_resource(show_spinner=False)

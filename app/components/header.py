@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from app import url
 from app.markup import Html, div, link, span, tag
+from db.people import Person
 
-PAGES = (("Home", url.HOME), ("Compare", url.COMPARE), ("Question", url.QUESTION))
+PAGES = (("Home", url.HOME), ("Compare", url.COMPARE), ("Question", url.QUESTION), ("Judge", url.JUDGE), ("Quality", url.QUALITY))
+SEES_OTHERS = {"Quality"}
 
 
-def header(study_name: str | None, here: str) -> Html:
-    """`here` is the page's title. The runs that are being looked at go along to the other pages."""
+def header(study_name: str | None, here: str, person: Person | None = None) -> Html:
+    """`here` is the page's title, `person` who is at work. The runs that are being looked at go along to the other pages."""
     kept = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
         link(
@@ -19,11 +21,18 @@ def header(study_name: str | None, here: str) -> Html:
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
+        if title not in SEES_OTHERS or (person is not None and person.may("see others"))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, kept), cls="brand")
     return tag(
         "header",
-        div(brand, span(study_name or "", cls="study-name"), cls="left"),
+        div(brand, span(study_name or "", cls="study-name"), span(*_at_work(person), cls="person"), cls="left"),
         tag("nav", *links, aria_label="Pages"),
         cls="top",
     )
+
+
+def _at_work(person: Person | None) -> tuple[object, ...]:
+    if person is None:
+        return ()
+    return (person.name, span(f" {person.role}", cls="soft"), " ", link("change", url.href(url.JUDGE, {"sign-out": 1}), cls="quiet"))

@@ -11,6 +11,7 @@ import numpy as np
 from app.components.marks import answer_badge, gold_badge, letter
 from app.markup import Html, div, join, span, tag, text
 from backend.answers import answer_spans, has_answer, query_spans, rule_for
+from backend.spans import pieces
 from db.records import Hits, Passage, Question
 
 EXCERPT = 250  # characters of a passage that show before it is opened: three lines
@@ -183,17 +184,8 @@ class _Marked:
 
 
 def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> Html:
-    kinds = np.zeros(high - low, dtype=np.int8)
-    for kind, spans in ((1, words), (2, answers)):
-        for start, end in spans:
-            kinds[max(start - low, 0) : max(end - low, 0)] = kind
-    borders = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), high - low]
-    parts = []
-    for start, end in pairwise(borders):
-        piece = whole[low + start : low + end]
-        kind = kinds[start] if start < len(kinds) else 0
-        parts.append(tag("mark", piece, cls="answer" if kind == 2 else "word") if kind else text(piece))
-    return join(*parts)
+    cut = pieces(whole, low, high, answers, words)
+    return join(*(tag("mark", piece, cls=kind) if kind else text(piece) for piece, kind in cut))
 
 
 def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:

@@ -43,12 +43,13 @@ def start_button(
         key=key,
         disabled=running or bool(lacking),
         help=does,
-        on_click=_submit,
+        on_click=submit,
         args=(study, kind, arguments),
     )
 
 
-def _submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
+def submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
+    """Start a job, unless the same one is under way."""
     if not is_running(study, kind, arguments):
         jobs.submit(study, kind, arguments)
 

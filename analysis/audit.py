@@ -1,0 +1,122 @@
+"""The rate of false negatives among unlabelled passages, from a random sample of questions.
+
+Only a sample whose inclusion probabilities are known can say how many false negatives there are: what was chosen to be judged
+because it looked like one says nothing about the rest. Each passage weighs 1 / its inclusion probability, and the rate is a ratio
+of weighted sums (Hajek 1971), so that weights need not add up to anything. The unit is the question, for questions were drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_interval, summed
+
+WIDTH = 0.10
+FEW = 10
+"""Questions below which the spread itself is not known: nothing is called finished, nor is it said what it takes."""
+_MOST_QUESTIONS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A weighted share of passages, its interval, and whether enough was judged.
+
+    value, low, high: None where nothing settled was sampled; the interval also where it comes from fewer than 2 questions.
+    questions, passages: the settled ones, which count. unsettled: sampled passages on which people are unsure or disagree, left
+        out of the three.
+    least, most: the rate, were every unsettled passage a miss, or a hit.
+    target: width of the interval at which a slice is finished.
+    more: about how many more questions that takes, were they like those seen; 0 where it is finished, None where it cannot be said
+        (fewer than `FEW` questions).
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    questions: int
+    passages: int
+    unsettled: int
+    least: float | None
+    most: float | None
+    target: float
+    more: int | None
+    method: str
+
+    @property
+    def width(self) -> float | None:
+        return None if self.low is None else self.high - self.low
+
+    @property
+    def finished(self) -> bool:
+        """The stopping rule: the interval is at most `target` wide."""
+        return self.more == 0
+
+
+def rate(
+    hits: np.ndarray, settled: np.ndarray, probabilities: np.ndarray, questions: np.ndarray, target: float = WIDTH,
+    level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0,
+) -> Rate:
+    """The share of hits, such as positives, in the population that the passages were sampled from.
+
+    Args:
+        hits: (n,) bool. settled: (n,) bool; where it is False, `hits` is not looked at.
+        probabilities: (n,) inclusion probabilities, above 0 and at most 1.
+        questions: (n,) any sortable labels.
+
+    Raises ValueError for a probability out of range, or arrays of different lengths.
+    """
+    hits, settled, questions = np.asarray(hits, bool), np.asarray(settled, bool), np.asarray(questions)
+    probabilities = np.asarray(probabilities, np.float64)
+    if not len(hits) == len(settled) == len(probabilities) == len(questions):
+        raise ValueError("hits, settled, probabilities and questions must be of one length")
+    if not ((probabilities > 0) & (probabilities <= 1)).all():
+        raise ValueError("an inclusion probability lies above 0 and is at most 1")
+    weights = 1 / probabilities
+    method = f"weights 1 / inclusion probability; error from questions drawn again {resamples} times, seed {seed}; t on log odds"
+    least, most = (_share(taken, weights) for taken in (hits & settled, hits | ~settled))
+    unsettled = int((~settled).sum())
+    hits, weights, questions = hits[settled], weights[settled], questions[settled]
+    if not len(hits):
+        return Rate(None, None, None, 0, 0, unsettled, least, most, target, None, method)
+    top, bottom = summed(np.stack([hits * weights, weights], axis=1), questions).T
+    value, n = float(top.sum() / bottom.sum()), len(top)
+    error = ratio_error(top, bottom, resamples, seed) if n > 1 else 0.0
+    low, high = share_interval(value, error, n, level)
+    return Rate(value, low, high, n, len(hits), unsettled, least, most, target, _more(value, error, n, target, level), method)
+
+
+def rates_by(
+    groups: Sequence[str | None], hits: np.ndarray, settled: np.ndarray, probabilities: np.ndarray, questions: np.ndarray, **more
+) -> dict[str, Rate]:
+    """The rate of each group of passages, by name; None leaves a passage out. `more`: see `rate`."""
+    groups = np.array([group if group is not None else "" for group in groups], dtype=str)
+    arrays = [np.asarray(each) for each in (hits, settled, probabilities, questions)]
+    return {name: rate(*(each[groups == name] for each in arrays), **more) for name in np.unique(groups).tolist() if name}
+
+
+def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
+    return float(hits @ weights / weights.sum()) if len(hits) else None
+
+
+def _more(value: float, error: float, questions: int, target: float, level: float) -> int | None:
+    """Questions to add until the interval is narrow enough: the error falls with the root of their number."""
+    if questions < FEW:
+        return None
+
+    def narrow(count: int) -> bool:
+        low, high = share_interval(value, error * (questions / count) ** 0.5, count, level)
+        return high - low <= target
+
+    enough = questions
+    while not narrow(enough):
+        if enough > _MOST_QUESTIONS:
+            return None
+        enough *= 2
+    low = max(questions, enough // 2)
+    while low < enough:
+        middle = (low + enough) // 2
+        low, enough = (low, middle) if narrow(middle) else (middle + 1, enough)
+    return enough - questions

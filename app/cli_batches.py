@@ -1,0 +1,139 @@
+"""`blindspot batch`: what is judged next, by how many, by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from backend.batches import BatchMade
+    from backend.study import Study
+    from db.queue import Queue
+
+StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
+
+batch_app = typer.Typer(help="Batches of questions to judge: make, assign, close.", no_args_is_help=True, pretty_exceptions_enable=False,
+                        add_completion=False, rich_markup_mode=None)
+
+
+@batch_app.command("new")
+def batch_new(
+    name: Name,
+    run: Annotated[list[str], typer.Option("--run", help="A run to pool from; may be given several times.")],
+    size: Annotated[int, typer.Option(min=1, help="Questions.")] = 100,
+    depth: Annotated[int, typer.Option(min=1, help="Ranks of each run that are pooled.")] = 20,
+    candidates: Annotated[int, typer.Option(min=1, help="Passages shown of a question, at most.")] = 8,
+    split: Annotated[list[str] | None, typer.Option(help="train, dev, test or unlabelled; may be given again; default all.")] = None,
+    relation: Annotated[list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")] = None,
+    bucket: Annotated[list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")] = None,
+    people: Annotated[int, typer.Option(min=1, help="People that judge each question of the priority and audit arms.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    study: StudyOption = None,
+) -> None:
+    """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
+    from app.progress import shown
+    from backend.batches import make_batch, questions_of
+
+    opened = _open(study)
+    slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
+    with shown() as watch:
+        made = make_batch(opened, name, run, size=size, depth=depth, candidates=candidates, splits=split, slice=slice,
+                          people_needed=people, seed=seed, progress=watch)
+    _say(made)
+    if sum(made.arms.values()) < size:
+        print(f"{size:,} questions were asked for; no more are free in these runs, splits and slices.")
+
+
+@batch_app.command("list")
+def batch_list(study: StudyOption = None) -> None:
+    """List the batches, oldest first, and how far they are."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    batches = _queue(study).batches()
+    if not batches:
+        print("No batches yet: 'blindspot batch new NAME --run RUN'.")
+        return
+    table = Table("batch", "state", "questions", "done", "made by")
+    for batch in batches:
+        state = f"{batch.state}, practice" if batch.practice else batch.state
+        table.add_row(escape(batch.name), state, f"{batch.questions:,}", "" if batch.practice else f"{batch.done:,}",
+                      escape(batch.made_by or "command line"))
+    Console().print(table)
+
+
+@batch_app.command("practice")
+def batch_practice(
+    name: Name, size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20, study: StudyOption = None,
+) -> None:
+    """Make practice for newcomers of questions with settled labels."""
+    from backend.practice import make_practice
+
+    made = make_practice(_open(study), name, size)
+    _say(made.batch)
+    print(f"{made.adjudicated:,} were adjudicated; {made.of_one_person:,} rest on one person's labels.")
+
+
+@batch_app.command("close")
+def batch_close(name: Name, study: StudyOption = None) -> None:
+    """Hand out no more of a batch; what is out is still taken."""
+    _queue(study).set_state(name, "closed")
+    print(f"Batch {name} is closed.")
+
+
+@batch_app.command("open")
+def batch_open(name: Name, study: StudyOption = None) -> None:
+    """Hand out a closed batch again."""
+    _queue(study).set_state(name, "open")
+    print(f"Batch {name} is open.")
+
+
+@batch_app.command("people")
+def batch_people(
+    name: Name, people: Annotated[int, typer.Argument(metavar="N", min=1, help="People that judge each question.")],
+    study: StudyOption = None,
+) -> None:
+    """Set how many people judge each question of a batch."""
+    count = _queue(study).set_people_needed(name, people)
+    print(f"Each of the {count:,} questions of batch {name} needs {people} {'person' if people == 1 else 'people'} now.")
+
+
+@batch_app.command("assign")
+def batch_assign(
+    name: Name,
+    person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Who gets its questions.")] = None,
+    relation: Annotated[list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")] = None,
+    bucket: Annotated[list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")] = None,
+    anybody: Annotated[bool, typer.Option("--anybody", help="Take the assignment away.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Keep the questions of a batch, or of a slice of it, for one person."""
+    from backend.batches import questions_of
+    from db.queue import Queue
+
+    if anybody == (person is not None):
+        raise typer.BadParameter("give a PERSON, or --anybody")
+    opened = _open(study)
+    slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
+    count = Queue(opened.labels_path).assign(name, person, slice)
+    print(f"{count:,} questions of batch {name} are for {person or 'anybody'} now.")
+
+
+def _say(made: BatchMade) -> None:
+    arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
+    print(f"Made batch {made.name}: {sum(made.arms.values()):,} of {made.frame:,} questions ({arms}), {made.passages:,} passages.")
+
+
+def _open(folder: str | None) -> Study:
+    from backend.study import Study
+
+    return Study.open(folder)
+
+
+def _queue(folder: str | None) -> Queue:
+    from db.queue import Queue
+
+    return Queue(_open(folder).labels_path)

@@ -1,0 +1,119 @@
+"""What a lead does about the queue: make batches, close and assign them, and see who works on them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import study
+from app.components import jobs
+from app.components.marks import notice
+from app.markup import show, tag
+from backend.study import Study
+from db.errors import BlindspotError
+from db.people import People, Person
+from db.queue import Batch, Queue
+from db.records import SPLITS
+
+_REFUSED = "batches-refused"
+ANYBODY = "anybody"
+_ABOUT_SPLITS = "None: whatever the runs searched. Labels of dev and test correct the evaluation and never enter training."
+
+
+def batch_panel(opened: Study, lead: Person) -> None:
+    """Below the judging page, for leads alone."""
+    queue, people = Queue(opened.labels_path), People(opened.labels_path)
+    if refused := st.session_state.pop(_REFUSED, None):
+        show(notice(refused, kind="error"))
+    batches = queue.batches()
+    with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
+        for batch in reversed(batches):
+            _batch(queue, batch, people.all(), lead)
+        _make(opened, lead, {batch.name for batch in batches})
+        _people(people, lead)
+        jobs.panel(opened)
+
+
+def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> None:
+    columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
+    kind = "practice, " if batch.practice else ""
+    with columns[0]:
+        show(tag("p", tag("b", batch.name), f"  {kind}{batch.state}, {batch.done:,} of {batch.questions:,} questions done"))
+    if batch.practice:
+        return
+    with columns[1]:
+        needed = f"needed-{batch.name}"
+        st.number_input("People a question", 1, 20, _most_common(queue, batch), key=needed, on_change=_do,
+                        args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),))
+    with columns[2]:
+        names = [ANYBODY, *(person.name for person in people)]
+        holder = _holder(queue, batch)
+        st.selectbox("For", names, index=names.index(holder) if holder in names else 0, key=f"for-{batch.name}", on_change=_do,
+                     args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),))
+    with columns[3]:
+        other = "closed" if batch.state == "open" else "open"
+        st.button("Close" if batch.state == "open" else "Open again", key=f"state-{batch.name}", on_click=_do,
+                  args=(lambda: queue.set_state(batch.name, other, by=lead.name),))
+
+
+def _most_common(queue: Queue, batch: Batch) -> int:
+    needed = [item.people_needed for item in queue.items(batch.name)]
+    return max(set(needed), key=needed.count)
+
+
+def _holder(queue: Queue, batch: Batch) -> str:
+    held = {item.assigned_to for item in queue.items(batch.name)}
+    return next(iter(held)) or ANYBODY if len(held) == 1 else ANYBODY
+
+
+def _chosen(batch: Batch) -> str | None:
+    name = st.session_state[f"for-{batch.name}"]
+    return None if name == ANYBODY else name
+
+
+def _make(opened: Study, lead: Person, taken: set[str]) -> None:
+    runs = study.runs(opened)
+    show(tag("h3", "Make a batch"))
+    if not runs:
+        show(notice("Candidates are pooled from runs, and there is none yet: make one on Home."))
+        return
+    number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
+    with st.form("make-batch", border=False):
+        top = st.columns([2, 4, 3, 1.5])
+        name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
+        chosen = top[1].multiselect("Pooled from", list(runs), list(runs)[:3])
+        splits = top[2].multiselect("Splits", SPLITS, help=_ABOUT_SPLITS)
+        size = top[3].number_input("Questions", 1, 100_000, 100)
+        low = st.columns([1.5, 1.5, 1.5, 1.5, 4], vertical_alignment="bottom")
+        depth = low[0].number_input("Depth", 1, 1000, 20, help="Ranks of each run that candidates come from.")
+        candidates = low[1].number_input("Passages each", 1, 30, 8)
+        needed = low[2].number_input("People each", 1, 20, 1)
+        seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
+        with low[4]:
+            made = st.form_submit_button("Make the batch")
+        show(tag("p", "75% by priority, 10% drawn at random (the audit: false-negative rates come from it alone), 10% second labels, "
+                      "5% repeats; what an arm cannot fill goes to priority.", cls="soft"))
+    if made:
+        jobs.submit(opened, "make batch", {"name": name.strip(), "runs": chosen, "size": size, "depth": depth, "splits": splits or None,
+                                           "candidates": candidates, "people_needed": needed, "seed": seed, "by": lead.name})
+        st.rerun()
+
+
+def _people(people: People, lead: Person) -> None:
+    everybody = people.all()
+    if len(everybody) < 2:
+        return
+    show(tag("h3", "People"))
+    for person in everybody:
+        columns = st.columns([3, 3, 6], vertical_alignment="center")
+        with columns[0]:
+            show(tag("p", tag("b", person.name), f"  {person.role}{', paused' if person.paused else ''}"))
+        with columns[1]:
+            st.button("Let work again" if person.paused else "Pause", key=f"pause-{person.name}", on_click=_do,
+                      args=(lambda person=person: people.pause(person.name, not person.paused, by=lead.name),))
+
+
+def _do(change) -> None:
+    try:
+        change()
+    except BlindspotError as error:
+        st.session_state[_REFUSED] = str(error)

@@ -1,0 +1,508 @@
+// The judging page in the browser. The cursor, the labels on the screen and the outbox live here, so that a key shows its effect
+// at once; the server stores, acknowledges and hands out questions. Streamlit calls the default function again at every rerun.
+
+const LABELS = ["positive", "related", "negative", "unsure"];
+const SIGNS = { positive: "✓", related: "~", negative: "✕", unsure: "?" };
+const ACTIONS = {
+  positive: ["1", "positive: it answers the question"],
+  related: ["2", "related: on the topic, but no answer"],
+  negative: ["3", "negative"],
+  unsure: ["0", "unsure"],
+  rest: ["x", "the rest are negative"],
+  next: ["Enter", "next question"],
+  undo: ["z", "take back the last thing you did, any number of times"],
+  down: ["j", "next passage (also ↓)"],
+  up: ["k", "previous passage (also ↑)"],
+  expand: [" ", "show all of a passage, or fold it"],
+  positives: ["p", "show the known positives, or fold them"],
+  bad: ["b", "bad question: nothing can answer it as it stands"],
+  skip: ["s", "leave the question to somebody else"],
+  note: ["n", "write a note"],
+  guidelines: ["g", "the guidelines"],
+  help: ["?", "these keys"],
+};
+const ALSO = { ArrowDown: "down", ArrowUp: "up" };
+const NAMES = { " ": "Space", Enter: "Enter" };
+const STREAMLITS = new Set(["c", "r", "Escape"]);           // Streamlit keeps these for itself
+const AHEAD_SECONDS = 20;                                    // questions are fetched ahead for so long
+const MOST_AHEAD = 15;
+
+const sessions = new Map();
+
+function storedKeys() {
+  try { return JSON.parse(localStorage.getItem("blindspot-keys") ?? "{}"); } catch { return {}; }
+}
+
+class Judging {
+  constructor(data, parent) {
+    this.parent = parent;
+    this.cards = new Map();
+    this.order = [];
+    this.done = new Set();                                   // finished here, whatever the server has heard
+    this.key = null;
+    this.at = 0;
+    this.folded = new Set();
+    this.shownAt = performance.now();
+    this.paces = [];
+    this.message = "";
+    this.settings = { on: true, keys: {}, ...storedKeys() };
+    this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
+    this.outbox.extra = () => ({ want: this.wanted(), shown: this.key });
+    for (const entry of this.outbox.entries) if (["finish", "skip"].includes(entry.kind)) this.done.add(cardKey(entry));
+    this.place = `blindspot-place:${data.session}`;
+    this.build();
+    this.onKey = (event) => this.pressed(event);
+    document.addEventListener("keydown", this.onKey);
+  }
+
+  stop() {
+    document.removeEventListener("keydown", this.onKey);
+    this.outbox.stop();
+  }
+
+  // ---- what the server says -------------------------------------------------------------------------------------------------
+
+  receive(data) {
+    const first = this.data === undefined;
+    this.data = data;
+    this.outbox.received(data.receipts, data.attempt, data.trouble);
+    for (const card of data.cards) this.cards.set(card.key, card);
+    this.order = data.order;
+    if (first) this.comeBack();
+    if (this.waitingFor && this.cards.has(this.waitingFor.key)) {
+      const { key, passage } = this.waitingFor;
+      this.waitingFor = null;
+      this.show(key, passage);
+    }
+    if (!this.card || (this.done.has(this.key) && !this.waitingFor)) this.advance();
+    this.paint();
+  }
+
+  // After a reload: the question that was on the page, if it is still held.
+  comeBack() {
+    const count = this.outbox.restored;
+    if (count) this.say(`${count} unsaved from before this page was loaded: sending ${count === 1 ? "it" : "them"} now`);
+    let place = null;
+    try { place = JSON.parse(localStorage.getItem(this.place)); } catch { /* begin at the first */ }
+    if (place && this.order.includes(place.key) && !this.done.has(place.key)) this.show(place.key, place.passage);
+  }
+
+  // Enough questions for the next seconds at the pace of the last ones: three for a person, more for a fast one.
+  wanted() {
+    if (!this.paces.length) return 4;
+    const sorted = [...this.paces].sort((a, b) => a - b);
+    return Math.min(MOST_AHEAD, Math.max(4, Math.ceil(AHEAD_SECONDS / sorted[sorted.length >> 1])));
+  }
+
+  // ---- where we are ---------------------------------------------------------------------------------------------------------
+
+  get card() { return this.cards.get(this.key); }
+  get live() { return liveGestures(this.data.history, this.outbox.entries); }
+
+  labels(card = this.card) {
+    return labelsOf(card.question, card.batch, card.given, this.live, this.data.history, this.outbox.entries);
+  }
+
+  show(key, passage) {
+    this.key = key;
+    this.confirmed = this.reviewed = null;
+    this.folded.clear();
+    const labels = this.labels();
+    const named = this.card.candidates.findIndex((one) => one.passage === passage);
+    this.at = named >= 0 ? named : nextOpen(this.card.candidates, labels, 0);
+    this.questionAt = this.shownAt = performance.now();
+    this.keepPlace();
+  }
+
+  keepPlace() {
+    const passage = this.card?.candidates[this.at]?.passage ?? null;
+    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage })); } catch { /* only a convenience */ }
+  }
+
+  advance() {
+    const next = this.order.find((key) => !this.done.has(key) && this.cards.has(key));
+    if (next) this.show(next);
+    else { this.key = null; this.at = 0; }
+  }
+
+  // ---- gestures -------------------------------------------------------------------------------------------------------------
+
+  gesture(kind, choices = [], more = {}) {
+    const card = this.card;
+    return this.outbox.push({
+      kind, question: card.question, batch: card.batch, choices, blind: card.blind, guideline_version: this.data.guideline,
+      milliseconds: Math.round(performance.now() - (choices.length > 1 ? this.questionAt : this.shownAt)), ...more,
+    });
+  }
+
+  label(name) {
+    const card = this.card;
+    const one = card?.candidates[this.at];
+    if (!one) { this.say(card ? "All are judged: Enter for the next question" : "There is no question here yet"); return; }
+    this.gesture(this.data.kind, [{ passage: one.passage, label: name }]);
+    this.confirmed = null;
+    const labels = this.labels();
+    this.at = nextOpen(card.candidates, labels, this.at + 1);
+    this.shownAt = performance.now();
+    this.announce(`${name}: ${one.title || "untitled"}. ${labels.size} of ${card.candidates.length} judged`);
+  }
+
+  rest() {
+    const labels = this.labels();
+    const open = this.card.candidates.filter((one) => !labels.has(one.passage));
+    if (!open.length) { this.say("All are judged: Enter for the next question"); return; }
+    this.gesture(this.data.kind, open.map((one) => ({ passage: one.passage, label: "negative" })));
+    this.at = this.card.candidates.length;
+    this.confirmed = null;
+    this.announce(`${open.length} negative. All ${this.card.candidates.length} judged`);
+  }
+
+  undo() {
+    const last = this.live.at(-1);
+    if (!last) { this.say("There is nothing to take back"); return; }
+    this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [],
+      blind: last.blind ?? true, guideline_version: this.data.guideline });
+    const key = cardKey(last);
+    this.done.delete(key);
+    const passage = last.choices?.[0]?.passage;
+    if (this.cards.has(key)) this.show(key, passage);
+    else this.waitingFor = { key, passage };
+    const what = last.kind === "bad_question" ? "bad question" : last.kind === "note" ? "the note"
+      : last.choices.length > 1 ? `${last.choices.length} labels` : last.choices[0].label;
+    this.announce(`Took back: ${what}`);
+    this.say(`Took back: ${what}`);
+  }
+
+  next() {
+    const card = this.card;
+    const labels = this.labels();
+    const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
+    if (!labels.size && this.data.mode === "judge") {
+      this.say("Nothing is judged here yet. X: all are negative. B: the question is bad. S: leave it to somebody else");
+      return;
+    }
+    if (open && this.confirmed !== this.key) {
+      this.confirmed = this.key;
+      this.say(`${open} not judged. X: ${open === 1 ? "it is" : "they are"} negative. Enter again: leave ${open === 1 ? "it" : "them"} open`);
+      return;
+    }
+    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say("Compare with what was settled, then Enter"); return; }
+    this.leave("finish");
+  }
+
+  leave(kind) {
+    const card = this.card;
+    if (this.data.mode === "judge") this.outbox.push({ kind, question: card.question, batch: card.batch });
+    this.paces = [...this.paces.slice(-8), (performance.now() - this.questionAt) / 1000];
+    this.done.add(this.key);
+    this.message = "";
+    this.advance();
+    this.announce(this.card ? `Next question: ${this.card.text}` : "No more questions here");
+    this.root.scrollIntoView?.({ block: "nearest" });
+  }
+
+  bad() {
+    this.gesture("bad_question");
+    this.leave("finish");
+    this.say("Marked as a bad question. Z takes it back");
+  }
+
+  move(step) {
+    this.at = Math.min(Math.max(this.at + step, 0), this.card.candidates.length - 1);
+    this.shownAt = performance.now();
+    this.keepPlace();
+  }
+
+  toggle(passage) {
+    if (this.folded.has(passage)) this.folded.delete(passage); else this.folded.add(passage);
+  }
+
+  note() {
+    const one = this.card.candidates[this.at];
+    this.noteAbout = one?.passage ?? null;
+    this.parts.noteAbout.textContent = one ? `about passage ${this.at + 1}, ${one.title || "untitled"}` : "about the question";
+    this.parts.note.hidden = false;
+    this.parts.noteText.value = "";
+    this.parts.noteText.focus();
+  }
+
+  saveNote() {
+    const text = this.parts.noteText.value.trim();
+    this.closeNote();
+    if (!text || !this.card) return;
+    this.gesture("note", this.noteAbout ? [{ passage: this.noteAbout }] : [], { note: text, milliseconds: null });
+    this.say("Note taken");
+    this.paint();
+  }
+
+  closeNote() {
+    this.parts.note.hidden = true;
+    this.parts.noteText.blur();
+  }
+
+  act(action) {
+    if (action === "help") { this.openHelp(); return; }
+    if (action === "guidelines") { this.parts.guidelines.showModal(); return; }
+    this.message = "";
+    if (action === "undo") this.undo();
+    else if (!this.card) this.say(this.more ? "The next question is on its way" : "There is nothing to judge");
+    else if (LABELS.includes(action)) this.label(action);
+    else if (action === "down") this.move(1);
+    else if (action === "up") this.move(-1);
+    else if (action === "expand") this.card.candidates[this.at] && this.toggle(this.card.candidates[this.at].passage);
+    else if (action === "positives") this.parts.positives.toggleAttribute("open");
+    else if (action === "bad" && this.data.mode !== "judge") this.say("Bad questions are told while judging");
+    else if (action === "skip") this.data.mode === "judge" ? this.leave("skip") : this.leave();
+    else this[action]();
+    this.keepPlace();
+    this.paint();
+  }
+
+  keyOf(action) { return this.settings.keys[action] ?? ACTIONS[action][0]; }
+
+  pressed(event) {
+    if (!this.root.isConnected || !this.settings.on || notAGesture(event)) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const action = Object.keys(ACTIONS).find((name) => this.keyOf(name) === key) ?? ALSO[key];
+    if (!action) return;
+    event.preventDefault();
+    this.act(action);
+  }
+
+  // ---- what is shown --------------------------------------------------------------------------------------------------------
+
+  say(message) { this.message = message; if (this.parts) this.parts.message.textContent = message; }
+  announce(words) { this.parts.live.textContent = words; }
+
+  get more() { return this.data.order.some((key) => !this.done.has(key)) || this.outbox.entries.length > 0 || this.data.more; }
+
+  build() {
+    const button = (action, words) => node("button", { type: "button", "data-action": action, onclick: (event) => {
+      if (event.detail) event.currentTarget.blur();          // a click leaves the keys to the passages
+      this.act(action);
+    } }, words, " ", node("kbd", {}, nameOf(this.keyOf(action))));
+    this.parts = {
+      progress: node("span", { class: "progress-words" }),
+      status: node("span", { class: "status", role: "status" }),
+      banner: node("div", { class: "banner", role: "alert", hidden: true }),
+      refused: node("div", { class: "banner refused", role: "alert", hidden: true }),
+      head: node("div", { class: "judge-head" }),
+      list: node("ol", { class: "candidates" }),
+      message: node("div", { class: "judge-message", role: "status" }),
+      live: node("div", { class: "unseen", "aria-live": "polite" }),
+      note: node("form", { class: "note", hidden: true }),
+      noteAbout: node("span", { class: "soft" }),
+      noteText: node("input", { type: "text", maxlength: "2000", "aria-label": "Note", placeholder: "Enter keeps it, Esc drops it" }),
+      help: node("dialog", { class: "judge-help", "aria-label": "Keys" }),
+      guidelines: node("dialog", { class: "judge-guidelines", "aria-label": "Guidelines" }),
+    };
+    const { parts } = this;
+    parts.note.append(node("label", {}, "Note "), parts.noteAbout, parts.noteText);
+    parts.note.addEventListener("submit", (event) => { event.preventDefault(); this.saveNote(); });
+    parts.noteText.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Escape") this.closeNote();
+    });
+    this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "What to do" },
+      button("rest", "Rest negative"), button("next", "Next"), button("undo", "Undo"), button("note", "Note"), button("bad", "Bad question"),
+      button("skip", "Skip"), button("guidelines", "Guidelines"), button("help", "Keys"));
+    this.root = node("section", { class: "judge", "aria-label": "Judging" },
+      node("div", { class: "judge-bar" }, parts.progress, parts.status), parts.banner, parts.refused, parts.head, parts.list,
+      parts.message, parts.note, this.actions, parts.live, parts.help, parts.guidelines);
+    this.mount(this.parent);
+  }
+
+  mount(parent) {
+    this.parent = parent;
+    const place = parent.querySelector("[data-judge]") ?? parent;
+    if (this.root.parentNode !== place) place.replaceChildren(this.root);
+  }
+
+  paint() {
+    this.paintStatus();
+    const card = this.card;
+    this.actions.hidden = !card;
+    if (card !== this.paintedCard || this.key !== this.paintedKey) this.paintHead(card);
+    this.paintList(card);
+    this.parts.message.textContent = this.message;
+    const guidelines = this.data.guideline_text ?? "";
+    if (this.paintedGuidelines !== guidelines) this.paintGuidelines(guidelines);
+  }
+
+  paintStatus() {
+    if (!this.data) return;
+    const { outbox, parts } = this;
+    const count = outbox.entries.length;
+    parts.progress.textContent = this.card?.progress ?? this.data.progress ?? "";
+    parts.status.textContent = count ? `${count} unsaved` : "✓ all saved";
+    parts.status.classList.toggle("unsaved", count > 0);
+    const trouble = count ? this.data.trouble : null;
+    const lines = [];
+    if (outbox.late) {
+      lines.push(trouble ?? "The server does not answer.",
+        `${count} ${count === 1 ? "gesture is" : "gestures are"} kept in this browser and sent again until the server has ${count === 1 ? "it" : "them"}. Go on, or wait; do not clear the browser's data.`);
+    }
+    if (!outbox.kept) lines.push("This browser keeps no data: what is unsaved is lost when the page is closed.");
+    if (parts.banner.textContent !== lines.join(" ")) parts.banner.textContent = lines.join(" ");
+    parts.banner.hidden = !lines.length;
+    if (outbox.refused.length !== this.paintedRefused) this.paintRefused();
+  }
+
+  paintRefused() {
+    const { refused } = this.outbox;
+    this.paintedRefused = refused.length;
+    this.parts.refused.hidden = !refused.length;
+    const seen = refused.slice(-3).map((one) => node("div", {}, `Not taken (${describe(one.entry)}): ${one.message}`));
+    const more = refused.length > 3 ? node("div", {}, `and ${refused.length - 3} more`) : "";
+    this.parts.refused.replaceChildren(...seen, more, node("button", { type: "button", onclick: () => {
+      refused.length = 0; this.paintRefused(); } }, "I have seen it"));
+  }
+
+  paintHead(card) {
+    this.paintedCard = card;
+    this.paintedKey = this.key;
+    if (!card) { this.parts.head.replaceChildren(...this.nothing()); return; }
+    const answers = card.answers.length
+      ? [node("span", { class: "soft" }, card.answers.length === 1 ? "answer " : "answers "), ...card.answers.flatMap((one) => [node("mark", { class: "answer" }, one), " "]),
+        card.more_answers ? node("span", { class: "soft", title: card.more_answers.join(" · "), tabindex: "0" }, `and ${card.more_answers.length} more`) : ""]
+      : [node("span", { class: "soft" }, "No answer is known: the passage itself must tell.")];
+    this.parts.positives = node("details", { class: "positives" },
+      node("summary", {}, node("span", { class: "known" }, `★ ${card.positives.length} known positive${card.positives.length > 1 ? "s" : ""} `),
+        ...(card.positives[0] ? [node("b", {}, card.positives[0].title || "untitled"), " ", ...marked(card.positives[0].line)] : [])),
+      ...card.positives.map((one) => node("p", {}, node("b", {}, one.title || "untitled"), " ", ...marked(one.pieces))));
+    this.parts.head.replaceChildren(
+      card.notice ? node("div", { class: "practice" }, card.notice) : "",
+      node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
+      card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positive."));
+  }
+
+  nothing() {
+    if (this.more) return [node("p", { class: "soft waiting" }, "The next question is on its way …")];
+    return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line))];
+  }
+
+  paintList(card) {
+    if (!card) { this.parts.list.replaceChildren(); return; }
+    const labels = this.labels();
+    const focused = document.activeElement?.closest?.(".candidate")?.dataset.passage;
+    this.parts.list.replaceChildren(...card.candidates.map((one, place) => this.row(card, one, place, labels)));
+    if (focused) this.parts.list.querySelector(`[data-passage="${CSS.escape(focused)}"] button`)?.focus({ preventScroll: true });
+    const here = this.parts.list.querySelector(".candidate.here");
+    const seat = `${this.key} ${this.at}`;
+    if (here && seat !== this.seat) here.scrollIntoView({ block: "nearest" });
+    this.seat = seat;
+  }
+
+  row(card, one, place, labels) {
+    const label = labels.get(one.passage);
+    const here = place === this.at;
+    const open = here !== this.folded.has(one.passage);
+    const say = (name) => (event) => {
+      if (event.detail) event.currentTarget.blur();
+      this.at = place;
+      this.act(name);
+    };
+    const buttons = node("span", { class: "labels", role: "group", "aria-label": `Label of passage ${place + 1}` },
+      ...LABELS.map((name) => node("button", { type: "button", class: `label ${name}`, "aria-pressed": String(label === name), onclick: say(name) },
+        `${SIGNS[name]} ${name}`, " ", node("kbd", {}, nameOf(this.keyOf(name))))));
+    const head = node("div", { class: "row-head" },
+      node("span", { class: "place" }, `${place + 1}`),
+      node("span", { class: `chip ${label ?? "none"}` }, label ? `${SIGNS[label]} ${label}` : "not judged"),
+      node("span", { class: "title" }, one.title || "untitled"),
+      one.group ? node("span", { class: "soft near" }, one.group) : "",
+      one.others ? node("span", { class: "soft others" }, one.others) : "",
+      label && one.where ? node("span", { class: "soft where" }, one.where) : "",
+      open ? "" : node("span", { class: "line" }, ...marked(one.line)));
+    const settled = this.reviewed === this.key ? card.settled?.[one.passage] : null;
+    return node("li", { class: `candidate${here ? " here" : ""}${label ? ` is-${label}` : ""}`, "data-passage": one.passage, "aria-current": here ? "true" : null,
+      onclick: (event) => { if (!event.target.closest("button") && !getSelection().toString()) { this.at = place; this.keepPlace(); this.paint(); } } },
+      head, open ? node("p", { class: "text" }, ...marked(one.pieces)) : "", open ? buttons : "",
+      settled ? node("p", { class: `settled ${settled.label === label ? "same" : "other"}` },
+        settled.label === label ? `✓ As settled: ${settled.label}. ` : `Settled as ${settled.label}${label ? `, you said ${label}` : ""}. `, settled.why ?? "") : "");
+  }
+
+  paintGuidelines(text) {
+    this.paintedGuidelines = text;
+    const body = node("div", { class: "guidelines-text" });
+    for (const block of text) {
+      body.append(block.kind === "list" ? node("ul", {}, ...block.items.map((item) => node("li", {}, ...emphasised(item))))
+        : node(block.kind, {}, ...emphasised(block.text)));
+    }
+    this.parts.guidelines.replaceChildren(
+      node("button", { type: "button", class: "close", onclick: () => this.parts.guidelines.close() }, "Close"), body,
+      node("p", { class: "soft" }, `Version ${this.data.guideline}; every label remembers it.`));
+  }
+
+  openHelp() {
+    const rows = Object.entries(ACTIONS).map(([action, [, what]]) => node("tr", {}, node("td", {}, what), node("td", {},
+      node("button", { type: "button", "aria-label": `Change the key for ${what}`, onclick: (event) => this.remap(action, event.currentTarget) },
+        node("kbd", {}, nameOf(this.keyOf(action)))))));
+    const single = node("input", { type: "checkbox", onchange: (event) => { this.settings.on = event.currentTarget.checked; this.keepSettings(); } });
+    single.checked = this.settings.on;
+    this.parts.help.replaceChildren(
+      node("button", { type: "button", class: "close", onclick: () => this.parts.help.close() }, "Close"), node("h2", {}, "Keys"),
+      node("p", { class: "soft" }, "A click on a key changes it. Nothing to flag: X, Enter. The first one answers: 1, X, Enter."),
+      node("table", {}, node("tbody", {}, ...rows)),
+      node("label", {}, single, " single keys act (off: use the buttons)"),
+      node("p", {}, node("button", { type: "button", onclick: () => { this.settings = { on: true, keys: {} }; this.keepSettings(); this.openHelp(); } }, "As they were")));
+    if (!this.parts.help.open) this.parts.help.showModal();
+  }
+
+  remap(action, button) {
+    button.replaceChildren("press a key …");
+    const take = (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      button.removeEventListener("keydown", take);
+      const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      const taken = Object.keys(ACTIONS).find((name) => name !== action && this.keyOf(name) === key);
+      if (!STREAMLITS.has(key) && !["Tab", "Shift"].includes(event.key) && !taken) { this.settings.keys[action] = key; this.keepSettings(); }
+      this.openHelp();
+      const refusal = taken ? `That key is taken: ${ACTIONS[taken][1]}.` : STREAMLITS.has(key) ? "Streamlit keeps that key for itself." : "";
+      if (refusal) this.parts.help.append(node("p", { role: "alert" }, refusal));
+    };
+    button.addEventListener("keydown", take);
+    button.focus();
+  }
+
+  keepSettings() {
+    try { localStorage.setItem("blindspot-keys", JSON.stringify(this.settings)); } catch { /* lasts as long as the page */ }
+    for (const button of this.actions.querySelectorAll("[data-action]")) button.querySelector("kbd").textContent = nameOf(this.keyOf(button.dataset.action));
+    this.paint();
+  }
+}
+
+function cardKey(one) { return `${one.batch ?? ""}\n${one.question}`; }
+function nameOf(key) { return NAMES[key] ?? (key.length === 1 ? key.toUpperCase() : key); }
+
+// The first passage without a label from `from` on, then from the top; past the last where all have one.
+function nextOpen(candidates, labels, from) {
+  const later = candidates.findIndex((one, place) => place >= from && !labels.has(one.passage));
+  const any = later >= 0 ? later : candidates.findIndex((one) => !labels.has(one.passage));
+  return any >= 0 ? any : candidates.length;
+}
+
+function describe(entry) {
+  return entry.choices?.length ? entry.choices.map((one) => one.label ?? "note").slice(0, 3).join(", ") : entry.kind.replace("_", " ");
+}
+
+// **bold** and `code` of the guidelines' Markdown.
+function emphasised(text) {
+  return text.split(/(\*\*[^*]+\*\*|`[^`]+`)/).map((part) => (part.startsWith("**") ? node("b", {}, part.slice(2, -2))
+    : part.startsWith("`") ? node("code", {}, part.slice(1, -1)) : part));
+}
+
+export default function ({ data, parentElement, setStateValue }) {
+  let judging = sessions.get(data.session);
+  if (!judging) {
+    judging = new Judging(data, parentElement);
+    sessions.set(data.session, judging);
+  }
+  judging.mount(parentElement);
+  judging.outbox.deliver = (value) => setStateValue("outbox", value);
+  judging.receive(data);
+  return () => {
+    judging.stop();
+    sessions.delete(data.session);
+  };
+}

@@ -1,0 +1,173 @@
+// The outbox: what a person did and the server has not yet acknowledged. Each gesture has an id made here, and the whole outbox
+// is sent every time, so that a lost or coalesced message loses nothing and a repeated one does no harm. It lies in localStorage
+// until it is acknowledged: a reload, a crash or a server that is away cost no label.
+
+const RETRY_MS = 2000;          // unacknowledged for so long: send again
+const LATE_MS = 5000;           // unacknowledged for so long: say so, loudly
+const TICK_MS = 500;
+
+function newId() {              // randomUUID is absent over plain http on a LAN
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+class Outbox {
+  // place: prefix of the keys in localStorage, one person's in one study. changed: called when something is new to show.
+  constructor(place, changed) {
+    this.place = place;
+    this.key = `${place}:${newId()}`;
+    this.changed = changed;
+    this.deliver = null;                        // set at every rerun of the component
+    this.extra = () => ({});
+    this.attempt = Date.now();                  // grows over reloads too
+    this.sentAt = null;
+    this.waitingSince = null;
+    this.kept = true;
+    this.refused = [];
+    this.entries = this.adopt();
+    this.restored = this.entries.length;
+    if (this.entries.length) { this.waitingSince = performance.now(); this.store(); }
+    this.timer = setInterval(() => this.tick(), TICK_MS);
+    this.warn = (event) => { if (this.entries.length) { event.preventDefault(); event.returnValue = ""; } };
+    window.addEventListener("beforeunload", this.warn);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    window.removeEventListener("beforeunload", this.warn);
+  }
+
+  // What other pages of this person left behind. One of them may be alive and send the same; the server stores each id once.
+  adopt() {
+    const found = new Map();
+    for (const key of this.keys()) {
+      for (const entry of this.read(key)) if (entry && typeof entry.id === "string") found.set(entry.id, entry);
+    }
+    return [...found.values()];
+  }
+
+  keys() {
+    try {
+      return Object.keys(localStorage).filter((key) => key.startsWith(`${this.place}:`)).sort();
+    } catch { return []; }
+  }
+
+  read(key) {
+    try {
+      const value = JSON.parse(localStorage.getItem(key) ?? "[]");
+      return Array.isArray(value) ? value : [];
+    } catch { return []; }
+  }
+
+  store() {
+    try {
+      if (this.entries.length) localStorage.setItem(this.key, JSON.stringify(this.entries));
+      else localStorage.removeItem(this.key);
+      this.kept = true;
+    } catch { this.kept = false; }
+  }
+
+  push(entry) {
+    const made = { id: newId(), client_time: Date.now() / 1000, ...entry };
+    this.entries = [...this.entries, made];
+    this.waitingSince ??= performance.now();
+    this.store();
+    this.send();
+    return made;
+  }
+
+  // One message at a time: what is pressed meanwhile goes with the next. An empty one asks for more questions.
+  send(force = false) {
+    if (!this.deliver || (this.sentAt !== null && !force)) return;
+    this.attempt += 1;
+    this.sentAt = performance.now();
+    this.deliver({ attempt: this.attempt, entries: this.entries, ...this.extra() });
+  }
+
+  tick() {
+    const waited = this.sentAt === null ? Infinity : performance.now() - this.sentAt;
+    if (this.entries.length && waited > RETRY_MS) this.send(true);
+    else if (this.sentAt !== null && waited > RETRY_MS) this.sentAt = null;
+    this.changed();
+  }
+
+  // receipts: [{id, state: "stored" | "known" | "refused", message}]; attempt: the last message that the server has dealt with;
+  // trouble: why it could store nothing, in which case the same is sent again in a while.
+  received(receipts, attempt, trouble) {
+    const told = new Map((receipts ?? []).map((receipt) => [receipt.id, receipt]));
+    const before = this.entries.length;
+    for (const entry of this.entries) {
+      const receipt = told.get(entry.id);
+      const follows = this.refused.some((one) => one.entry.id === entry.undoes);
+      if (receipt?.state === "refused" && !follows) this.refused.push({ entry, message: receipt.message });
+    }
+    this.entries = this.entries.filter((entry) => !told.has(entry.id));
+    if (this.entries.length < before) {
+      this.waitingSince = this.entries.length ? performance.now() : null;
+      this.store();
+      this.forgetElsewhere(told);
+    }
+    if (attempt === this.attempt && !trouble) this.sentAt = null;
+    if (this.entries.length && this.sentAt === null) this.send();
+  }
+
+  forgetElsewhere(told) {
+    for (const key of this.keys()) {
+      if (key === this.key) continue;
+      const rest = this.read(key).filter((entry) => !told.has(entry?.id));
+      try {
+        if (rest.length) localStorage.setItem(key, JSON.stringify(rest));
+        else localStorage.removeItem(key);
+      } catch { /* it is read again at the next load */ }
+    }
+  }
+
+  get late() {
+    return this.waitingSince !== null && performance.now() - this.waitingSince > LATE_MS;
+  }
+}
+
+// What is in force of the gestures that the server knows (oldest first) and those on their way: labels not taken back.
+function liveGestures(history, entries) {
+  const undone = new Set(entries.filter((entry) => entry.kind === "undo").map((entry) => entry.undoes));
+  const known = new Set(history.map((gesture) => gesture.id));
+  const fresh = entries.filter((entry) => ["label", "adjudicate", "bad_question", "note"].includes(entry.kind) && !known.has(entry.id));
+  return [...history, ...fresh].filter((gesture) => !undone.has(gesture.id));
+}
+
+// The labels of one question: what the server said, less what is being taken back, and what was given since.
+function labelsOf(question, batch, given, live, history, entries) {
+  const undone = new Set(entries.filter((entry) => entry.kind === "undo").map((entry) => entry.undoes));
+  const stale = new Set(history.filter((gesture) => undone.has(gesture.id)).flatMap((gesture) => gesture.choices.map((one) => one.passage)));
+  const labels = new Map(Object.entries(given ?? {}).filter(([passage]) => !stale.has(passage)));
+  for (const gesture of live) {
+    if (gesture.question !== question || (gesture.batch ?? null) !== (batch ?? null)) continue;
+    for (const one of gesture.choices ?? []) if (one.label) labels.set(one.passage, one.label);
+  }
+  return labels;
+}
+
+// Keys typed into a field, or held down, or meant for a control that has the focus, are not gestures.
+function notAGesture(event) {
+  if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return true;
+  const target = event.composedPath()[0];
+  if (!(target instanceof Element)) return false;
+  if (target.isContentEditable || target.closest("input, textarea, select, dialog, [role=combobox], [role=listbox]")) return true;
+  return (event.key === "Enter" || event.key === " ") && Boolean(target.closest("a, button, summary"));
+}
+
+// Nodes without HTML: whatever is data becomes text.
+function node(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+
+// pieces: [[text, "" | "answer" | "word"], ...]
+function marked(pieces) {
+  return pieces.map(([text, kind]) => (kind ? node("mark", { class: kind }, text) : text));
+}

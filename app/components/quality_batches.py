@@ -1,0 +1,83 @@
+"""The batches: how far they are, and what was found of their strata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.components.quality_marks import heads, rate_figure, row
+from app.components.tables import scrolling
+from app.markup import Html, div, join, span, tag, term
+from backend.audits import Progress
+
+ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
+
+
+def batches_panel(batches: Sequence[Progress]) -> Html:
+    title = tag("h2", "Batches")
+    if not batches:
+        return div(
+            title,
+            tag("p", "There is no batch yet. A lead makes one with ", tag("code", "blindspot batch new"), ".", cls="convention"),
+            cls="panel",
+        )
+    head = heads(
+        "batch",
+        tag("th", "made of", scope="col", cls="left"),
+        "done",
+        tag("th", "", scope="col"),
+        tag("th", "state", scope="col", cls="left"),
+    )
+    table = tag("table", head, tag("tbody", *(line for each in reversed(batches) for line in _lines(each))), cls="figures batches")
+    return div(title, scrolling(table), _strata(batches), cls="panel")
+
+
+def _lines(each: Progress) -> list[Html]:
+    batch = each.batch
+    share = batch.done / batch.questions
+    made = "practice" if batch.practice else ", ".join(f"{each.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in each.arms)
+    bar = div(
+        span(style=f"width:{100 * share:.1f}%"),
+        cls="progress",
+        role="progressbar",
+        aria_valuenow=f"{100 * share:.0f}",
+        aria_valuemin="0",
+        aria_valuemax="100",
+        aria_label=f"{batch.name}: questions done",
+    )
+    done = "–" if batch.practice else f"{batch.done:,} of {batch.questions:,}"
+    return [
+        row(
+            tag("td", made, cls="left kind"),
+            done,
+            tag("td", "" if batch.practice else bar, cls="bar"),
+            tag("td", "✓ done" if batch.done == batch.questions and not batch.practice else batch.state, cls="left"),
+            head=batch.name,
+        )
+    ]
+
+
+def _strata(batches: Sequence[Progress]) -> Html:
+    lines = [
+        row(
+            f"{rates.positive.questions:,}",
+            f"{rates.positive.passages:,}",
+            rate_figure(rates.positive),
+            rate_figure(rates.with_related),
+            head=join(name, span(f" {each.batch.name}", cls="soft")),
+        )
+        for each in batches
+        for name, rates in each.strata.items()
+    ]
+    if not lines:
+        return Html("")
+    head = heads("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
+    said = (
+        "Of the passages judged so far, each of the same weight: how many of a stratum are what the training set takes them for. "
+        "RocketQA's authors checked their pseudo-labels so, and found more than 90% of them right. It stands for the whole stratum "
+        "where its pairs were drawn at random."
+    )
+    return div(
+        tag("h3", "Strata of a training set"),
+        scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
+        tag("p", said, cls="convention"),
+    )

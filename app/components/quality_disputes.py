@@ -1,0 +1,95 @@
+"""Disagreements first, with names hidden: what an adjudicator has to settle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from app import url
+from app.components.marks import count
+from app.markup import Html, div, link, span, tag
+from backend.quality import Dispute, Disputed
+
+JUDGE = "judge"
+PER_PAGE = 8
+
+
+def disputes_panel(
+    disputes: Sequence[Dispute], bad: Sequence[tuple[str, str, int]], names: bool, page: int, here: Callable[..., str]
+) -> Html:
+    """One page of the disputes.
+
+    Args:
+        names: whether it is shown who gave which label.
+        here: the page's own address with some parameters changed.
+    """
+    if not disputes:
+        said = tag(
+            "p",
+            "No passage is in dispute, and none is left as unsure. Disagreements come up where a question is judged by "
+            "two people: batches have second labels for that.",
+            cls="convention",
+        )
+        return div(tag("h2", "Disagreements"), said, _bad(bad), cls="panel")
+    pages = -(-len(disputes) // PER_PAGE)
+    page = min(page, pages)
+    shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
+    passages = sum(len(each.passages) for each in disputes)
+    toggle = link("hide names" if names else "show names", here(names=None if names else 1), cls="quiet", data_focus="names")
+    head = div(
+        tag("h2", "Disagreements ", span(f"{count(passages, 'passage')} of {count(len(disputes), 'question')}", cls="soft")),
+        span(toggle, " ", link("Adjudicate", adjudicate(disputes[0].question), cls="button", data_focus="adjudicate"), cls="foot"),
+        cls="list-head",
+    )
+    said = tag(
+        "p",
+        "Positive against negative first. Until one is settled it leaves training and is left out of every rate. "
+        "Decide before you look at the names.",
+        cls="convention",
+    )
+    return div(head, said, *(_dispute(each, names) for each in shown), _pager(len(disputes), page, pages, here), _bad(bad), cls="panel")
+
+
+def adjudicate(question: str) -> str:
+    """The address where a question is adjudicated."""
+    return url.href(JUDGE, {"adjudicate": 1, "question": question})
+
+
+def _dispute(dispute: Dispute, names: bool) -> Html:
+    asked = div(
+        link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
+        link("settle", adjudicate(dispute.question), aria_label=f"Adjudicate: {dispute.text}", data_focus=f"settle-{dispute.question}"),
+        cls="asked",
+    )
+    return div(asked, tag("ul", *(_passage(each, names) for each in dispute.passages)), cls="dispute")
+
+
+def _passage(passage: Disputed, names: bool) -> Html:
+    votes = [
+        span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}") for label, people in passage.votes.items()
+    ]
+    return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
+
+
+def _pager(total: int, page: int, pages: int, here: Callable[..., str]) -> Html:
+    if pages == 1:
+        return Html("")
+
+    def to(number: int, words: str) -> Html:
+        if not 1 <= number <= pages:
+            return span(words, cls="off")
+        return link(words, here(page=number if number > 1 else None), data_focus=words)
+
+    said = f"{(page - 1) * PER_PAGE + 1:,}–{min(page * PER_PAGE, total):,} of {count(total, 'question')}"
+    return tag(
+        "nav", said, span(to(page - 1, "‹ previous"), to(page + 1, "next ›"), cls="pages"), cls="pager", aria_label="Pages of disagreements"
+    )
+
+
+def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:
+    if not bad:
+        return Html("")
+    items = [
+        tag("li", link(text, url.href(url.QUESTION, {"question": id})), span(f" by {count(people, 'annotator')}", cls="soft"))
+        for id, text, people in bad
+    ]
+    return tag("details", tag("summary", f"{count(len(bad), 'question')} called bad"), tag("ul", *items), cls="bad-list")

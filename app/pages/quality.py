@@ -1,0 +1,15 @@
+"""Quality: where people disagree, how far they agree, how they work, and how many false negatives there are."""
+
+from __future__ import annotations
+
+from app import study, who
+from app.components.quality_view import render
+from app.entry import enter
+
+
+def page() -> None:
+    opened = study.current()
+    render(opened, who.who(opened.labels_path))
+
+
+enter(page)

@@ -1,0 +1,64 @@
+"""A run's accuracy before and after labels correct what counts as relevant, and how much of it anybody has judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
+from backend.answers import DEFAULT_RULE
+from backend.relevance import Kind, gold_matrix, relevant
+from db.labels import Labels
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedRun:
+    """The hits of the questions that can be measured, as `analysis.judged` takes them; all (q', k).
+
+    questions: the q' questions. kind: relevance that was used, see `backend.relevance.Relevance`.
+    last_event: number of the newest label event that was read.
+    """
+
+    questions: list[Question]
+    kind: Kind
+    relevant: np.ndarray
+    gold: np.ndarray
+    labels: np.ndarray
+    present: np.ndarray
+    last_event: int
+
+    def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
+        """At each cut-off the run is deep enough for."""
+        return figures(self.relevant, self.gold, self.labels, self.present, [k for k in ks if k <= self.relevant.shape[1]])
+
+
+def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
+    """Raises as `backend.relevance.relevant` does."""
+    found = relevant(study, run, relevance, rule)
+    ordinals = np.asarray(run.hits.ordinals)[found.rows]
+    store = Labels(study.labels_path)
+    last = store.last_event
+    return CorrectedRun(found.questions, found.kind, np.asarray(found.relevant), gold_matrix(study.corpus, ordinals, found.questions)[0],
+                        label_matrix(study, store, found.questions, ordinals), ordinals >= 0, last)
+
+
+def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
+    """What is settled of each hit: (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not settled."""
+    settled = [pair for pair in store.consensus(question.id for question in questions)
+               if pair.label in ("positive", "related", "negative")]
+    known = study.corpus.ordinals({pair.passage for pair in settled}) if settled else {}
+    rows = {question.id: row for row, question in enumerate(questions)}
+    codes = np.full(ordinals.shape, NONE, np.int8)
+    for pair in settled:
+        if pair.passage in known:
+            row = rows[pair.question]
+            codes[row, ordinals[row] == known[pair.passage]] = POSITIVE if pair.label == "positive" else OTHER
+    return codes

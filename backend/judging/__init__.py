@@ -1,0 +1,1 @@
+"""Judging: what annotators are shown, and by which guidelines they work."""

@@ -1,0 +1,167 @@
+"""One annotator and one question of a batch, inside the caller's transaction: held, finished, skipped, opened again.
+
+`now` is the server's wall clock, which may jump; see `db.queue`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from db.errors import Missing, Refused
+from db.people import person
+
+LEASE_SECONDS = 15 * 60.0
+ACTIVE = "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > :now))"
+OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator <> :me AND {ACTIVE})"""
+"""How many others have a place at the question `i` of a batch."""
+
+
+def batch_number(connection: sqlite3.Connection, name: str) -> int:
+    """Raises Missing."""
+    row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        raise Missing(f"there is no batch {name!r} in this study")
+    return row[0]
+
+
+def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+    """Give somebody a free place."""
+    _end_lapsed(connection, batch, question, now)
+    connection.execute(
+        "INSERT INTO lease (batch, question, annotator, state, expires) VALUES (?, ?, ?, 'held', ?) "
+        "ON CONFLICT DO UPDATE SET state = 'held', surplus = 0, expires = excluded.expires",
+        (batch, question, annotator, now + LEASE_SECONDS))
+
+
+def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+    """Somebody is at work on a question: their lease begins anew. One that has lapsed stays so, for others may hold it by now."""
+    connection.execute(
+        "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
+        (batch, question, annotator, now, LEASE_SECONDS))
+
+
+def finish(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> tuple[bool, bool]:
+    """Somebody is done with a question. Gives whether this is new, and whether it was surplus.
+
+    Raises:
+        Missing: the batch has no such question.
+        Refused: they have neither labelled a passage of it nor called it bad.
+    """
+    number = batch_number(connection, batch)
+    needed, assigned_to, practice, _ = _item(connection, number, batch, question)
+    state, surplus, expires = _lease(connection, number, question, annotator) or ("", 0, 0.0)
+    if state == "finished":
+        return False, bool(surplus)
+    _refuse_unjudged(connection, annotator, batch, question)
+    in_time = state == "held" and expires > now
+    free = _others(connection, number, question, annotator, now) < needed and assigned_to in (None, annotator)
+    surplus = not (practice or in_time or free)
+    if not in_time and not surplus:
+        _end_lapsed(connection, number, question, now)
+    connection.execute(
+        "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
+        "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
+        (number, question, annotator, now, int(surplus)))
+    recount(connection, number, question)
+    return True, surplus
+
+
+def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
+    """Leave a question to somebody else; it does not come back by itself. Gives whether this is new.
+
+    Raises:
+        Missing: they do not hold it. Refused: they have finished it.
+    """
+    number = batch_number(connection, batch)
+    lease = _lease(connection, number, question, annotator)
+    if lease is None:
+        raise Missing(f"{annotator} does not hold question {question!r} of batch {batch!r}")
+    if lease[0] == "finished":
+        raise Refused(f"{annotator} has finished question {question!r}; it cannot be skipped any more")
+    connection.execute("UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ?",
+                       (number, question, annotator))
+    return lease[0] == "held"
+
+
+def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
+    """Take up again a question that one finished or skipped, or whose lease lapsed. Gives whether this is new.
+
+    Raises:
+        Missing: it was never theirs. Refused: others have its places by now, its batch is closed, or they are paused.
+    """
+    number = batch_number(connection, batch)
+    lease = _lease(connection, number, question, annotator)
+    if lease is None:
+        raise Missing(f"{annotator} was not given question {question!r} of batch {batch!r}")
+    state, surplus, expires = lease
+    if state == "held" and expires > now:
+        return False
+    if state == "finished" and not surplus:
+        reopen(connection, number, question, annotator, now)
+        return True
+    needed, assigned_to, practice, opened = _item(connection, number, batch, question)
+    if not opened or person(connection, annotator).paused:
+        raise Refused(f"question {question!r} is not handed out for now; ask a lead")
+    if not practice and (_others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)):
+        raise Refused(f"question {question!r} is with somebody else by now; labels of yours are still kept")
+    hold(connection, number, question, annotator, now)
+    return True
+
+
+def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
+    """Somebody took something back of a question they had finished: they hold it again. It kept its place, so none is exceeded."""
+    changed = connection.execute(
+        "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
+        "AND state = 'finished' AND surplus = 0",
+        (now + LEASE_SECONDS, batch, question, annotator)).rowcount
+    if changed:
+        recount(connection, batch, question)
+
+
+def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
+    """Cut down the leases that end later than a lease taken now would: they were taken before the clock jumped back."""
+    connection.execute("UPDATE lease SET expires = ?1 WHERE state = 'held' AND expires > ?1", (now + LEASE_SECONDS,))
+
+
+def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
+    """Note for a question, or every one of a batch, whether enough people have finished it. Practice is never done."""
+    connection.execute(
+        "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
+        "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "
+        "AND l.state = 'finished' AND l.surplus = 0) WHERE batch = ?1 AND (?2 IS NULL OR question = ?2)",
+        (batch, question))
+
+
+def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
+    """A place of the question is taken anew: a clock that jumps back must not revive the lapsed leases that made it free."""
+    connection.execute("UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
+                       (batch, question, now))
+
+
+def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str) -> tuple[str, int, float] | None:
+    """State, surplus, expires."""
+    return connection.execute("SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
+                              (batch, question, annotator)).fetchone()
+
+
+def _others(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
+    return connection.execute(f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
+                              {"batch": batch, "question": question, "me": annotator, "now": now}).fetchone()[0]
+
+
+def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
+    """People needed, assigned to, practice, whether the batch is open."""
+    row = connection.execute(
+        "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON b.number = i.batch "
+        "WHERE i.batch = ? AND i.question = ?", (number, question)).fetchone()
+    if row is None:
+        raise Missing(f"batch {batch!r} holds no question {question!r}")
+    return row
+
+
+def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> None:
+    judged = connection.execute(
+        "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', 'bad_question') LIMIT 1",
+        (annotator, question, batch)).fetchone()
+    if judged is None:
+        raise Refused(f"nothing is said of question {question!r} yet: label a passage, call the question bad, or skip it")

@@ -1,0 +1,271 @@
+"""Judging in a real browser: every key press on the passage it was meant for, whatever happens to the page or the server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from app import server
+from db.labels import Labels
+from db.queue import Candidate, Item, Queue
+from db.records import Passage, Question
+from tests.studies import make_study
+
+KEYS = {"1": "positive", "2": "related", "3": "negative", "0": "unsure"}
+PASSAGES = 10
+SAVED = ".judge .status:not(.unsaved)"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """60 questions of 10 candidates each, in one batch."""
+    passages = [Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40) for i in range(PASSAGES)]
+    questions = [Question(f"q{i:02}", f"Where is thing {i}?", (f"town {i}",), "P19", f"thing {i}", dataset="toy", split="train", gold=())
+                 for i in range(60)]  # fmt: skip
+    study = make_study(tmp_path / "desk", passages, questions)
+    items = [Item(q.id, tuple(Candidate(f"p{(n + i) % PASSAGES}", i, "alpha", i + 1, 9.0 - i) for i in range(PASSAGES)))
+             for n, q in enumerate(questions)]  # fmt: skip
+    Queue(study.labels_path).add_batch("first", items, {})
+    return study
+
+
+@contextmanager
+def serving(study, port=None):
+    """A server of our own, which a test may stop and start again at the same port."""
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind((server.ADDRESS, 0))
+            port = probe.getsockname()[1]
+    process = subprocess.Popen(server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        server.wait_until_up(port, process)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def sit_down(tab, port, name="Ann", **address):
+    tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+    tab.get_by_label("Your name").or_(tab.get_by_label("Somebody new")).fill(name)
+    tab.get_by_role("button", name="Begin").click()
+    tab.wait_for_selector(".judge .candidate.here")
+
+
+def shown(tab):
+    """The question on the page."""
+    return tab.locator(".judge h1").inner_text()
+
+
+def press(tab, *keys, gap=30):
+    for key in keys:
+        tab.keyboard.press(key)
+        tab.wait_for_timeout(gap)
+
+
+def labels(study, annotator="Ann"):
+    """(question, passage) to label, of what is in force."""
+    return {(j.question, j.passage): j.label for j in Labels(study.labels_path).judgements() if j.annotator == annotator}
+
+
+def meant(question: int, count: int = PASSAGES) -> list[str]:
+    """The keys for the passages of a question, not two questions alike."""
+    return ["1230"[(question * 7 + place * 3 + place // 4) % 4] for place in range(count)]
+
+
+def judge_quickly(tab, study, questions):
+    for n in range(questions):
+        tab.wait_for_function("n => document.querySelector('.judge h1')?.textContent === `Where is thing ${n}?`", arg=n)
+        press(tab, *meant(n), "Enter")
+    tab.wait_for_selector(SAVED)
+    expected = {(f"q{n:02}", f"p{(n + place) % PASSAGES}"): KEYS[key] for n in range(questions) for place, key in enumerate(meant(n))}
+    assert labels(study) == expected
+    events = list(Labels(study.labels_path).events())
+    assert len(events) == questions * PASSAGES == len({event.gesture for event in events})
+    assert [(event.question, event.passage) for event in events] == list(expected)
+
+
+def test_sixty_presses_at_thirty_milliseconds(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        judge_quickly(tab, desk, 6)
+
+
+@pytest.mark.slow
+def test_six_hundred_presses_at_thirty_milliseconds(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        judge_quickly(tab, desk, 60)
+
+
+def test_the_keys_that_are_needed(tab, desk):
+    """Nothing to flag: X, Enter. The first is a false negative: 1, X, Enter. A wrong key: Z."""
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "x", "Enter")
+        tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 1?'")
+        press(tab, "1", "x", "Enter")
+        tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 2?'")
+        press(tab, "2", "z", "3")
+        tab.wait_for_selector(SAVED)
+        found = labels(desk)
+        assert [found["q00", f"p{i}"] for i in range(PASSAGES)] == ["negative"] * PASSAGES
+        assert [found["q01", f"p{(1 + i) % PASSAGES}"] for i in range(PASSAGES)] == ["positive"] + ["negative"] * 9
+        assert {passage: label for (question, passage), label in found.items() if question == "q02"} == {"p2": "negative"}
+        assert [batch.done for batch in Queue(desk.labels_path).batches()] == [2]
+
+
+def test_undo_after_moving_on_and_after_a_reload(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "1", "x", "Enter", "2")
+        tab.wait_for_selector(SAVED)
+        tab.reload()
+        tab.wait_for_selector(".judge .candidate.here")
+        assert shown(tab) == "Where is thing 1?" and tab.locator(".judge .chip.related").count() == 1
+        press(tab, "z", gap=100)
+        assert tab.locator(".judge .chip:not(.none)").count() == 0
+        press(tab, "z", gap=100)  # all that X labelled, of the question before
+        assert shown(tab) == "Where is thing 0?" and tab.locator(".judge .chip:not(.none)").count() == 1
+        press(tab, "z", gap=100)
+        tab.wait_for_selector(SAVED)
+        assert labels(desk) == {} and [batch.done for batch in Queue(desk.labels_path).batches()] == [0]
+        press(tab, "z")
+        assert "nothing to take back" in tab.locator(".judge-message").inner_text()
+        press(tab, "x", "Enter")
+        tab.wait_for_selector(SAVED)
+        assert set(labels(desk).values()) == {"negative"}
+
+
+def test_a_server_that_goes_away_and_comes_back(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "1", "2")
+        tab.wait_for_selector(SAVED)
+    press(tab, "3", "0", "1")
+    tab.wait_for_selector(".judge .status.unsaved")
+    tab.wait_for_selector(".judge .banner:not([hidden])", timeout=15_000)
+    assert "3 gestures are kept in this browser" in tab.locator(".judge .banner").first.inner_text()
+    assert len(labels(desk)) == 2
+    with serving(desk, port):
+        tab.wait_for_selector(SAVED, timeout=60_000)
+        assert [labels(desk)["q00", f"p{i}"] for i in range(5)] == ["positive", "related", "negative", "unsure", "positive"]
+        press(tab, "x", "Enter")
+        tab.wait_for_selector(SAVED)
+        events = list(Labels(desk.labels_path).events())
+        assert len(events) == PASSAGES and len(labels(desk)) == PASSAGES
+
+
+def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):
+    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    try:
+        with serving(desk) as port:
+            tab = context.new_page()
+            sit_down(tab, port)
+        press(tab, "1", "2", "3")
+        tab.close(run_before_unload=False)
+        assert labels(desk) == {}
+        with serving(desk, port):
+            tab = context.new_page()
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+            tab.wait_for_selector(".judge .candidate.here", timeout=30_000)
+            tab.wait_for_selector(SAVED)
+            assert [labels(desk)["q00", f"p{i}"] for i in range(3)] == ["positive", "related", "negative"]
+            assert "3 unsaved from before" in tab.locator(".judge-message").inner_text()
+    finally:
+        context.close()
+
+
+def test_what_the_store_refuses_is_said(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        place = "blindspot-outbox:"
+        wrong = [{"id": "x" * 8, "kind": "label", "question": "q00", "batch": "first", "choices": [{"passage": "nowhere", "label": "positive"}],
+                  "guideline_version": "1", "blind": True}]  # fmt: skip
+        tab.evaluate("""([place, wrong]) => {
+            const key = Object.keys(localStorage).find((key) => key.startsWith("blindspot-place:")).replace("blindspot-place:", place);
+            localStorage.setItem(`${key}:other`, wrong);
+        }""", [place, json.dumps(wrong)])  # fmt: skip
+        tab.reload()
+        tab.wait_for_selector(".judge .refused:not([hidden])")
+        assert "'nowhere' is not among those of question 'q00'" in tab.locator(".judge .refused").inner_text()
+        tab.get_by_role("button", name="I have seen it").click()
+        assert tab.locator(".judge .refused").is_hidden() and labels(desk) == {}
+
+
+def test_keys_can_be_changed_and_turned_off(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "?", gap=100)
+        tab.get_by_role("button", name="Change the key for positive").click()
+        press(tab, "q", gap=100)
+        tab.get_by_role("button", name="Change the key for negative", exact=True).click()
+        press(tab, "q", gap=100)
+        assert "That key is taken" in tab.locator(".judge-help").inner_text()
+        tab.get_by_role("button", name="Close").first.click()
+        press(tab, "1", "q")
+        tab.wait_for_selector(SAVED)
+        assert labels(desk) == {("q00", "p0"): "positive"}
+        press(tab, "?", gap=100)
+        tab.get_by_label("single keys act").uncheck()
+        tab.get_by_role("button", name="Close").first.click()
+        press(tab, "q", "3", "x")
+        assert len(labels(desk)) == 1
+        tab.locator(".candidate.here").get_by_role("button", name="related").click()
+        tab.wait_for_selector(SAVED)
+        assert labels(desk)["q00", "p1"] == "related"
+
+
+def test_notes_bad_questions_and_leaving_one(tab, desk):
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "n", gap=100)
+        tab.keyboard.type("123 see page 4")  # typed into the note, not judged
+        press(tab, "Enter", "b", gap=100)
+        tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 1?'")
+        press(tab, "s", gap=100)
+        tab.wait_for_function("document.querySelector('.judge h1')?.textContent === 'Where is thing 2?'")
+        tab.wait_for_selector(SAVED)
+        store = Labels(desk.labels_path)
+        assert [(note.passage, note.note) for note in store.notes("q00")] == [("p0", "123 see page 4")]
+        assert store.bad_questions() == {"q00": ["Ann"]} and labels(desk) == {}
+        press(tab, "z", gap=100)
+        assert shown(tab) == "Where is thing 0?"
+        tab.wait_for_selector(SAVED)
+        assert store.bad_questions() == {}
+
+
+def test_two_people_do_not_get_the_same_question(browser, desk):
+    with serving(desk) as port:
+        contexts = [browser.new_context() for _ in range(2)]
+        try:
+            tabs = [context.new_page() for context in contexts]
+            for tab, name in zip(tabs, ("Ann", "Ben"), strict=True):
+                sit_down(tab, port, name)
+            assert shown(tabs[0]) != shown(tabs[1])
+        finally:
+            for context in contexts:
+                context.close()
+
+
+def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
+    from tests.app_pages import HOSTILE
+
+    study = make_study(tmp_path / "hostile", [Passage("bad", HOSTILE, HOSTILE)],
+                       [Question("q", HOSTILE, (HOSTILE,), dataset="toy", split="train", gold=("bad",))])  # fmt: skip
+    Queue(study.labels_path).add_batch("first", [Item("q", (Candidate("bad", 0),))], {})
+    shutil.copy(study.folder / "study.toml", tmp_path)
+    context = browser.new_context()
+    try:
+        with serving(study) as port:
+            tab = context.new_page()
+            sit_down(tab, port, "<img src=x onerror='window.pwned=3'>")
+            assert HOSTILE.split("<")[0] in shown(tab)
+            assert tab.evaluate("window.pwned") is None and tab.locator(".judge script, .judge img, .judge a").count() == 0
+    finally:
+        context.close()

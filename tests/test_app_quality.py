@@ -1,0 +1,158 @@
+"""The Quality page as a person gets it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from backend.audits import audit
+from backend.batches import Mix, batch_of_pairs, make_batch
+from backend.quality import quality
+from db.gestures import Choice, Gesture
+from db.labels import Labels
+from db.people import People
+from db.records import Passage, Question
+from tests.annotators import annotate
+from tests.app_pages import HOSTILE, words
+from tests.overlap import RUN, encyclopedia_study
+from tests.studies import make_study
+
+ROLES = {"lea": "lead", "ada": "adjudicator", "ann": "annotator"}
+
+
+def script(folder: str, name: str | None) -> None:
+    from app.components.quality_view import render
+    from backend.study import Study
+    from db.people import People
+
+    study = Study.open(folder)
+    render(study, People(study.labels_path).get(name) if name else None)
+
+
+class Page:
+    def __init__(self, study, who: str | None = "lea", **parameters: object):
+        app = AppTest.from_function(script, default_timeout=60, args=(str(study.folder), who))
+        for key, value in parameters.items():
+            app.query_params[key] = str(value)
+        app.run()
+        assert not app.exception, app.exception
+        self.html = "\n".join(each.proto.body for each in app.get("html") if not each.proto.body.startswith("<style"))
+        self.text = words(self.html)
+
+    def rows(self, first: str) -> list[str]:
+        """What a person reads in the table rows that begin so."""
+        return [row for row in map(words, re.findall(r"<tr>.*?</tr>", self.html, re.DOTALL)) if row.startswith(first)]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two batches with audits, second labels and repeats, worked by three people of different skill; strata; a bad question."""
+    made, truth = encyclopedia_study(tmp_path_factory.mktemp("quality") / "study", 1000)
+    for name, role in ROLES.items():
+        People(made.labels_path).add(name, role)
+    skills = {"ann": 0.95, "ben": 0.8, "cid": 0.6}
+    for seed, (name, mix) in enumerate({"one": Mix(0.5, 0, 0), "two": Mix(0.2, 0.4, 0.2)}.items()):
+        make_batch(made, name, [RUN], size=60, depth=10, mix=mix, seed=seed)
+        annotate(made, truth, skills, seed=seed)
+    pairs = [(question, passage) for question in list(truth)[:10] for passage in sorted(truth[question])[:2]]
+    batch_of_pairs(made, "checked", pairs, origin="pseudo-positives")
+    annotate(made, truth, {"dora": 1.0}, seed=9)
+    Labels(made.labels_path).add("ann", Gesture("bad", "bad_question", list(truth)[5]))
+    return made
+
+
+def test_only_who_may_see_others_sees_it(study):
+    assert "Not for annotators" in Page(study, "ann").text and "Zimex" not in Page(study, "ann").html
+    assert "Say who you are" in Page(study, None).text and 'href="judge"' in Page(study, None).html
+    for page in (Page(study, "ann"), Page(study, None)):
+        assert not {"alpha", "vote", "Batches", "ben"} & set(re.findall(r"\w+", page.html))
+    assert "Quality of the labels" in Page(study, "ada").text and "Quality of the labels" in Page(study, "lea").text
+
+
+def test_disagreements_stand_first_and_hide_names(study):
+    found = quality(study)
+    page = Page(study)
+    assert f"Disagreements {sum(len(each.passages) for each in found.disputes)} passages of {len(found.disputes)} questions" in page.text
+    ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*aria-label', page.html)
+    assert ids == [each.question for each in found.disputes[:8]]
+    disagreements = words(page.html[:page.html.index("Agreement")])
+    assert "positive ×1" in disagreements and not any(name in disagreements.split() for name in ("ann", "ben", "cid"))
+    shown = words(Page(study, names=1).html.split("Agreement")[0])
+    votes = found.disputes[0].passages[0].votes
+    assert all(f"{label} {', '.join(people)}" in shown for label, people in votes.items())
+
+
+def test_the_pages_of_disagreements(study):
+    found = quality(study).disputes
+    last = -(-len(found) // 8)
+    page = Page(study, page=last)
+    assert f"of {len(found)} questions" in page.text and f"question={found[-1].question}" in page.html
+    assert Page(study, page=10_000).text == page.text, "a page beyond the last is the last"
+    assert Page(study, page="x", by="?", batch="nobody's").html == Page(study).html
+
+
+def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
+    found, page = quality(study), Page(study)
+    four = found.together.four
+    said = f"four labels {four.value:.2f} {four.low:.2f} to {four.high:.2f} {100 * four.agreed:.0f}% {four.passages:,} {four.questions:,}"
+    assert page.rows("four labels") == [said]
+    assert len(page.rows("ann and ben")) == 1
+    ann = next(each for each in found.work if each.name == "ann")
+    row = [each for each in page.rows("ann ") if "and" not in each][0]
+    assert row.startswith(f"ann {ann.labels:,} {ann.questions:,} {ann.seconds:.1f} {ann.per_hour:,.0f}")
+    assert f"{ann.same} of {ann.repeats}" in row
+    drift = found.drift
+    assert f"the label was the same for {100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f})" in page.text
+
+
+def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
+    found = audit(study)
+    page = Page(study)
+    for rate in (found.overall.positive, found.overall.with_related):
+        assert f"{100 * rate.value:.1f}% 95%: {100 * rate.low:.1f}–{100 * rate.high:.1f}" in page.text
+    assert "RocketQA: about 70%" in page.text and "more" in page.text
+    assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} audit questions judged in full" in page.text
+    for by in ("bucket", "rank"):
+        shown = Page(study, by=by)
+        for group, rates in found.by[by].items():
+            rate = rates.positive
+            assert shown.rows(f"{group} {rate.questions:,} {rate.passages:,} {100 * rate.value:.1f}"), group
+    relation = next(iter(found.by["relation"]))
+    assert f'href="compare?relation={relation}"' in page.html
+    alone = audit(study, "one").overall.positive
+    assert f"{100 * alone.value:.1f}%" in Page(study, batch="one").text
+
+
+def test_batches_and_strata(study):
+    page = Page(study)
+    assert page.rows("one ") == ["one 30 by priority, 30 random audit 60 of 60 ✓ done"]
+    assert page.rows("pseudo-positives checked"), "accuracy of a stratum, with its interval"
+    assert "1 question called bad by 1 annotator" in re.sub(r"(bad) .*?( by)", r"\1\2", page.text)
+
+
+def test_a_study_without_labels_says_what_to_do(tmp_path):
+    made, _ = encyclopedia_study(tmp_path / "empty")
+    People(made.labels_path).add("lea", "lead")
+    assert "There are no labels yet" in Page(made).text and "blindspot batch new" in Page(made).text
+    make_batch(made, "only", [RUN], size=20)
+    page = Page(made)
+    assert "0 of 2 audit questions judged in full, 2 to go" in page.text and "No passage is in dispute" in page.text
+    assert "Nothing was judged blind by two people yet" in page.text
+
+
+def test_one_disputed_label_and_nothing_else(tmp_path):
+    """The smallest store: one passage, two people; its titles and questions are hostile and never become markup."""
+    made = make_study(tmp_path / "one", [Passage("p", HOSTILE, "x")], [Question("q", HOSTILE)])
+    for name, role in {"lea": "lead", "<b>": "annotator"}.items():
+        People(made.labels_path).add(name, role)
+    labels = Labels(made.labels_path, passages=made.corpus.ordinals)
+    for name, label in (("lea", "positive"), ("<b>", "negative")):
+        labels.add(name, Gesture(f"g{name}", "label", "q", (Choice("p", label),)))
+    page = Page(made, names=1)
+    assert "<script>window.pwned=1</script>" in page.text and "negative <b>" in page.text
+    ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")
+    assert not [mark for mark in ("<script", "<img", "<b>") if mark in ours]
+    assert "No batch has an audit arm yet" in page.text and "There is no batch yet" in page.text
+

@@ -1,0 +1,333 @@
+"""Making batches: the arms have their shares, the audit is a uniform draw whose probabilities are stored, nothing comes twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from app.cli_batches import batch_app
+from backend.batches import Mix, batch_of_pairs, make_batch, questions_of
+from backend.near_duplicates import near_duplicates
+from backend.pools import Pools
+from backend.practice import make_practice
+from backend.priority import Calibration, Pooled, harm, served
+from db.errors import BadInput, Missing, Refused
+from db.gestures import Choice, Gesture
+from db.labels import Labels
+from db.people import People
+from db.queue import Queue
+from db.records import Question
+from tests.judging import searched_study
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    return searched_study(tmp_path_factory.mktemp("searched") / "study")
+
+
+@pytest.fixture
+def study(searched, tmp_path):
+    """A fresh copy: labels.db is written to."""
+    import shutil
+
+    from backend.study import Study
+
+    searched.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copytree(searched.folder, tmp_path / "study")
+    opened = Study.open(tmp_path / "study")
+    for name in ("ann", "ben", "cid"):
+        People(opened.labels_path).add(name)
+    return opened
+
+
+def judge(study, who, question, labels, number=[0], kind="label", batch=None):  # noqa: B006
+    number[0] += 1
+    gesture = Gesture(f"g{number[0]}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items()), batch=batch)
+    Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)
+
+
+def judged_half(study, settled=40):
+    """ann judged the first questions' pools, ben half of those too; a few are in dispute."""
+    pools = Pools(study, ["a", "b"], 10, "dpr").of(study.questions.some([f"q{i}" for i in range(settled)]))
+    for i in range(settled):
+        pool = [study.corpus.passage(one.ordinal).id for one in pools[f"q{i}"]]
+        judge(study, "ann", f"q{i}", dict.fromkeys(pool[:4], "negative"))
+        if i % 2:
+            judge(study, "ben", f"q{i}", dict.fromkeys(pool[:4], "positive" if i % 10 == 1 else "negative"))
+
+
+def items(study, name):
+    return Queue(study.labels_path).items(name)
+
+
+def test_the_arms_have_their_shares_and_no_question_comes_twice(study):
+    judged_half(study)
+    made = make_batch(study, "b", ["a", "b"], size=40)
+    assert made.arms == {"priority": 30, "audit": 4, "second": 4, "repeat": 2} and made.frame == 120
+    made_items = items(study, "b")
+    questions = [item.question for item in made_items]
+    assert len(set(questions)) == len(questions) == 40
+    by_arm = {arm: [item for item in made_items if item.arm == arm] for arm in made.arms}
+    labels = Labels(study.labels_path)
+    for item in by_arm["second"]:
+        assert {each.annotator for each in labels.judgements([item.question])} == {"ann"} and item.people_needed == 1
+        assert {one.passage for one in item.candidates} == {each.passage for each in labels.judgements([item.question])}
+    for item in by_arm["repeat"]:
+        assert item.assigned_to in {each.annotator for each in labels.judgements([item.question])}
+        assert all(pair.state == "agreed" for pair in labels.consensus([item.question]))
+    places = [place for place, item in enumerate(made_items) if item.arm != "priority"]
+    assert places != list(range(10)) and places != list(range(30, 40)), "a place does not betray an arm"
+
+
+def test_where_nothing_is_judged_priority_takes_what_the_others_cannot_fill(study):
+    made = make_batch(study, "b", ["a"], size=20)
+    assert made.arms == {"priority": 18, "audit": 2}
+
+
+def test_inclusion_probabilities_stand_with_the_audit_and_nowhere_else(study):
+    make_batch(study, "b", ["a", "b"], size=40, candidates=5, mix=Mix(audit=0.25))
+    pools = Pools(study, ["a", "b"], 20, "dpr").of(study.questions.all())
+    for item in items(study, "b"):
+        if item.arm == "audit":
+            assert item.inclusion_probability == pytest.approx(10 / 120)
+            share = 5 / len(pools[item.question])
+            assert [one.inclusion_probability for one in item.candidates] == pytest.approx([10 / 120 * share] * 5)
+        else:
+            assert item.inclusion_probability is None and {one.inclusion_probability for one in item.candidates} == {None}
+    connection = Queue(study.labels_path).connection
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute("UPDATE batch_question SET inclusion_probability = 0.5 WHERE arm = 'priority'")
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute("UPDATE batch_question SET inclusion_probability = NULL WHERE arm = 'audit'")
+
+
+def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
+    """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
+    from scipy.stats import chisquare
+
+    from backend.batches import _Maker
+
+    pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
+    for seed in range(200):
+        maker = _Maker(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
+        for item in maker.audit(10, 1):
+            drawn[item.question] += 1
+            assert len(item.candidates) == 3 and item.inclusion_probability == 0.25
+            ranks.update(one.rank for one in item.candidates)
+    assert len(drawn) == 40 and sum(drawn.values()) == 2000
+    assert chisquare(list(drawn.values())).pvalue > 1e-4
+    assert set(ranks) == {1, 2, *range(4, 11)} and len(ranks) == pool_size, "rank 3 is the gold"
+    full = [count for rank, count in ranks.items()]
+    assert chisquare(full).pvalue > 1e-4
+
+
+def test_audits_add_up_without_drawing_a_question_again(study):
+    make_batch(study, "first", ["a"], size=40, mix=Mix(0.5, 0, 0))
+    make_batch(study, "second", ["a"], size=40, mix=Mix(0.5, 0, 0))
+    first, second = ({item.question for item in items(study, name) if item.arm == "audit"} for name in ("first", "second"))
+    assert len(first) == len(second) == 20 and not first & second
+    assert {item.inclusion_probability for item in items(study, "second") if item.arm == "audit"} == {20 / 100}
+
+
+def test_the_same_seed_makes_the_same_batch(study):
+    make_batch(study, "one", ["a", "b"], size=30, seed=7)
+    made = items(study, "one")
+    other = Queue(study.labels_path).connection
+    for table in ("candidate", "batch_question", "batch"):
+        other.execute(f"DELETE FROM {table}")
+    make_batch(study, "two", ["a", "b"], size=30, seed=7)
+    assert items(study, "two") == made
+    make_batch(study, "three", ["a", "b"], size=30, seed=8)
+    assert {item.question for item in items(study, "three")} != {item.question for item in made}
+
+
+def test_candidates_are_pooled_without_gold_or_duplicates_and_near_duplicates_stand_together(study):
+    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=Mix(0, 0, 0))
+    gold, grouped = {question.id: set(question.gold) for question in study.questions.all()}, 0
+    runs = {name: study.run(name) for name in ("a", "b")}
+    for item in items(study, "b"):
+        shown = [one.passage for one in item.candidates]
+        assert len(set(shown)) == len(shown) and not gold[item.question] & set(shown)
+        for one in item.candidates:
+            ordinal = study.corpus.ordinals([one.passage])[one.passage]
+            ranks = {name: np.flatnonzero(run.hits.ordinals[run.row(item.question)] == ordinal) + 1 for name, run in runs.items()}
+            assert one.rank == min(rank.min() for rank in ranks.values() if len(rank)) and one.rank in ranks[one.run]
+        groups = [one.near_duplicates for one in item.candidates]
+        runs_of_groups = [group for place, group in enumerate(groups) if place == 0 or groups[place - 1] != group]
+        assert len(runs_of_groups) == len(set(groups)), "a group is not broken up"
+        twins = {int(passage[1:]) // 2 for passage in shown}
+        assert len(set(groups)) == len(twins)
+        grouped += len(shown) - len(twins)
+    assert grouped > 50
+
+
+def test_depth_and_number_of_candidates_are_kept(study):
+    make_batch(study, "b", ["a", "b"], size=20, depth=4, candidates=5)
+    for item in items(study, "b"):
+        assert 1 <= len(item.candidates) <= 5 and max(one.rank for one in item.candidates) <= 4
+
+
+def test_dev_and_test_questions_can_be_judged_too(study):
+    make_batch(study, "held out", ["a"], size=10, splits=["dev", "test"])
+    splits = {question.split for question in study.questions.some([item.question for item in items(study, "held out")])}
+    assert splits == {"dev", "test"}
+
+
+def test_a_slice_is_all_that_is_drawn_from(study):
+    rare = questions_of(study, ["P1"], ["<=1"])
+    assert rare == questions_of(study, ["P1"], ["<=1 mentions"]) == [f"q{i}" for i in range(0, 120, 4)]
+    made = make_batch(study, "b", ["a"], size=100, slice=rare)
+    assert made.frame == 30 and {item.question for item in items(study, "b")} == set(rare)
+    with pytest.raises(Missing, match="relation 'P9'; there are: P1, P2"):
+        questions_of(study, ["P9"])
+    with pytest.raises(Missing, match="bucket '7'"):
+        questions_of(study, [], ["7"])
+
+
+def test_every_frequency_group_gets_its_turn_from_the_rarest(study):
+    make_batch(study, "b", ["a"], size=20, mix=Mix(0, 0, 0))
+    frequencies = [question.frequency for question in study.questions.some([item.question for item in items(study, "b")])]
+    assert frequencies == [1, 5, 20, 200] * 5
+
+
+def test_what_waits_in_an_open_batch_or_is_practised_is_not_put_into_another(study):
+    make_batch(study, "first", ["a"], size=60, mix=Mix(0, 0, 0))
+    make_batch(study, "second", ["a"], size=100, mix=Mix(0, 0, 0))
+    first, second = ({item.question for item in items(study, name)} for name in ("first", "second"))
+    assert len(first) == len(second) == 60 and not first & second
+    Queue(study.labels_path).set_state("first", "closed")
+    batch_of_pairs(study, "practice", [(question, "p1") for question in sorted(first)[:10]], practice=True)
+    make_batch(study, "third", ["a"], size=100, mix=Mix(0, 0, 0))
+    assert {item.question for item in items(study, "third")} == first - set(sorted(first)[:10])
+
+
+def test_settled_candidates_are_not_asked_again_by_priority(study):
+    judged_half(study, 4)
+    make_batch(study, "b", ["a", "b"], size=120, candidates=30, mix=Mix(0, 0, 0))
+    settled = {(pair.question, pair.passage) for pair in Labels(study.labels_path).consensus() if pair.state != "open"}
+    opened = {(pair.question, pair.passage) for pair in Labels(study.labels_path).consensus() if pair.state == "open"}
+    asked = {(item.question, one.passage) for item in items(study, "b") for one in item.candidates}
+    assert settled and not settled & asked and opened and opened <= asked
+
+
+def test_priority_uses_what_there_is(study):
+    """A cross-encoder's probability, the training set's hard negatives, else answer match and rank."""
+    target = {("q5", study.corpus.passage(int(study.run("a").hits.ordinals[study.run("a").row("q5"), 8])).id): 0.99}
+    scores = lambda pairs: {pair: target.get(pair, 0.001) for pair in pairs}  # noqa: E731
+    make_batch(study, "scored", ["a"], size=120, candidates=3, mix=Mix(0, 0, 0), scores=scores)
+    (item,) = [item for item in items(study, "scored") if item.question == "q5"]
+    assert (item.question, item.candidates[0].passage) in target and item.candidates[0].probability == 0.99
+    Queue(study.labels_path).set_state("scored", "closed")
+    (_, passage), = target
+    make_batch(study, "trained", ["a"], size=120, mix=Mix(0, 0, 0), trained={"q5": {passage}})
+    worth = {item.question: item.priority for item in items(study, "trained")}
+    Queue(study.labels_path).set_state("trained", "closed")
+    make_batch(study, "plain", ["a"], size=120, mix=Mix(0, 0, 0))
+    plain = {item.question: item.priority for item in items(study, "plain")}
+    assert worth["q5"] > plain["q5"] and {id for id in plain if worth[id] != plain[id]} == {"q5"}
+
+
+def test_calibration_follows_the_labels():
+    guess = Calibration()
+    assert guess.probability(True, 1) > guess.probability(None, 1) > guess.probability(False, 1)
+    assert guess.probability(True, 1) > guess.probability(True, 5) > guess.probability(True, 20) > guess.probability(True, 21)
+    # 90 of 100 positive, and the guess (0.05 of 10 labels) weighs ten: (0.5 + 90) / 110.
+    told = Calibration([(False, 3, "positive")] * 90 + [(False, 3, "related")] * 10 + [(False, 3, "unsure"), (False, None, "positive")])
+    assert told.probability(False, 2) == pytest.approx(90.5 / 110) and told.labels == 100
+    assert told.probability(False, 1) == guess.probability(False, 1)
+
+
+def test_harm_and_quotas():
+    above, below = (Pooled(1, "a", 1, 1.0, True, place) for place in (True, False))
+    assert [harm(above, True), harm(above, False), harm(below, True), harm(below, False)] == [4.0, 2.0, 3.0, 1.0]
+    questions = [Question(f"q{i}", "?", bucket=bucket) for i, bucket in enumerate((0, 0, 0, 7, 3, 7))]
+    worth = {"q0": 1.0, "q1": 9.0, "q2": 5.0, "q3": 0.1, "q4": 2.0, "q5": 0.2}
+    assert served(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]
+
+
+def test_near_duplicates_are_handed_on():
+    long = "one two three four five six seven eight nine ten eleven twelve"
+    assert near_duplicates([long, "quite another text with words of its own in it", long + " thirteen", "short", "short", "words"]) == [
+        0, 1, 0, 2, 2, 3]  # fmt: skip
+    assert near_duplicates(["", ""]) == [0, 1] and near_duplicates([]) == []
+
+
+def test_pairs_of_anybodys_choosing(study):
+    made = batch_of_pairs(study, "map", [("q3", "p9"), ("q1", "p8"), ("q3", "p8"), ("q3", "p9")], people_needed=2, origin="map")
+    assert made.passages == 3 and [(item.question, [one.passage for one in item.candidates]) for item in items(study, "map")] == [
+        ("q3", ["p9", "p8"]), ("q1", ["p8"])]  # fmt: skip
+    assert [one.near_duplicates for one in items(study, "map")[0].candidates] == [0, 0]
+    for pairs, says in (([("q3", "p999")], "p999"), ([("q999", "p1")], "q999")):
+        with pytest.raises(Missing, match=says):
+            batch_of_pairs(study, "other", pairs)
+    with pytest.raises(Refused, match="nothing to judge"):
+        batch_of_pairs(study, "other", [])
+
+
+@pytest.mark.parametrize("wrong, error, says", [
+    ({"runs": []}, BadInput, "one run at least"), ({"runs": ["z"]}, Missing, "no run 'z'"), ({"size": 0}, BadInput, "one question"),
+    ({"depth": 0}, BadInput, "depth"), ({"splits": ["prod"]}, BadInput, "no split 'prod'"), ({"mix": Mix(0.9, 0.9, 0)}, BadInput, "shares"),
+    ({"slice": ["q999"]}, Missing, "q999"), ({"by": "ann"}, Refused, "takes the role lead"),
+    ({"splits": ["unlabelled"]}, Missing, "none of these"),
+])
+def test_what_cannot_be_made_is_said(study, wrong, error, says):
+    with pytest.raises(error, match=says):
+        make_batch(study, "b", **{"runs": ["a"], "size": 10, **wrong})
+    assert Queue(study.labels_path).batches() == []
+
+
+def test_practice_is_of_settled_questions_most_people_first(study):
+    judge(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
+    for who in ("ann", "ben"):
+        judge(study, who, "q1", {"p5": "negative"})
+        judge(study, who, "q2", {"p5": "related"})
+        judge(study, who, "q5", {"p7": "unsure"})
+    for who, label in (("ann", "positive"), ("ben", "negative")):
+        judge(study, who, "q3", {"p9": label})
+        judge(study, who, "q4", {"p9": label})
+    People(study.labels_path).set_role("cid", "adjudicator")
+    judge(study, "cid", "q4", {"p9": "negative"}, kind="adjudicate")
+    judge(study, "ann", "q6", {"p1": "negative"})
+    Labels(study.labels_path).add("ann", Gesture("bad", "bad_question", "q6"))
+    with pytest.raises(Refused, match="20 questions are asked for and 4 have settled labels; .* --size 4"):
+        make_practice(study, "practice")
+    made = make_practice(study, "practice", 4)
+    assert [item.question for item in items(study, "practice")] == ["q4", "q1", "q2", "q0"], "q3 is in dispute, q5 unsure, q6 bad"
+    assert (made.adjudicated, made.of_one_person) == (1, 1) and Queue(study.labels_path).batches()[0].practice
+    with pytest.raises(BadInput, match="one question"):
+        make_practice(study, "other", 0)
+
+
+def test_from_the_command_line(study):
+    def run(*arguments, fails=False):
+        result = CliRunner().invoke(batch_app, [*map(str, arguments), "--study", str(study.folder)])
+        assert (result.exit_code != 0) == fails, result.output
+        return str(result.exception) + result.output if fails else result.output
+
+    assert "No batches yet" in run("list")
+    told = run("new", "one", "--run", "a", "--run", "b", "--size", 20, "--depth", 5, "--candidates", 4, "--split", "train",
+               "--split", "dev", "--people", 2, "--seed", 3, "--relation", "P1")  # fmt: skip
+    assert "Made batch one: 20 of 40 questions (" in told and "18 priority" in told
+    made = items(study, "one")
+    assert {item.people_needed for item in made} == {2}
+    assert {question.relation for question in study.questions.some([item.question for item in made])} == {"P1"}
+    assert "no more are free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
+    listed = run("list")
+    assert "one" in listed and "open" in listed and "20" in listed
+    assert "closed" in run("close", "one") and "closed" in run("list") and "open" in run("open", "one")
+    assert "needs 3 people" in run("people", "one", 3) and {item.people_needed for item in items(study, "one")} == {3}
+    assert "are for ben" in run("assign", "one", "ben") and {item.assigned_to for item in items(study, "one")} == {"ben"}
+    assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
+    assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
+    assert set(assigned) == {(1, None), (20, "ben")}
+    assert "0 have settled labels" in run("practice", "p", fails=True)
+    assert "nobody named 'zoe'" in run("assign", "one", "zoe", fails=True)
+    assert "PERSON" in run("assign", "one", fails=True)
+    assert "already" in run("new", "one", "--run", "a", fails=True)
+    judged_half(study, 6)
+    told = run("practice", "p", "--size", 3)
+    assert "Made batch p: 3" in told and "0 were adjudicated" in told

@@ -1,0 +1,539 @@
+"""The label store: nothing is lost, doubled, changed or taken back by another; what is held of a pair follows from the events."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from db.connection import connect, writing
+from db.errors import BadInput, Missing, Refused
+from db.gestures import LABELS, Choice, Gesture, read_gesture
+from db.labels import COLUMNS, Labels
+from db.saving import NotSaved
+from tests.judging import PASSAGES, Desk
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+def events(desk):
+    return desk.labels.connection.execute("SELECT count(*) FROM label_event").fetchone()[0]
+
+
+def test_the_same_gesture_sent_again_is_stored_once(desk):
+    rest = Gesture("g", "label", "q0", tuple(Choice(p, "negative") for p in PASSAGES[1:4]), milliseconds=900)
+    assert desk.labels.add("ann", rest).state == "stored"
+    assert desk.labels.add("ann", rest).state == "known"
+    # The order of the passages and the time it took are not what it says.
+    assert desk.labels.add("ann", replace(rest, choices=rest.choices[::-1], milliseconds=1)).state == "known"
+    assert events(desk) == 3 and desk.labels.known(["g", "h"]) == {"g"}
+
+
+@pytest.mark.parametrize("other", [
+    {"choices": (Choice("p1", "positive"),)}, {"choices": (Choice("p2", "negative"),)}, {"question": "q1"},
+    {"choices": (Choice("p1", "negative"), Choice("p2", "negative"))}, {"kind": "bad_question", "choices": ()},
+])
+def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
+    first = Gesture("g", "label", "q0", (Choice("p1", "negative"),))
+    desk.labels.add("ann", first)
+    with pytest.raises(Refused, match="'g' was used before for something else"):
+        desk.labels.add("ann", replace(first, **other))
+    with pytest.raises(Refused, match="used before"):
+        desk.labels.add("ben", first)
+    assert events(desk) == 1 and desk.standing() == {("q0", "p1"): ("negative", "agreed")}
+
+
+def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
+    good = {"id": "a", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive", "rank": 3}]}
+    receipts = desk.labels.take("ann", [
+        good, {**good, "id": "b", "choices": [{"passage": "p1"}]}, {**good, "id": "c", "question": "q99"}, "nonsense",
+        {**good, "id": "d", "choices": [{"passage": "p9", "label": "positive"}]}, {**good, "id": "e"}, good,
+        {**good, "id": "a", "kind": "note"},
+    ])  # fmt: skip
+    assert [(r.id, r.state) for r in receipts] == [
+        ("a", "stored"), ("b", "refused"), ("c", "refused"), ("", "refused"), ("d", "refused"), ("e", "stored"), ("a", "known"),
+        ("a", "refused")]  # fmt: skip
+    assert "must have a label" in receipts[1].message and "'q99'" in receipts[2].message and "'p9'" in receipts[4].message
+    assert events(desk) == 2
+
+
+@pytest.mark.parametrize("wrong, says", [
+    ({"choices": []}, "must have a passage"),
+    ({"choices": [{"passage": "p1"}]}, "must have a label"),
+    ({"choices": [{"passage": "p1", "label": "maybe"}]}, "'maybe'"),
+    ({"choices": [{"passage": "p1", "label": "positive"}] * 2}, "twice"),
+    ({"choices": [{"passage": "p1", "label": "positive", "rank": 0}]}, "rank"),
+    ({"choices": [{"passage": "p1", "label": "positive", "score": float("nan")}]}, "score"),
+    ({"choices": [{"passage": "p1", "label": "positive", "colour": 1}]}, "colour"),
+    ({"kind": "undo", "choices": []}, "takes back"),
+    ({"kind": "note", "choices": []}, "text"),
+    ({"kind": "note", "choices": [], "note": "\ud800"}, "surrogate"),
+    ({"kind": "bad_question"}, "labels no passages"),
+    ({"id": ""}, "id"), ({"milliseconds": True}, "milliseconds"), ({"undoes": "x"}, "undo"), ({"blind": 1}, "blind"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused(wrong, says):
+    good = {"id": "a", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive"}]}
+    read_gesture(good)
+    with pytest.raises(BadInput, match=says):
+        read_gesture({**good, **wrong})
+
+
+def test_an_undo_takes_back_one_whole_gesture(desk):
+    desk.label("ann", "q0", {"p1": "related"})
+    rest = desk.label("ann", "q0", {"p1": "negative", "p2": "negative", "p3": "negative"})
+    assert desk.labels.given("ann", ["q0"]) == {"q0": {"p1": "negative", "p2": "negative", "p3": "negative"}}
+    desk.undo("ann", "q0", rest)
+    assert desk.labels.given("ann", ["q0"]) == {"q0": {"p1": "related"}}
+    assert events(desk) == 7  # nothing is taken out of the store
+
+
+def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
+    mine = desk.label("ann", "q0", {"p1": "positive"})
+    for who, question, gesture, says in [("ben", "q0", mine, "somebody else's"), ("lea", "q0", mine, "somebody else's"),
+                                         ("ann", "q0", "nothing", "no gesture"), ("ann", "q1", mine, "another question")]:
+        with pytest.raises(Refused, match=says):
+            desk.undo(who, question, gesture)
+    undo = Gesture("u", "undo", "q0", undoes=mine)
+    assert [desk.labels.add("ann", undo).state for _ in range(2)] == ["stored", "known"]
+    with pytest.raises(Refused, match="used before"):
+        desk.labels.add("ann", replace(undo, undoes="other"))
+    with pytest.raises(Refused, match="undo cannot be taken back"):
+        desk.undo("ann", "q0", "u")
+    with pytest.raises(Refused, match="taken back before"):
+        desk.undo("ann", "q0", mine)
+    assert desk.standing() == {} and events(desk) == 2
+
+
+def test_what_can_be_undone_after_a_reload_the_last_first(desk):
+    first = desk.label("ann", "q0", {"p1": "positive"})
+    rest = desk.label("ann", "q3", {"p2": "negative", "p1": "negative"}, batch=None, blind=False)
+    desk.label("ben", "q0", {"p1": "negative"})
+    assert [(g.id, g.question, g.blind) for g in desk.labels.undoable("ann")] == [(rest, "q3", False), (first, "q0", True)]
+    assert {c.passage for c in desk.labels.undoable("ann")[0].choices} == {"p1", "p2"}
+    desk.undo("ann", "q3", rest)
+    assert [g.id for g in desk.labels.undoable("ann")] == [first]
+
+
+def test_events_of_a_question_have_a_place(desk):
+    bad = desk.labels.add("ann", Gesture("b", "bad_question", "q0", note="two people of that name"))
+    desk.labels.add("ben", Gesture("n", "note", "q0", note="=see the title"))
+    desk.labels.add("ben", Gesture("m", "note", "q0", (Choice("p1"),), note="out of date"))
+    assert bad.safe and desk.labels.bad_questions() == {"q0": ["ann"]}
+    assert [(e.passage, e.note) for e in desk.labels.notes("q0")] == [
+        (None, "two people of that name"), (None, "=see the title"), ("p1", "out of date")]
+    desk.undo("ann", "q0", "b")
+    assert desk.labels.bad_questions() == {} and len(desk.labels.notes("q0")) == 2
+    assert desk.standing() == {}
+
+
+def test_consensus_is_adjudicated_else_agreed_else_open(desk):
+    desk.label("ann", "q0", {"p1": "positive", "p2": "positive", "p3": "unsure"})
+    assert desk.standing()["q0", "p1"] == ("positive", "agreed")
+    desk.label("ben", "q0", {"p1": "positive", "p2": "negative"})
+    assert desk.standing() == {("q0", "p1"): ("positive", "agreed"), ("q0", "p2"): (None, "open"), ("q0", "p3"): ("unsure", "agreed")}
+    settled = desk.label("ada", "q0", {"p2": "related"}, kind="adjudicate")
+    assert desk.standing()["q0", "p2"] == ("related", "adjudicated")
+    desk.label("cid", "q0", {"p2": "negative"})
+    assert desk.standing()["q0", "p2"] == ("related", "adjudicated")
+    desk.undo("ada", "q0", settled)
+    assert desk.standing()["q0", "p2"] == (None, "open")
+    assert {pair.passage: pair.people for pair in desk.labels.consensus()} == {"p1": 2, "p2": 3, "p3": 1}
+
+
+def test_corrected_relevance_is_the_label_else_the_gold_and_open_in_dispute(desk):
+    gold = {("q0", "p0"): "positive"}
+    assert {(r.question, r.passage): r.relevance for r in desk.labels.corrected(["q0"])} == gold
+    desk.label("ann", "q0", {"p0": "negative", "p1": "positive", "p2": "related", "p3": "unsure", "p4": "positive"})
+    desk.label("ben", "q0", {"p4": "negative"})
+    found = {r.passage: (r.relevance, r.gold, r.state) for r in desk.labels.corrected(["q0"])}
+    assert found == {"p0": ("negative", True, "agreed"), "p1": ("positive", False, "agreed"), "p2": ("related", False, "agreed"),
+                     "p3": ("open", False, "agreed"), "p4": ("open", False, "open")}  # fmt: skip
+    desk.label("ben", "q0", {"p0": "positive"})
+    assert {r.passage: r.relevance for r in desk.labels.corrected(["q0"])}["p0"] == "open"
+
+
+def test_dev_and_test_questions_may_be_judged_and_never_train(desk):
+    for question in ("q0", "q1", "q2"):
+        desk.label("ann", question, {"p1": "positive"})
+    assert {(r.question, r.split, r.trains) for r in desk.labels.corrected()} == {
+        ("q0", "train", True), ("q1", "dev", False), ("q2", "test", False), ("q3", "train", True), ("q4", "train", True)}
+    assert {r.question for r in desk.labels.corrected(training=True)} == {"q0", "q3", "q4"}
+
+
+def test_what_was_shown_is_kept_with_the_event(desk):
+    desk.queue.add_batch("b1", [item_of_audit()], {})
+    desk.label("ann", "q0", {"p1": "positive"}, batch="b1", guideline_version="3", milliseconds=1234, client_time=5.5)
+    (event,) = desk.labels.events()
+    assert (event.run, event.rank, event.score, event.inclusion_probability) == ("dense", 4, 0.5, 0.05)
+    assert (event.batch, event.guideline_version, event.milliseconds, event.client_time, event.server_time, event.blind) == (
+        "b1", "3", 1234, 5.5, desk.clock.now, 1)
+    shown = Choice("p1", "negative", run="bm25", rank=2, score=7.5, suggestion=0.9)
+    desk.labels.add("ben", Gesture("s", "label", "q0", (shown,), blind=False))
+    last = list(desk.labels.events())[-1]
+    assert (last.run, last.rank, last.score, last.suggestion, last.inclusion_probability, last.blind) == ("bm25", 2, 7.5, 0.9, None, 0)
+    with pytest.raises(Missing, match="'p5' is not among those"):
+        desk.label("ann", "q0", {"p5": "positive"}, batch="b1")
+    with pytest.raises(Missing, match="no question 'q3'"):
+        desk.label("ann", "q3", {"p1": "positive"}, batch="b1")
+
+
+def item_of_audit():
+    from db.queue import Candidate, Item
+
+    return Item("q0", (Candidate("p1", 0, "dense", 4, 0.5, True, 0.3, 0.05),), "audit", inclusion_probability=0.1)
+
+
+def test_roles_are_asked_by_the_store(desk):
+    with pytest.raises(Refused, match="ann is an annotator and may not adjudicate"):
+        desk.label("ann", "q0", {"p1": "positive"}, kind="adjudicate")
+    desk.label("lea", "q0", {"p1": "positive"}, kind="adjudicate")
+    with pytest.raises(Missing, match="nobody named 'zoe'"):
+        desk.label("zoe", "q0", {"p1": "positive"})
+    for act in (lambda by: desk.people.add("new", by=by), lambda by: desk.people.pause("ben", by=by),
+                lambda by: desk.people.invite("x", by=by), lambda by: desk.people.set_role("ben", "lead", by=by),
+                lambda by: desk.people.revoke("ben", by=by)):
+        for by in ("ann", "ada"):
+            with pytest.raises(Refused, match="takes the role lead"):
+                act(by)
+        act("lea")
+    with pytest.raises(Refused, match="cannot take the role from themselves"):
+        desk.people.set_role("lea", "annotator", by="lea")
+
+
+def test_an_invitation_is_a_secret_that_can_be_revoked(desk):
+    secret = desk.people.invite("dot", "adjudicator", by="lea")
+    assert desk.people.invited(secret).name == "dot" and desk.people.invited(secret).may("adjudicate")
+    again = desk.people.invite("dot", by="lea")
+    assert desk.people.invited(secret) is None and desk.people.invited(again).role == "adjudicator"
+    assert secret not in "".join(map(str, desk.people.connection.execute("SELECT * FROM annotator").fetchall()))
+    desk.people.revoke("dot", by="lea")
+    assert desk.people.invited(again) is None
+    with pytest.raises(BadInput, match="name"):
+        desk.people.add(" x")
+
+
+def test_of_somebody_paused_only_what_was_on_its_way_is_taken(desk):
+    desk.batch()
+    assert desk.claim("ann") == ["q0"]
+    desk.people.pause("ann", by="lea")
+    with pytest.raises(Refused, match="paused"):
+        desk.claim("ann")
+    with pytest.raises(Refused, match="paused"):
+        desk.label("ann", "q1", {"p1": "positive"}, batch="b1")
+    assert desk.work("ann", "b1", "q0") is False
+    desk.people.pause("ann", False, by="lea")
+    assert desk.claim("ann") == ["q1"]
+
+
+def test_practice_is_no_judgement(desk):
+    desk.batch("practice", practice=True)
+    desk.label("ann", "q0", {"p1": "positive"}, batch="practice")
+    assert desk.standing() == {} and desk.labels.judgements() == []
+    assert desk.labels.given("ann", ["q0"], "practice") == {"q0": {"p1": "positive"}}
+
+
+COPY = f"SELECT {', '.join(COLUMNS)} FROM label_event"
+
+
+def raw(connection, **changes):
+    event = {"gesture": "r", "part": 0, "kind": "label", "question": "q0", "passage": "p1", "annotator": "ann", "label": "positive",
+             "practice": 0, "blind": 1, "guideline_version": "1", "server_time": 1.0}  # fmt: skip
+    values = dict.fromkeys(COLUMNS) | event | changes
+    verb = changes.get("verb", "INSERT")
+    values.pop("verb", None)
+    connection.execute(f"{verb} INTO label_event ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values()))
+
+
+def test_the_schema_itself_keeps_the_events(desk):
+    desk.label("ann", "q0", {"p1": "positive"}, id="g")
+    connection = connect(desk.path)
+    before = connection.execute(COPY).fetchall()
+    for sql in ("UPDATE label_event SET label = 'negative'", "DELETE FROM label_event"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(sql)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw(connection, verb="INSERT OR REPLACE", gesture="g", label="negative")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw(connection, verb="INSERT OR REPLACE", number=1)
+    for wrong in ({"label": None}, {"label": "maybe"}, {"kind": "undo"}, {"kind": "note"}, {"kind": "bad_question", "label": None},
+                  {"question": "q99"}, {"annotator": "zoe"}, {"passage": None}, {"blind": 2}, {"rank": 0}, {"rank": "first"},
+                  {"inclusion_probability": 1.5}, {"gesture": None}, {"guideline_version": None}, {"kind": "praise"},
+                  {"gesture": "g", "part": 1, "annotator": "ben"}, {"gesture": "g", "part": 1, "question": "q1"},
+                  {"kind": "undo", "label": None, "undoes": 1, "annotator": "ben"}, {"kind": "undo", "label": None, "undoes": 99},
+                  {"kind": "undo", "label": None, "undoes": 1, "passage": "p2"}):  # fmt: skip
+        with pytest.raises(sqlite3.IntegrityError):
+            raw(connection, **wrong)
+    assert connection.execute(COPY).fetchall() == before
+    raw(connection, gesture="u", kind="undo", label=None, undoes=1)
+    for wrong in ({"undoes": 1}, {"undoes": 2}):  # taken back before; an undo
+        with pytest.raises(sqlite3.IntegrityError):
+            raw(connection, gesture="v", kind="undo", label=None, **wrong)
+
+
+def test_a_full_disk_is_one_clear_line_and_labelling_goes_on_after(desk):
+    desk.label("ann", "q0", {"p1": "positive"})
+    connection = desk.labels.connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite then says SQLITE_FULL, as on a full disk
+    outbox = [Gesture(f"f{i}", "note", "q0", note="x" * 5000) for i in range(5)]
+    with pytest.raises(NotSaved, match="the disk is full; make room") as error:
+        desk.labels.take("ann", outbox)
+    assert "\n" not in str(error.value) and events(desk) == 1
+    connection.execute("PRAGMA max_page_count = 1073741823")
+    assert {receipt.state for receipt in desk.labels.take("ann", outbox)} == {"stored"}
+    assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_read_only_file_is_one_clear_line(desk):
+    desk.label("ann", "q0", {"p1": "positive"})
+    reader = Labels(desk.path, read_only=True, passages=lambda ids: dict.fromkeys(ids, 0))
+    with pytest.raises(NotSaved, match="may not be written to"):
+        reader.add("ann", Gesture("x", "label", "q0", (Choice("p1", "positive"),)))
+    assert len(reader.judgements()) == 1 and desk.label("ann", "q0", {"p2": "negative"})
+
+
+def test_somebody_who_writes_for_too_long_is_one_clear_line(desk, monkeypatch):
+    from db import saving
+
+    monkeypatch.setattr(saving, "BUSY_TIMEOUT_MS", 100)
+    other = connect(desk.path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(NotSaved, match="another process has been writing for too long"):
+        desk.label("ann", "q0", {"p1": "positive"})
+    other.execute("ROLLBACK")
+    monkeypatch.undo()
+    assert desk.label("ann", "q0", {"p1": "positive"}) and events(desk) == 1
+    assert desk.labels.connection.execute("PRAGMA busy_timeout").fetchone()[0] == saving.BUSY_TIMEOUT_MS
+
+
+READ_ONLY = """
+import os, sys
+from db.gestures import Gesture
+from db.labels import Labels
+from db.saving import NotSaved
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write to anything
+labels = Labels(sys.argv[1])
+for when in ("read-only", "writable"):
+    try:
+        print(when, labels.take("ann", [Gesture("g", "note", "q0", note="x")])[0].state, flush=True)
+    except NotSaved as error:
+        print(when, error, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_file_without_the_right_to_write_is_one_clear_line_until_it_has_it(desk):
+    """The system's own rights, in a process of a user who is not root."""
+    import shutil
+    import tempfile
+
+    desk.label("ann", "q0", {"p1": "positive"})
+    folder = tempfile.mkdtemp()
+    try:
+        path = os.path.join(folder, "labels.db")
+        desk.labels.connection.execute("VACUUM INTO ?", (path,))
+        connect(path).close()  # sets the journal mode
+        os.chmod(folder, 0o777)
+        os.chmod(path, 0o444)
+        process = subprocess.Popen([sys.executable, "-c", READ_ONLY, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        first = process.stdout.readline()
+        for name in os.listdir(folder):  # SQLite's companions have the rights of the file
+            os.chmod(os.path.join(folder, name), 0o666)
+        rest, said = process.communicate("\n\n")
+        assert process.returncode == 0, said
+        assert first.startswith("read-only ") and "nothing was saved: it may not be written to; give the right to write" in first
+        again = Labels(path)
+        assert rest == "writable stored\n" and again.known(["g"]) == {"g"}
+        assert again.take("ann", [Gesture("h", "note", "q0", note="x")])[0].state == "stored"
+    finally:
+        shutil.rmtree(folder)
+
+
+LIMITED = """
+import resource, signal, sys
+from db.gestures import Gesture
+from db.labels import Labels
+from db.saving import NotSaved
+labels = Labels(sys.argv[1])
+labels.take("ann", [Gesture("before", "note", "q0", note="x")])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+try:
+    for i in range(1000):
+        labels.take("ann", [Gesture(f"g{i}", "note", "q0", note="x" * 9000)])
+        print(f"g{i}", flush=True)
+except NotSaved as error:
+    print(error, file=sys.stderr)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+labels.take("ann", [Gesture("after", "note", "q0", note="x")])
+print("after", flush=True)
+"""
+
+
+def test_files_that_may_not_grow_lose_nothing_acknowledged(desk):
+    """The system's own refusal to write, in another process: a limit on the size of its files."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(desk.path)], capture_output=True, text=True, cwd=os.getcwd())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1 and "nothing was saved" in done.stderr
+    acknowledged = done.stdout.split()
+    assert acknowledged[-1] == "after" and len(acknowledged) > 2
+    assert desk.labels.known(acknowledged) == set(acknowledged)
+    assert desk.labels.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_order_is_by_number_though_the_clock_jumps_back(desk):
+    desk.label("ann", "q0", {"p1": "positive"})
+    desk.clock.now -= 10_000_000
+    desk.label("ann", "q0", {"p1": "negative"})
+    assert desk.standing() == {("q0", "p1"): ("negative", "agreed")}
+    assert [e.label for e in desk.labels.events()] == ["positive", "negative"]
+
+
+def test_a_store_of_before_there_were_labels_is_brought_up_with_a_backup(tmp_path):
+    from sqlite_utils import Database
+
+    from db import migrations
+    from db.connection import connect as open_file
+
+    path = tmp_path / "labels.db"
+    connection = open_file(path)
+    with writing(connection):
+        migrations.MIGRATIONS.apply(Database(connection, execute_plugins=False), stop_before=["m005_people"])
+    connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q0', 0, '?', 'train')")
+    connection.close()
+    desk = Desk.__new__(Desk)
+    migrations.migrate(path)
+    Desk.__init__(desk, tmp_path, questions=0)
+    (kept,) = (tmp_path / "backups").glob("*.db")
+    assert connect(kept, read_only=True).execute("SELECT count(*) FROM question").fetchone()[0] == 1
+    desk.label("ann", "q0", {"p1": "positive"})
+    assert desk.standing() == {("q0", "p1"): ("positive", "agreed")}
+
+
+def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch):
+    from db import migrations
+
+    before = migrations.Migrations("blindspot")
+    before._migrations = [each for each in migrations.MIGRATIONS._migrations if each.name < "m010"]
+    path = tmp_path / "labels.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", before)
+        migrations.migrate(path)
+    connection = connect(path)
+    connection.execute("INSERT INTO question (id, position, text, split) VALUES ('q0', 0, '?', 'train')")
+    connection.execute("INSERT INTO annotator (name, role, made) VALUES ('ann', 'annotator', 1.0)")
+    raw(connection, gesture="old")
+    rows = connection.execute(COPY).fetchall()
+    migrations.migrate(path)
+    (kept,) = (tmp_path / "backups").glob("labels-after-m009_leases-*.db")
+    assert connect(kept, read_only=True).execute(COPY).fetchall() == rows == connect(path).execute(COPY).fetchall()
+    labels = Labels(path)
+    assert labels.take("ann", [Gesture("new", "undo", "q0", undoes="old")])[0].state == "stored" and labels.consensus() == []
+
+
+def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
+    from db.migrations import migrate
+
+    desk.label("ann", "q0", {"p1": "positive"})
+    connection = connect(desk.path)
+    connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('blindspot', 'm999_later', '')")
+    with pytest.raises(Refused) as error:
+        migrate(desk.path)
+    assert str(error.value) == (f"{desk.path}: was written by a newer Blindspot (its schema has m999_later, unknown here); "
+                                "install that version or newer")
+    assert events(desk) == 1 and not (desk.path.parent / "backups").exists()
+
+
+class Judging(RuleBasedStateMachine):
+    """The store beside a plain model: a list of gestures, each struck out or not."""
+
+    names, pairs = ("ann", "ben", "ada"), [(q, p) for q in ("q0", "q1") for p in ("p0", "p1", "p2")]
+
+    @initialize()
+    def begin(self):
+        import tempfile
+        from pathlib import Path
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.desk = Desk(Path(self.folder.name), 2)
+        self.done: list[list] = []  # [id, kind, who, question, {passage: label}, live]
+
+    @rule(who=st.sampled_from(names), question=st.sampled_from(("q0", "q1")),
+          labels=st.dictionaries(st.sampled_from(PASSAGES[:3]), st.sampled_from(LABELS), min_size=1))
+    def label(self, who, question, labels):
+        self.done.append([self.desk.label(who, question, labels), "label", who, question, labels, True])
+
+    @rule(who=st.sampled_from(names), pair=st.sampled_from(pairs), label=st.sampled_from(LABELS))
+    def adjudicate(self, who, pair, label):
+        if who != "ada":
+            with pytest.raises(Refused):
+                self.desk.label(who, pair[0], {pair[1]: label}, kind="adjudicate")
+            return
+        id = self.desk.label(who, pair[0], {pair[1]: label}, kind="adjudicate")
+        self.done.append([id, "adjudicate", who, pair[0], {pair[1]: label}, True])
+
+    @rule(data=st.data(), who=st.sampled_from(names))
+    def undo(self, data, who):
+        if not self.done:
+            return
+        chosen = data.draw(st.sampled_from(self.done))
+        id, kind, whose, question, _, live = chosen
+        if whose != who or not live or kind == "undo":
+            with pytest.raises(Refused):
+                self.desk.undo(who, question, id)
+            return
+        self.done.append([self.desk.undo(who, question, id), "undo", who, question, {}, True])
+        chosen[5] = False
+
+    @rule(data=st.data())
+    def send_again(self, data):
+        if not self.done:
+            return
+        id, kind, who, question, labels, _ = data.draw(st.sampled_from(self.done))
+        if kind != "undo":
+            assert self.desk.labels.add(who, Gesture(id, kind, question, tuple(Choice(*one) for one in labels.items()))).state == "known"
+
+    @invariant()
+    def same_as_the_model(self):
+        judged, settled = {}, {}
+        for _, kind, who, question, labels, live in self.done:
+            for passage, label in labels.items() if live else ():
+                if kind == "label":
+                    judged[question, passage, who] = label
+                else:
+                    settled[question, passage] = label
+        assert {(j.question, j.passage, j.annotator): j.label for j in self.desk.labels.judgements()} == judged
+        said = {pair: {judged[key] for key in judged if key[:2] == pair} for pair in self.pairs}
+        expected = {}
+        for pair, labels in said.items():
+            if pair in settled:
+                expected[pair] = (settled[pair], "adjudicated")
+            elif labels:
+                expected[pair] = (next(iter(labels)), "agreed") if len(labels) == 1 else (None, "open")
+        assert self.desk.standing() == expected
+        for row in self.desk.labels.corrected():
+            label, _ = expected.get((row.question, row.passage), ("positive", "gold"))
+            assert row.relevance == (label if label not in (None, "unsure") else "open")
+            assert row.trains == (row.question == "q0")
+
+    def teardown(self):
+        if hasattr(self, "folder"):
+            self.desk.labels.close(), self.desk.queue.close(), self.desk.people.close(), self.desk.questions.close()
+            self.folder.cleanup()
+
+
+Judging.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestJudging = Judging.TestCase
+

@@ -1,0 +1,113 @@
+"""Who works on a study: names, roles, links, and the command line for them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli_people import people_app
+from db.errors import BadInput, BlindspotError, Missing, Refused
+from db.people import People
+from tests.judging import Desk
+from tests.studies import make_study, people
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def study(tmp_path):
+    return make_study(tmp_path / "study", people(3))
+
+
+@pytest.fixture
+def command(study):
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(people_app, [*arguments, "--study", str(study.folder)])
+        assert result.exit_code == code, result.output
+        if code == 1:
+            assert isinstance(result.exception, BlindspotError) and "\n" not in str(result.exception)
+            return str(result.exception)
+        return result.output
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["", " x", "x ", "a" * 65, "a\nb", "a\x00", "\u202eann"])
+def test_names_that_will_not_do(desk, name):
+    with pytest.raises(BadInput, match="will not do as a name"):
+        desk.people.add(name)
+
+
+@pytest.mark.parametrize("name", ["Zoë Müller", "李雷", "=cmd()", "O'Hara", "<b>bob</b>"])
+def test_names_that_will(desk, name):
+    assert desk.people.add(name).name == name and desk.people.get(name).role == "annotator"
+
+
+def test_a_name_and_an_address_are_ones_own(desk):
+    desk.people.add("eve", email="eve@example.org")
+    with pytest.raises(Refused, match="already"):
+        desk.people.add("eve")
+    with pytest.raises(Refused, match="already"):
+        desk.people.add("eva", email="eve@example.org")
+    assert desk.people.with_email("eve@example.org").name == "eve" and desk.people.with_email("x@example.org") is None
+    with pytest.raises(BadInput, match="one of annotator, adjudicator, lead"):
+        desk.people.add("eva", "boss")
+
+
+@pytest.mark.parametrize("role, rights", [("annotator", {"judge"}), ("adjudicator", {"judge", "adjudicate", "see others"}),
+                                          ("lead", {"judge", "adjudicate", "see others", "lead"})])
+def test_roles_and_rights(desk, role, rights):
+    person = desk.people.add("eve", role)
+    assert {right for right in ("judge", "adjudicate", "see others", "lead") if person.may(right)} == rights
+
+
+def test_a_link_of_nobody_is_nobodys(desk):
+    secret = desk.people.invite("eve")
+    assert len(secret) >= 32 and desk.people.invited(secret).name == "eve"
+    for wrong in ("", secret[:-1], secret.upper(), secret + "x", "\ud800"):
+        assert desk.people.invited(wrong) is None
+    assert len({desk.people.invite(f"p{i}") for i in range(50)}) == 50
+
+
+def test_add_list_pause_role_from_the_command_line(command, study):
+    assert "Nobody yet" in command("list")
+    assert command("add", "[bold]ann", "--email", "ann@example.org") == "Added [bold]ann, an annotator.\n"
+    assert "a lead" in command("add", "lea", "--role", "lead")
+    assert "is paused" in command("pause", "lea") and "paused" in command("list")
+    assert "questions again" in command("resume", "lea") and "paused" not in command("list")
+    assert "is an adjudicator now" in command("role", "lea", "adjudicator")
+    listed = command("list")
+    assert "[bold]ann" in listed and "ann@example.org" in listed and "adjudicator" in listed
+    for arguments, says in ((("add", "lea"), "already"), (("pause", "zoe"), "nobody named 'zoe'"), (("role", "lea", "boss"), "one of"),
+                            (("add", " x"), "will not do"), (("revoke", "zoe"), "nobody named")):
+        assert says in command(*arguments, code=1)
+
+
+def test_invite_prints_a_link_that_works_until_it_is_replaced_or_revoked(command, study):
+    store = People(study.labels_path)
+
+    def link(*arguments):
+        told = command("invite", "dot", *arguments)
+        assert "shown this once" in told
+        return re.search(r"^(\S+)/\?invite=(\S+)$", told, re.M).groups()
+
+    address, first = link("--role", "adjudicator")
+    assert address == "http://localhost:8501" and store.invited(first).role == "adjudicator"
+    address, second = link("--address", "https://judge.example.org/app/")
+    assert address == "https://judge.example.org/app" and store.invited(first) is None
+    assert store.invited(second).role == "adjudicator", "somebody who is known keeps their role"
+    assert "valid" in command("list") and second not in command("list")
+    command("revoke", "dot")
+    assert store.invited(second) is None and "valid" not in command("list")
+
+
+@pytest.mark.parametrize("address", ["host:8501", "ftp://host", "http://", "http://host/?a=b"])
+def test_an_address_that_is_none_makes_no_link(command, study, address):
+    assert "--address" in command("invite", "dot", "--address", address, code=2)
+    with pytest.raises(Missing):
+        People(study.labels_path).get("dot")
