@@ -448,11 +448,13 @@ def jobs_cancel(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyO
 def open_app(
     study: StudyOption = None,
     port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
+    address: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets others in, who sign in by a personal link.")] = "localhost",
+    without_sign_in: Annotated[bool, typer.Option("--without-sign-in", help="Believe everybody who comes.")] = False,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
     from app.server import serve
 
-    serve(_open(study), port)
+    serve(_open(study), port, address, without_sign_in)
 
 
 @app.command()

@@ -64,7 +64,8 @@ def term(words: object, explanation: str) -> Html:
 
 
 def show(*parts: object) -> None:
-    """Put markup on the page. Streamlit runs it through DOMPurify as well."""
+    """Put markup on the page, if there is any. Streamlit runs it through DOMPurify as well."""
     import streamlit as st
 
-    st.html(join(*parts))
+    if made := join(*parts):
+        st.html(made)

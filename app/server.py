@@ -18,42 +18,64 @@ if TYPE_CHECKING:
     from backend.study import Study
 
 ADDRESS = "localhost"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+EVERYWHERE = ("0.0.0.0", "::")
+SIGN_IN = "BLINDSPOT_SIGN_IN"
+"""Environment variable; "none" trusts everybody who reaches the server to say who they are."""
 MAIN = Path(__file__).with_name("main.py")
 SECONDS_TO_START = 60
 
 
-def command(port: int) -> list[str]:
+def command(port: int, address: str = ADDRESS) -> list[str]:
     """The command that serves the app; the study is named by $BLINDSPOT_STUDY."""
-    return [sys.executable, "-m", "streamlit", "run", str(MAIN), "--server.port", str(port), "--server.address", ADDRESS,
+    return [sys.executable, "-m", "streamlit", "run", str(MAIN), "--server.port", str(port), "--server.address", address,
             "--server.headless", "true", "--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none",
             "--client.toolbarMode", "minimal", "--logger.level", "error"]
 
 
-def environment(study: Study) -> dict[str, str]:
+def environment(study: Study, trusting: bool = False) -> dict[str, str]:
+    """What the server's process is told. `trusting`: whoever reaches it is believed to be who they say."""
     from backend.study import ENVIRONMENT_VARIABLE
 
-    return {**os.environ, ENVIRONMENT_VARIABLE: str(study.folder)}
+    told = {name: value for name, value in os.environ.items() if name != SIGN_IN}
+    return {**told, ENVIRONMENT_VARIABLE: str(study.folder), **({SIGN_IN: "none"} if trusting else {})}
 
 
-def serve(study: Study, port: int) -> None:
-    """Serve until Ctrl-C; says where once the server answers. Raises Refused when the port is taken."""
+def serve(study: Study, port: int, address: str = ADDRESS, without_sign_in: bool = False) -> None:
+    """Serve until Ctrl-C; says where once the server answers.
+
+    Raises:
+        Refused: the port is taken; or others could reach the address, and nobody in the study could sign in.
+    """
     import subprocess
 
+    if address not in LOOPBACK and not without_sign_in:
+        _refuse_open_door(study, address)
     with socket.socket() as probe:
         if probe.connect_ex((ADDRESS, port)) == 0:
             raise Refused(f"port {port} is in use (is the app open already on http://{ADDRESS}:{port} ?); give another with --port")
     for stop in (signal.SIGINT, signal.SIGTERM):  # either ends the server with this process
         signal.signal(stop, signal.default_int_handler)
-    server = subprocess.Popen(command(port), env=environment(study), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(command(port, address), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL)
     try:
         wait_until_up(port, server)
-        print(f"{study.settings.name} is open on http://{ADDRESS}:{port} (Ctrl-C ends it)", flush=True)
+        where = ADDRESS if address in LOOPBACK else socket.gethostname() if address in EVERYWHERE else address
+        print(f"{study.settings.name} is open on http://{where}:{port} (Ctrl-C ends it)", flush=True)
         server.wait()
     except KeyboardInterrupt:
         print("\nClosed.")
     finally:
         server.terminate()
         server.wait()
+
+
+def _refuse_open_door(study: Study, address: str) -> None:
+    from db.people import People
+
+    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), MAIN.parent))
+    if not oidc and not any(person.invited for person in People(study.labels_path).all()):
+        raise Refused(f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people invite NAME'), "
+                      "set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in")
 
 
 def wait_until_up(port: int, server) -> None:

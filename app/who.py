@@ -15,14 +15,12 @@ from urllib.parse import quote, unquote
 
 import streamlit as st
 
+from app.server import LOOPBACK, SIGN_IN
 from db.errors import BlindspotError
 from db.people import People, Person
 
 Mode = Literal["local", "links", "oidc"]
 
-SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable; "none" trusts everybody who reaches the server to say who they are."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 INVITATION = "invite"
 _TOKEN, _WRONG, _COOKIE = "who-token", "who-wrong", "who-cookie"
 _NAME, _LINK = "name:", "link:"

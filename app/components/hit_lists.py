@@ -116,6 +116,7 @@ def _card(
         id=f"{column.side}-{rank}",
         data_side=column.side,
         data_passage=str(ordinal),
+        data_id=found.passage.id,
         tabindex="0",
         aria_label=f"{column.side.upper()}, rank {rank}",
     )

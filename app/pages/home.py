@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from app import study, url
+from app import study, url, who
 from app.components import jobs
 from app.components.holdings import holdings
+from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
@@ -30,6 +31,8 @@ def page() -> None:
         with left:
             show(holdings(held))
         with right:
+            if held["passages"] is not None and held["questions"]:
+                show(queue_card(opened, who.who(opened.labels_path), len(runs)))
             with st.container(key="next"):
                 _next(opened, held)
                 _make_more(opened, held)

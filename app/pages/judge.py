@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import time
+from dataclasses import asdict
 from typing import Any
 
 import streamlit as st
@@ -13,28 +13,19 @@ from app.components import judging
 from app.components.batches import batch_panel
 from app.components.marks import notice
 from app.components.sign_in import sign_in
+from app.desk import Desk, desk
 from app.entry import enter
 from app.markup import show
-from backend.judging.cards import Cards, key
+from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
 from backend.study import Study
 from db.gestures import Gesture
-from db.labels import Labels
 from db.people import Person
-from db.queue import Lease, Queue
+from db.queue import Lease
 
 AHEAD, MOST_AHEAD = 4, 15
 HISTORY = 60  # gestures that can be taken back after a reload
 RENEW = 600.0  # seconds before its end at which a lease is renewed
-
-
-@dataclass(frozen=True)
-class Desk:
-    """The stores of one study as the judging page uses them; shared by all sessions."""
-
-    labels: Labels
-    queue: Queue
-    cards: Cards
 
 
 def page() -> None:
@@ -47,67 +38,59 @@ def page() -> None:
     if person is None:
         sign_in(opened.labels_path, "Every label is kept under a name: people see their own labels, and agreement can be measured.")
         return
-    desk = _desk(str(opened.labels_path), opened.labels_path.stat().st_ino, opened)
+    stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
-        st.fragment(_adjudicate)(opened, desk, person)
+        st.fragment(_adjudicate)(opened, stores, person)
         return
     if person.paused:
         show(notice(f"{person.name} is paused: no more questions for now. A lead can change that."))
-    st.fragment(_judge)(opened, desk, person)
+    st.fragment(_judge)(opened, stores, person)
     if person.may("lead"):
         batch_panel(opened, person)
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _desk(path: str, inode: int, _study: Study) -> Desk:
-    labels = Labels(Path(path), passages=_study.corpus.ordinals if _study.has_corpus else None)
-    return Desk(labels, Queue(Path(path)), Cards(_study))
-
-
-def _judge(opened: Study, desk: Desk, person: Person) -> None:
+def _judge(opened: Study, stores: Desk, person: Person) -> None:
     component = f"judge-{person.name}"
-    leases = _leases(desk, person, judging.asked(component, "want", AHEAD))
-    history = [gesture for gesture in desk.labels.undoable(person.name, HISTORY) if gesture.batch and gesture.kind != "adjudicate"]
+    leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
+    history = [gesture for gesture in stores.labels.undoable(person.name, HISTORY) if gesture.batch and gesture.kind != "adjudicate"]
     # The questions of the last gestures too, so that taking one back shows its question at once; and the one on the page.
     earlier = dict.fromkeys((gesture.batch, gesture.question) for gesture in history[:12])
     held = {(lease.batch, lease.question): lease for lease in leases}
-    also = [Lease(batch, question, 0.0, batch in _practice(desk)) for batch, question in earlier if (batch, question) not in held]
-    cards = desk.cards.leased(person.name, [*leases, *also])
-    progress = _progress(desk)
+    also = [Lease(batch, question, 0.0, batch in _practice(stores)) for batch, question in earlier if (batch, question) not in held]
+    cards = stores.cards.leased(person.name, [*leases, *also])
+    progress = _progress(stores)
     practice = sum(lease.practice for lease in leases)
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = "Practice: these labels do not count. After Enter you see what was settled." if card["settled"] is not None else ""
-    title, lines = _empty(desk, person)
+    title, lines = _empty(stores, person)
     judging.mount("judge", component, {
         "session": f"{who.cookie_name(opened.labels_path)}:{person.name}", "mode": "judge", "kind": "label", "cards": cards,
         "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history), "more": False,
         "practice": practice, "empty_title": title, "empty": lines, **_guidelines(opened),
-    }, desk.labels, person.name)  # fmt: skip
+    }, stores.labels, person.name)  # fmt: skip
 
 
-def _leases(desk: Desk, person: Person, want: Any) -> list[Lease]:
+def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     """What the person holds, filled up to what the browser asks for. Writes only where something is lacking or about to lapse."""
-    import time
-
-    held = desk.queue.held(person.name)
+    held = stores.queue.held(person.name)
     count = min(max(want, AHEAD), MOST_AHEAD) if isinstance(want, int) else AHEAD
     if person.paused or (len(held) >= count and min(lease.expires for lease in held) > time.time() + RENEW):
         return held
-    return desk.queue.claim(person.name, count)
+    return stores.queue.claim(person.name, count)
 
 
-def _practice(desk: Desk) -> set[str]:
-    return {batch.name for batch in desk.queue.batches() if batch.practice}
+def _practice(stores: Desk) -> set[str]:
+    return {batch.name for batch in stores.queue.batches() if batch.practice}
 
 
-def _progress(desk: Desk) -> dict[str, str]:
-    return {batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in desk.queue.batches()}
+def _progress(stores: Desk) -> dict[str, str]:
+    return {batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in stores.queue.batches()}
 
 
-def _empty(desk: Desk, person: Person) -> tuple[str, list[str]]:
+def _empty(stores: Desk, person: Person) -> tuple[str, list[str]]:
     """What is said where there is nothing to judge."""
-    batches = [batch for batch in desk.queue.batches() if batch.state == "open"]
+    batches = [batch for batch in stores.queue.batches() if batch.state == "open"]
     if not batches:
         return "There is nothing to judge yet", [
             "A batch is a set of questions with the passages that runs put on top though nobody labelled them.",
@@ -132,15 +115,15 @@ def _guidelines(opened: Study) -> dict[str, Any]:
     return {"guideline": found.version, "guideline_text": found.blocks()}
 
 
-def _adjudicate(opened: Study, desk: Desk, person: Person) -> None:
+def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     """The pairs that people label differently, question by question; the one in the address first."""
     component = f"adjudicate-{person.name}"
     asked = url.value("question")
-    history = [gesture for gesture in desk.labels.undoable(person.name, HISTORY) if gesture.kind == "adjudicate"]
-    disputed = dict.fromkeys(pair.question for pair in desk.labels.consensus() if pair.state == "open")
+    history = [gesture for gesture in stores.labels.undoable(person.name, HISTORY) if gesture.kind == "adjudicate"]
+    disputed = dict.fromkeys(pair.question for pair in stores.labels.consensus() if pair.state == "open")
     order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
     earlier = [id for id in dict.fromkeys(gesture.question for gesture in history[:12]) if id not in disputed]
-    cards = desk.cards.disputed(person.name, [*order[:AHEAD + MOST_AHEAD], *earlier])
+    cards = stores.cards.disputed(person.name, [*order[:AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{len(disputed):,} questions with disagreement"
     judging.mount("judge", component, {
@@ -148,7 +131,7 @@ def _adjudicate(opened: Study, desk: Desk, person: Person) -> None:
         "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history), "more": False,
         "practice": 0, "empty_title": "Nothing to settle", "empty": ["People agree wherever two of them judged the same passage."],
         **_guidelines(opened),
-    }, desk.labels, person.name)  # fmt: skip
+    }, stores.labels, person.name)  # fmt: skip
 
 
 enter(page)

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import streamlit as st
 
-from app import selection, study, url
+from app import selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
+from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
 from app.components.question_head import gold_table, question_head
 from app.entry import enter
@@ -96,8 +97,10 @@ def _listed(opened: Study) -> None:
         lists = lists[:1]
     if not lists:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
-    show(question_head(question, opened.questions.frequency_source))
+    person = who.who(opened.labels_path)
+    show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
     _show_lists(opened, lists, question, rule)
+    on_question(opened, question, person)
     show(
         div(
             link(

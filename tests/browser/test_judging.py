@@ -8,12 +8,16 @@ import socket
 import subprocess
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from app import server
+from backend.runs import write_run
+from db.gestures import Choice, Gesture
 from db.labels import Labels
+from db.people import People
 from db.queue import Candidate, Item, Queue
-from db.records import Passage, Question
+from db.records import Hits, Passage, Question
 from tests.studies import make_study
 
 KEYS = {"1": "positive", "2": "related", "3": "negative", "0": "unsure"}
@@ -251,6 +255,118 @@ def test_two_people_do_not_get_the_same_question(browser, desk):
         finally:
             for context in contexts:
                 context.close()
+
+
+def test_disputes_are_settled_by_key(tab, desk):
+    store, people = Labels(desk.labels_path), People(desk.labels_path)
+    for name, role in (("Ann", "annotator"), ("Ben", "annotator"), ("Ada", "adjudicator")):
+        people.add(name, role)
+    for name, label in (("Ann", "positive"), ("Ben", "negative")):
+        for place in range(3):
+            choice = Choice(f"p{place}", label if place else "related")
+            store.add(name, Gesture(f"{name}{place}", "label", "q00", (choice,), batch="first"))
+    with serving(desk) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge?adjudicate=1")
+        tab.get_by_role("button", name="I am Ada").click()
+        tab.wait_for_selector(".judge .candidate.here")
+        said = tab.locator(".judge").inner_text()
+        assert tab.locator(".judge .candidate").count() == 2 and "1 says positive, 1 says negative" in said
+        assert "Ann" not in said and "Ben" not in said
+        press(tab, "1", "2", "z", "3", "Enter")
+        tab.wait_for_selector("text=Nothing to settle")
+        tab.wait_for_selector(SAVED)
+        settled = {pair.passage: (pair.label, pair.state) for pair in store.consensus(["q00"])}
+        assert settled == {"p0": ("related", "agreed"), "p1": ("positive", "adjudicated"), "p2": ("negative", "adjudicated")}
+
+
+def test_practice_shows_where_one_differs(tab, desk):
+    store, people = Labels(desk.labels_path, passages=desk.corpus.ordinals), People(desk.labels_path)
+    people.add("Lea", "lead")
+    store.add("Lea", Gesture("a", "label", "q00", (Choice("p0", "positive"), Choice("p1", "negative"))))
+    store.add("Lea", Gesture("b", "note", "q00", (Choice("p0"),), note="It names the town."))
+    Queue(desk.labels_path).add_batch("practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True)
+    with serving(desk) as port:
+        sit_down(tab, port)
+        assert "Practice" in tab.locator(".judge .practice").inner_text() and tab.locator(".candidate").count() == 2
+        press(tab, "3", "3", "Enter", gap=100)
+        settled = tab.locator(".judge .settled").all_inner_texts()
+        assert settled == ["Settled as positive, you said negative. It names the town.", "✓ As settled: negative."]
+        press(tab, "Enter", gap=100)
+        tab.wait_for_function("document.querySelectorAll('.judge .candidate').length === 10")
+        tab.wait_for_selector(SAVED)
+        assert labels(desk) == {}
+
+
+def test_the_question_page_takes_labels_too(tab, desk):
+    hits = Hits(np.arange(PASSAGES, dtype=np.int32)[None], np.linspace(9, 1, PASSAGES, dtype=np.float32)[None])
+    for name in ("alpha", "beta"):
+        write_run(desk, name, ["q03"], hits, {"retriever": "bm25"})
+    with serving(desk) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
+        tab.get_by_role("link", name="Say who you are").click()
+        tab.get_by_label("Your name").fill("Ann")
+        tab.get_by_role("button", name="Begin").click()
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
+        tab.wait_for_selector(".on-question .judge-bar")
+        tab.locator("#a-1").focus()
+        press(tab, "1", "3", "j", "2", "z", gap=150)
+        tab.wait_for_selector(".on-question .status:has-text('all saved')")
+        assert labels(desk) == {("q03", "p0"): "positive", ("q03", "p1"): "negative"}
+        assert {event.blind for event in Labels(desk.labels_path).events()} == {0}
+        assert tab.locator("#a-1 .my-label").inner_text() == tab.locator("#b-1 .my-label").inner_text() == "✓ you: positive"
+        tab.reload()
+        tab.wait_for_selector("#a-2 .my-label.negative")
+        assert "Labels of people: 2 passages" in tab.locator(".judged summary").inner_text()
+
+
+def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
+    people = People(desk.labels_path)
+    secret = people.invite("Ben", "annotator")
+    context = browser.new_context()
+    try:
+        with socket.socket() as probe:
+            probe.bind(("0.0.0.0", 0))
+            port = probe.getsockname()[1]
+        process = subprocess.Popen(server.command(port, "0.0.0.0"), env=server.environment(desk), stdout=subprocess.DEVNULL)
+        try:
+            server.wait_until_up(port, process)
+            tab = context.new_page()
+            tab.goto(f"http://{server.ADDRESS}:{port}/")
+            tab.wait_for_selector("text=Open the personal link")
+            assert tab.locator("text=What this study holds").count() == 0
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
+            tab.wait_for_selector(".judge .candidate.here")
+            assert secret not in tab.url and "Ben" in tab.locator("header.top").inner_text()
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+            tab.wait_for_selector(".judge .candidate.here")
+            people.revoke("Ben")
+            tab.reload()
+            tab.wait_for_selector("text=Open the personal link")
+            tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
+            tab.wait_for_selector("text=not valid")
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        context.close()
+
+
+def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
+    """By axe-core; what Streamlit itself puts on the page is left to Streamlit."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    with serving(desk) as port:
+        sit_down(tab, port)
+        press(tab, "1", "3", "n", gap=100)
+        for scheme in ("light", "dark"):
+            tab.emulate_media(color_scheme=scheme)
+            tab.wait_for_timeout(300)
+            found = Axe().run(tab, context=".judge").response["violations"]
+            grave = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found if one["impact"] in ("serious", "critical")]
+            assert not grave
+        assert tab.locator(".judge .unseen").get_attribute("aria-live") == "polite"
+        assert tab.locator(".judge .unseen").inner_text().startswith("negative: Title 1. 2 of 10")
 
 
 def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):

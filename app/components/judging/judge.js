@@ -322,7 +322,7 @@ class Judging {
     this.paintStatus();
     const card = this.card;
     this.actions.hidden = !card;
-    if (card !== this.paintedCard || this.key !== this.paintedKey) this.paintHead(card);
+    if (!card || card.key !== this.paintedKey) this.paintHead(card);
     this.paintList(card);
     this.parts.message.textContent = this.message;
     const guidelines = this.data.guideline_text ?? "";
@@ -359,7 +359,6 @@ class Judging {
   }
 
   paintHead(card) {
-    this.paintedCard = card;
     this.paintedKey = this.key;
     if (!card) { this.parts.head.replaceChildren(...this.nothing()); return; }
     const answers = card.answers.length

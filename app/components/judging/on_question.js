@@ -1,0 +1,134 @@
+// Labelling on the Question page: the same keys, on the passage that has the focus in one of the two lists. The lists are the
+// page's; this shows the labels in them, and stores what is pressed. Such labels are not blind: ranks and scores stand beside.
+
+const KEYS = { 1: "positive", 2: "related", 3: "negative", 0: "unsure" };
+const SIGNS = { positive: "✓", related: "~", negative: "✕", unsure: "?" };
+const pages = new Map();
+
+class OnQuestion {
+  constructor(data, parent) {
+    this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
+    this.words = node("span", { class: "soft" });
+    this.status = node("span", { class: "status", role: "status" });
+    this.banner = node("div", { class: "banner", role: "alert", hidden: true });
+    this.live = node("div", { class: "unseen", "aria-live": "polite" });
+    this.root = node("section", { class: "judge on-question", "aria-label": "Your labels" },
+      node("div", { class: "judge-bar" }, this.words, this.status), this.banner, this.live);
+    this.mount(parent);
+    this.onKey = (event) => this.pressed(event);
+    document.addEventListener("keydown", this.onKey);
+    this.observer = new MutationObserver(() => this.schedule());
+    this.observer.observe(document.body, { childList: true, subtree: true });
+  }
+
+  stop() {
+    document.removeEventListener("keydown", this.onKey);
+    this.observer.disconnect();
+    this.outbox.stop();
+    for (const chip of document.querySelectorAll(".my-label")) chip.remove();
+  }
+
+  mount(parent) {
+    const place = parent.querySelector("[data-on_question]") ?? parent;
+    if (this.root.parentNode !== place) place.replaceChildren(this.root);
+  }
+
+  receive(data) {
+    this.data = data;
+    this.outbox.received(data.receipts, data.attempt, data.trouble);
+    this.paint();
+  }
+
+  get live_() { return liveGestures(this.data.history, this.outbox.entries); }
+
+  labels() {
+    return labelsOf(this.data.question, null, this.data.given, this.live_, this.data.history, this.outbox.entries);
+  }
+
+  pressed(event) {
+    if (!this.root.isConnected || notAGesture(event)) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (key in KEYS) this.label(KEYS[key]);
+    else if (key === "z") this.undo();
+    else if (key === "j" || key === "k") this.move(key === "j" ? 1 : -1);
+    else return;
+    event.preventDefault();
+  }
+
+  get hits() { return [...document.querySelectorAll(".hit[data-id]")]; }
+  get here() { return document.activeElement?.closest?.(".hit[data-id]"); }
+
+  move(step) {
+    const { hits, here } = this;
+    const next = here ? hits[hits.indexOf(here) + step] : hits[0];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }
+
+  label(name) {
+    const hit = this.here;
+    if (!hit) { this.move(1); this.say("This passage has the focus now: press the key again to label it"); return; }
+    this.outbox.push({ kind: "label", question: this.data.question, batch: null, choices: [{ passage: hit.dataset.id, label: name }],
+      blind: false, guideline_version: this.data.guideline, milliseconds: null });
+    this.say(`${name}: ${hit.querySelector(".title")?.textContent ?? hit.dataset.id}`);
+    this.paint();
+    this.move(1);
+  }
+
+  undo() {
+    const last = this.live_.at(-1);
+    if (!last) { this.say("There is nothing of yours to take back on this question"); return; }
+    this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [], blind: false,
+      guideline_version: this.data.guideline });
+    this.say(`Took back: ${last.choices?.[0]?.label ?? last.kind}`);
+    this.paint();
+  }
+
+  say(words) { this.live.textContent = words; this.said = words; this.paintStatus(); }
+
+  schedule() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.paint(); });
+  }
+
+  paint() {
+    if (!this.data) return;
+    const labels = this.labels();
+    for (const hit of this.hits) {
+      const label = labels.get(hit.dataset.id);
+      const chip = hit.querySelector(".my-label");
+      if (!label) { chip?.remove(); continue; }
+      const words = `${SIGNS[label]} you: ${label}`;
+      if (chip) { if (chip.textContent !== words) { chip.textContent = words; chip.className = `my-label badge ${label}`; } }
+      else hit.querySelector(".badges")?.append(node("span", { class: `my-label badge ${label}` }, words));
+    }
+    this.paintStatus();
+  }
+
+  paintStatus() {
+    if (!this.data) return;
+    const count = this.outbox.entries.length;
+    const words = this.said ?? "Label the passage that has the focus: 1 positive, 2 related, 3 negative, 0 unsure. J and K move, Z takes back.";
+    if (this.words.textContent !== words) this.words.textContent = words;
+    const status = count ? `${count} unsaved` : this.labels().size ? "✓ all saved" : "";
+    if (this.status.textContent !== status) this.status.textContent = status;
+    this.status.classList.toggle("unsaved", count > 0);
+    const refused = this.outbox.refused.at(-1);
+    const banner = this.outbox.late ? `${this.data.trouble ?? "The server does not answer."} ${count} kept in this browser and sent again.`
+      : refused ? `Not taken: ${refused.message}` : "";
+    if (this.banner.textContent !== banner) this.banner.textContent = banner;
+    this.banner.hidden = !banner;
+  }
+}
+
+export default function ({ data, parentElement, setStateValue }) {
+  let page = pages.get(data.session);
+  if (!page) {
+    page = new OnQuestion(data, parentElement);
+    pages.set(data.session, page);
+  }
+  if (page.data && page.data.question !== data.question) page.said = undefined;
+  page.mount(parentElement);
+  page.outbox.deliver = (value) => setStateValue("outbox", value);
+  page.receive(data);
+  return () => { page.stop(); pages.delete(data.session); };
+}

@@ -1,0 +1,32 @@
+"""The stores of judging as the pages use them: one set for a study, shared by all sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from backend.judging.cards import Cards
+from backend.study import Study
+from db.labels import Labels
+from db.queue import Queue
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Labels that may name any passage of the study, the queue, and the cards that are shown."""
+
+    labels: Labels
+    queue: Queue
+    cards: Cards
+
+
+def desk(study: Study) -> Desk:
+    return _desk(str(study.labels_path), study.labels_path.stat().st_ino, study)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _desk(path: str, inode: int, _study: Study) -> Desk:
+    labels = Labels(Path(path), passages=_study.corpus.ordinals if _study.has_corpus else None)
+    return Desk(labels, Queue(Path(path)), Cards(_study))
