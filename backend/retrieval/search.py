@@ -25,7 +25,8 @@ Progress = Callable[[int, "int | None", str], None]
 
 MARGIN = 32                  # candidates beyond k that are scored exactly
 QUESTIONS_PER_BLOCK = 2048   # so that a block of passages is widened to float32 for many questions at once
-SCORES_PER_BLOCK = 1 << 25   # float32 scores held at once: 128 MiB
+ROWS_PER_BLOCK = 4096        # on a CPU: what is widened to float32 at once stays near the processor
+SCORES_PER_BLOCK = 1 << 25   # on a GPU: float32 scores held at once, 128 MiB
 RESCORED_PER_BLOCK = 1 << 21  # float64 factors held at once: 16 MiB, so that they stay near the processor
 
 
@@ -84,7 +85,7 @@ class ExactSearch:
             rows = slice(start, start + per_block)
             found = torch.from_numpy(self.vectors[ordinals[rows]]).double()
             wanted = torch.from_numpy(questions[rows]).double()[:, None, :]
-            products = (found * wanted).sum(2) if self.similarity == "dot" else -(found - wanted).square().sum(2)
+            products = (found @ wanted.mT)[:, :, 0] if self.similarity == "dot" else -(found - wanted).square().sum(2)
             exact[rows] = products.numpy()
         return np.where(ordinals < 0, -np.inf, exact).astype(np.float32)
 
@@ -113,40 +114,44 @@ class ExactSearch:
 
     def _propose(self, wanted: torch.Tensor, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Running top-`count` of the blocked float32 product: scores and ordinals (q, count), best first."""
-        import torch
-
-        best = torch.full((len(wanted), 0), 0.0, device=self.device)
-        where = torch.zeros((len(wanted), 0), dtype=torch.int64, device=self.device)
+        best = _Best(len(wanted), count, self.device)
         for start, scores in self._blocks(wanted):
-            block, columns = scores.topk(min(count, scores.shape[1]), dim=1)
-            best, where = torch.cat((best, block), 1), torch.cat((where, columns + start), 1)
-            if best.shape[1] > count:
-                best, kept = best.topk(count, dim=1)
-                where = where.gather(1, kept)
+            best.add(start, scores)
+        found, where = best.result()
         if self.similarity == "l2":
-            best = best - wanted.square().sum(1, keepdim=True)
-        return best.cpu().numpy(), where.to(torch.int32).cpu().numpy()
+            found = found - wanted.square().sum(1, keepdim=True)
+        return found.cpu().numpy(), where.int().cpu().numpy()
 
     def _blocks(self, wanted: torch.Tensor):
-        """(first ordinal, scores (q, rows) float32) of every block; for l2 without the question's own norm."""
-        rows = max(1024, SCORES_PER_BLOCK // max(1, len(wanted)))
+        """(first ordinal, scores (q, rows) float32) of every block; for l2 without the question's own norm.
+
+        The scores of a block lie where those of the next will be: use them before asking for more.
+        """
+        import torch
+
+        rows = min(ROWS_PER_BLOCK if self.device == "cpu" else max(1024, SCORES_PER_BLOCK // max(1, len(wanted))), len(self.vectors))
+        scores = torch.empty((len(wanted), rows), device=self.device)
+        widened = torch.empty((rows, self.vectors.shape[1]), device=self.device)
         for start in range(0, len(self.vectors), rows):
-            block = self._block(start, start + rows)
-            scores = wanted @ block.T
+            count = min(rows, len(self.vectors) - start)
+            block = widened[:count]
+            block.copy_(self._block(start, start + count))
+            product = torch.mm(wanted, block.T, out=scores) if count == rows else wanted @ block.T
             if self.similarity == "l2":
-                scores = 2 * scores - block.square().sum(1)
-            yield start, scores
+                product.mul_(2).sub_(block.square().sum(1))
+            yield start, product
 
     def _block(self, start: int, stop: int) -> torch.Tensor:
+        """Rows start to stop as they are stored."""
         import torch
 
         if self._resident is None and self.device != "cpu" and self._fits():
             self._resident = torch.from_numpy(np.ascontiguousarray(self.vectors)).to(self.device)
         if self._resident is not None:
-            return self._resident[start:stop].float()
+            return self._resident[start:stop]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
-            return torch.from_numpy(self.vectors[start:stop]).to(self.device).float()
+            return torch.from_numpy(self.vectors[start:stop])
 
     def _fits(self) -> bool:
         import torch
@@ -174,3 +179,56 @@ class ExactSearch:
             rows = [(scores[0] >= least).nonzero()[:, 0].cpu().numpy() + start for start, scores in self._blocks(wanted)]
         candidates = np.concatenate(rows).astype(np.int32)[None, :]
         return top_k(candidates, self.score(question, candidates), k)
+
+
+class _Best:
+    """The best `count` scores of each question over the blocks seen so far: `result` gives both (q, m), best first."""
+
+    def __init__(self, questions: int, count: int, device: str):
+        import torch
+
+        self._scores = torch.empty((questions, 0), device=device)
+        self._ordinals = torch.empty((questions, 0), dtype=torch.int64, device=device)
+        self._count = count
+        # Selecting costs a CPU more than comparing: once there is a score to beat, only what beats it is looked at.
+        self._sieve = device == "cpu"
+        self._caught: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+
+    def add(self, start: int, scores: torch.Tensor) -> None:
+        """A block of scores (q, rows), the first of them that of ordinal `start`."""
+        if not self._sieve or self._scores.shape[1] < self._count:
+            block, columns = scores.topk(min(self._count, scores.shape[1]), dim=1)
+            self._merge(block, columns + start)
+            return
+        rows, columns = (scores > self._scores[:, -1:]).nonzero(as_tuple=True)
+        self._caught.append((rows, columns + start, scores[rows, columns]))
+        if sum(len(caught[0]) for caught in self._caught) > len(scores) * self._count // 2:
+            self._take_in()
+
+    def result(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self._take_in()
+        return self._scores, self._ordinals
+
+    def _take_in(self) -> None:
+        """Merge what was caught since the last time, as rows padded with -inf."""
+        import torch
+
+        if not self._caught:
+            return
+        rows, ordinals, scores = (torch.cat(part) for part in zip(*self._caught, strict=True))
+        self._caught = []
+        rows, order = rows.sort(stable=True)
+        counts = torch.bincount(rows, minlength=len(self._scores))
+        slots = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
+        shape = (len(self._scores), int(counts.max()))
+        found, where = torch.full(shape, -torch.inf), torch.zeros(shape, dtype=torch.int64)
+        found[rows, slots], where[rows, slots] = scores[order], ordinals[order]
+        self._merge(found, where)
+
+    def _merge(self, scores: torch.Tensor, ordinals: torch.Tensor) -> None:
+        import torch
+
+        self._scores, self._ordinals = torch.cat((self._scores, scores), 1), torch.cat((self._ordinals, ordinals), 1)
+        if self._scores.shape[1] > self._count:
+            self._scores, kept = self._scores.topk(self._count, dim=1)
+            self._ordinals = self._ordinals.gather(1, kept)
