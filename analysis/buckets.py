@@ -1,10 +1,22 @@
-"""Groups of questions by how often their subject is mentioned."""
+"""Groups of questions by how often their subject is mentioned, and accuracy along them (EntityQuestions, Figure 1)."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.accuracy import Estimate, found_by, proportion
 
 FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-99"))
 """Upper bound and label of each group; the last group is "100+"."""
 UNKNOWN = "frequency unknown"
+BUCKETS = 8
+NONE_KNOWN, NEVER = -1, BUCKETS
+"""Codes of `cumulative_buckets`: the frequency is not known; it is 0."""
+FEW = 30
+"""Fewer questions than this make no point worth reading: it is drawn grey."""
 
 
 def frequency_group(frequency: int) -> str:
@@ -26,3 +38,89 @@ def bucket_order(label: str) -> tuple[int, int]:
     if label.startswith("bucket "):
         return 0, int(label.removeprefix("bucket "))
     return 1, int(label.removesuffix(" mentions").lstrip("<=").split("-")[0].rstrip("+"))
+
+
+def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, count: int = BUCKETS) -> np.ndarray:
+    """Buckets of about equal cumulative frequency: 0 the most frequent subjects, count - 1 the rarest.
+
+    The questions of a relation are ordered by the frequency of their subject, and cut so that the frequencies of every bucket add
+    up to about the same: the rare end has many more questions (EntityQuestions, section 3). Equal frequencies stay together, in the
+    bucket where the middle of their mass lies; a very frequent value may leave a bucket empty.
+
+    Args:
+        frequency: (q,) int mentions of the subject; negative where unknown.
+        groups: (q,) relations, each cut by itself; None cuts all questions together.
+
+    Returns: (q,) int8: 0 to count - 1; `count` for a frequency of 0, which is a group of its own; -1 where unknown.
+    """
+    frequency = np.asarray(frequency, dtype=np.int64)
+    made = np.full(len(frequency), NONE_KNOWN, dtype=np.int8)
+    made[frequency == 0] = count
+    counted = frequency > 0
+    if groups is None:
+        made[counted] = _cut(frequency[counted], count)
+        return made
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    order = np.argsort(member, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(member[order])) + 1):
+        rows = rows[counted[rows]]
+        made[rows] = _cut(frequency[rows], count)
+    return made
+
+
+def _cut(frequency: np.ndarray, count: int) -> np.ndarray:
+    """(m,) positive int -> (m,) int8."""
+    if not len(frequency):
+        return np.zeros(0, np.int8)
+    values, member, sizes = np.unique(-frequency, return_inverse=True, return_counts=True)  # the most frequent first
+    mass = -values * sizes
+    middle = np.cumsum(mass) - mass / 2
+    return np.minimum(middle * count // mass.sum(), count - 1).astype(np.int8)[member]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a curve.
+
+    bucket: 0 most frequent to 7 rarest, 8 where the frequency is 0.
+    least, most: the range of the frequencies in it; None where they are not known (official buckets).
+    """
+
+    bucket: int
+    n: int
+    success: Estimate
+    least: int | None
+    most: int | None
+
+    @property
+    def few(self) -> bool:
+        return self.n < FEW
+
+
+def curves(first: Mapping[str, np.ndarray], buckets: np.ndarray, k: int, frequency: np.ndarray | None = None,
+           level: float = 0.95) -> dict[str, list[Point]]:
+    """Success@k of each run by bucket, buckets without questions left out.
+
+    Args:
+        first: by run, (q,) rank of the first relevant passage, 0 for none.
+        buckets: (q,) int; negative leaves a question out.
+        frequency: (q,) int, -1 where unknown.
+    """
+    made: dict[str, list[Point]] = {run: [] for run in first}
+    for bucket in np.unique(buckets[buckets >= 0]).tolist():
+        rows = np.flatnonzero(buckets == bucket)
+        known = frequency[rows][frequency[rows] >= 0] if frequency is not None else np.zeros(0, np.int64)
+        span = (int(known.min()), int(known.max())) if len(known) else (None, None)
+        for run, ranks in first.items():
+            made[run].append(Point(bucket, len(rows), proportion(found_by(ranks[rows], k), level), *span))
+    return made
+
+
+def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
+    """Does the training data ask about a question's subject? (q,) bool. `training` holds subjects as `subject_key` makes them."""
+    return np.fromiter((subject is not None and subject_key(subject) in training for subject in subjects), bool, len(subjects))
+
+
+def subject_key(subject: str) -> str:
+    """A subject without case and spare spaces."""
+    return " ".join(subject.casefold().split())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from analysis.accuracy import Estimate, macro_average, mean
 
 RESAMPLES = 10_000
 VALUES_PER_BLOCK = 1 << 24
+FEW_SIZES = 256
 
 
 def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
@@ -25,12 +27,22 @@ def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
     changed = np.abs(differences[differences != 0])
     observed = abs(differences.sum())
     rng = np.random.default_rng(seed)
-    if len(changed) and (changed == changed[0]).all():
-        # All of one size, as with success: the sum of random signs is a binomial draw.
-        sums = changed[0] * np.abs(2.0 * rng.binomial(len(changed), 0.5, size=resamples) - len(changed))
+    sizes, counts = np.unique(changed, return_counts=True)
+    if len(sizes) <= FEW_SIZES:
+        # As with success: the sum of equal sizes under random signs is a binomial draw.
+        drawn = rng.binomial(counts, 0.5, size=(resamples, len(sizes)))
+        sums = np.abs((2.0 * drawn - counts) @ sizes)
     else:
         sums = np.abs(_signed_sums(changed, resamples, rng))
-    return float((1 + np.count_nonzero(sums >= observed * (1 - 1e-12))) / (resamples + 1))
+    return float((1 + np.count_nonzero(sums >= observed * (1 - 1e-9))) / (resamples + 1))
+
+
+def sign_flip_macro(differences: np.ndarray, groups: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """The same test of the difference of macro averages: each question weighs 1 / (groups x questions of its group)."""
+    if not len(differences):
+        return 1.0
+    _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    return sign_flip(np.asarray(differences, np.float64) / sizes[member], resamples, seed)
 
 
 def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -56,14 +68,81 @@ def difference(a: np.ndarray, b: np.ndarray, groups: np.ndarray | None = None, l
 
 def mcnemar(only_a: int, only_b: int) -> float:
     """Exact two-sided p of McNemar's test from the questions that only A and only B find; 1.0 where there are none."""
-    from scipy.stats import binomtest
+    from scipy.special import bdtr
 
     changed = only_a + only_b
-    return float(binomtest(only_a, changed, 0.5).pvalue) if changed else 1.0
+    return min(1.0, 2.0 * float(bdtr(min(only_a, only_b), changed, 0.5))) if changed else 1.0
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """(m,) p values adjusted by Holm's step-down method for having looked at m of them."""
-    from statsmodels.stats.multitest import multipletests
+    """(m,) p values adjusted by Holm's step-down method for having looked at m of them: valid however they hang together."""
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return adjusted
 
-    return multipletests(np.asarray(p_values, np.float64), method="holm")[1] if len(p_values) else np.zeros(0)
+
+def benjamini_yekutieli(p_values: Sequence[float]) -> np.ndarray:
+    """(m,) p values adjusted for the share of false discoveries (Benjamini and Yekutieli 2001), however they hang together."""
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p, kind="stable")
+    ranks = np.arange(1, len(p) + 1)
+    stepped = p[order] * len(p) * np.sum(1 / ranks) / ranks
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(stepped[::-1])[::-1])
+    return adjusted
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Success of run A less that of run B over the same questions.
+
+    estimate: the difference with its paired bootstrap interval, from -1 to 1.
+    p: of the sign-flip test. p_mcnemar: exact; None for a macro average, where it has no meaning.
+    only_a, only_b: questions that one run alone finds.
+    p_adjusted: p after Holm's correction for the family it was looked at in; None outside a family.
+    """
+
+    estimate: Estimate
+    p: float
+    p_mcnemar: float | None
+    only_a: int
+    only_b: int
+    p_adjusted: float | None = None
+
+    @property
+    def n(self) -> int:
+        return self.estimate.n
+
+
+def compare(found_a: np.ndarray, found_b: np.ndarray, groups: np.ndarray | None = None, level: float = 0.95,
+            resamples: int = RESAMPLES, seed: int = 0) -> Difference:
+    """Everything about one difference.
+
+    Args:
+        found_a, found_b: (q,) bool, row i the same question in both.
+        groups: (q,) relations: then the difference is that of the macro averages.
+    """
+    found_a, found_b = np.asarray(found_a, bool), np.asarray(found_b, bool)
+    if found_a.shape != found_b.shape:
+        raise ValueError(f"two runs over different questions: {found_a.shape} and {found_b.shape}")
+    values = found_a.astype(np.int8) - found_b
+    only_a, only_b = int((values > 0).sum()), int((values < 0).sum())
+    estimate = difference(found_a, found_b, groups, level, seed=seed)
+    if groups is None:
+        return Difference(estimate, sign_flip(values, resamples, seed), mcnemar(only_a, only_b), only_a, only_b)
+    return Difference(estimate, sign_flip_macro(values, groups, resamples, seed), None, only_a, only_b)
+
+
+def family(found_a: np.ndarray, found_b: np.ndarray, members: Mapping[str, np.ndarray], level: float = 0.95,
+           resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Difference]:
+    """A difference for each group of questions, their p values adjusted together by Holm's method.
+
+    Args:
+        members: (m,) rows of each group, or (q,) bool.
+    """
+    found_a, found_b = np.asarray(found_a, bool), np.asarray(found_b, bool)
+    made = {name: compare(found_a[rows], found_b[rows], None, level, resamples, seed) for name, rows in members.items()}
+    adjusted = holm([each.p for each in made.values()])
+    return {name: replace(each, p_adjusted=float(p)) for (name, each), p in zip(made.items(), adjusted, strict=True)}

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.cli_batches import batch_app
+from app.cli_compare import compare
 from app.cli_labels import labels_app
 from app.cli_people import people_app
 from db.errors import BlindspotError
@@ -19,7 +20,7 @@ from db.errors import BlindspotError
 if TYPE_CHECKING:
     from backend.study import Study
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "open", "batch", "people", "labels", "export", "download",
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "open", "batch", "people", "labels", "export", "download",
         "jobs")
 
 
@@ -323,20 +324,27 @@ def retrieve(
 @app.command()
 def report(
     run: Annotated[list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="relation|bucket|split", help="A table per group.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="relation|bucket|split|slice", help="A table per group.")] = None,
     relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
     k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="The cut-offs.")] = "1,5,20,100",
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs).")] = False,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One HTML file with every table and plot.")] = None,
     study: StudyOption = None,
 ) -> None:
     """Accuracy of the runs, with n and intervals."""
     from backend.report import report as make
 
-    if json + csv + latex > 1:
-        raise typer.BadParameter("give one of --json, --csv, --latex")
+    if json + csv + latex + (html is not None) > 1:
+        raise typer.BadParameter("give one of --json, --csv, --latex, --html")
+    if html is not None:
+        from backend.html_report import write_html_report
+
+        size = write_html_report(_open(study), html, run or None, relevance, rule)
+        print(f"Wrote {html}: {size / 1e6:.1f} MB.")
+        return
     if not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k takes whole numbers with commas between, as in 10,50,1000")
     made = make(_open(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
@@ -477,6 +485,7 @@ def demo(
         serve(study, port)
 
 
+app.command("compare")(compare)
 GROUPS = {"import": import_app, "index": index_app, "encoder": encoder_app, "batch": batch_app, "people": people_app, "labels": labels_app,
           "export": export_app, "jobs": jobs_app}
 for name, group in GROUPS.items():

@@ -16,7 +16,15 @@ from app.entry import THROUGH_MAIN
 from app.markup import show
 from db.errors import BlindspotError
 
-PAGES = {"Home": "home", "Compare": "compare", "Question": "question", "Judge": "judge", "Quality": "quality"}
+PAGES = {
+    "Home": "home",
+    "Compare": "compare",
+    "Relations": "relations",
+    "Slices": "slices",
+    "Question": "question",
+    "Judge": "judge",
+    "Quality": "quality",
+}
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from analysis import flips
 from app import url
 from app.study import Comparison
+from backend.slices import Facts
 
 PER_PAGE = 25
 CELLS = ("all", *flips.CELLS)
@@ -19,6 +20,7 @@ SORTS = {
     "b": "first hit of B",
     "contrast": "contrast",
     "frequency": "frequency of the subject",
+    "overlap": "overlap of the two lists",
 }
 FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest down when first clicked
 
@@ -35,6 +37,8 @@ class Selection:
     cell: str = "all"
     relation: str = ""
     set: str = ""
+    bucket: str = ""
+    slice: str = ""
     text: str = ""
     sort: str = ""
     page: int = 1
@@ -80,6 +84,8 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
         cell=url.one_of("cell", CELLS, "all"),
         relation=url.value("relation"),
         set=url.value("set"),
+        bucket=url.value("bucket"),
+        slice=url.value("slice"),
         text=url.value("text"),
         sort=url.one_of("sort", sorts, ""),
         page=url.number("page", 1),
@@ -87,12 +93,16 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
-    """(q,) bool: rows that pass the filters other than the cell."""
+    """(q,) bool: rows that pass the filters other than the cell. Raises BadInput or Missing for a slice that cannot be."""
     kept = np.ones(len(comparison), dtype=bool)
     if selection.relation:
         kept &= comparison.relations == selection.relation
     if selection.set:
         kept &= comparison.sets == selection.set
+    if selection.bucket:
+        kept &= comparison.buckets == selection.bucket
+    if selection.slice:
+        kept &= Facts(comparison, selection.k).mask(selection.slice)
     if selection.text.strip():
         wanted = selection.text.casefold().split()
         kept &= np.fromiter(
@@ -124,6 +134,8 @@ def _sort_values(comparison: Comparison, key: str) -> np.ndarray | None:
         return np.where(first > 0, first, np.nan)
     if key == "contrast":
         return np.abs(comparison.contrast)
+    if key == "overlap":
+        return comparison.overlap
     if key == "frequency":
         return np.where(comparison.frequency >= 0, comparison.frequency, np.nan)
     return None

@@ -8,97 +8,24 @@ that a run that is made again, or an import, shows at the next rerun. Stores ope
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import streamlit as st
 
-from analysis.accuracy import first_hit
 from backend.answers import DEFAULT_RULE
-from backend.relevance import relevant
+from backend.comparison import Comparison, Measured, measure, set_label
+from backend.panel import Panel
 from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from db.errors import Missing
 from db.imports import Imports
 from db.records import Hits, Question
 
+__all__ = ["Comparison", "Measured", "set_label"]  # as the pages know them
+
 Key = tuple
 """What a derived thing was made from; hashable."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The questions of a run that can be measured, and where the first relevant passage of each stands.
-
-    questions: q records, in the run's order. first: (q,) int32 rank from 1, 0 for none within the run's k.
-    kind: relevance that was used, "answers" or "gold"; it is gold where no question has answers.
-    left_out: questions of the run that do not count, by reason.
-    """
-
-    name: str
-    k: int
-    kind: str
-    questions: list[Question]
-    first: np.ndarray
-    left_out: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two runs over the questions that both measure. Row i is the same question in every array."""
-
-    a: Measured
-    b: Measured
-    questions: list[Question]
-    first_a: np.ndarray
-    first_b: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    @property
-    def depth(self) -> int:
-        """The deepest k at which both runs can be measured."""
-        return min(self.a.k, self.b.k)
-
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        return {question.id: row for row, question in enumerate(self.questions)}
-
-    @cached_property
-    def relations(self) -> np.ndarray:
-        """(q,) str; "" where a question has no relation."""
-        return np.array([question.relation or "" for question in self.questions], dtype=str)
-
-    @cached_property
-    def sets(self) -> np.ndarray:
-        """(q,) str: the split and the data set as one label, see `set_label`."""
-        return np.array([set_label(question.dataset, question.split) for question in self.questions], dtype=str)
-
-    @cached_property
-    def frequency(self) -> np.ndarray:
-        """(q,) int64 mentions of the subject; -1 where unknown."""
-        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
-
-    @cached_property
-    def words(self) -> list[str]:
-        """What the text filter searches: question, answers, subject and id, case folded."""
-        return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
-
-    @cached_property
-    def contrast(self) -> np.ndarray:
-        """(q,) float64: reciprocal rank of the first relevant passage in A less that in B; from -1 to 1."""
-        return _reciprocal(self.first_a) - _reciprocal(self.first_b)
-
-
-def set_label(dataset: str, split: str) -> str:
-    """ "dev", or "test · common-random-buckets" for a named set."""
-    return split if dataset in ("", split) else f"{split} · {dataset}"
-
-
-def _reciprocal(first: np.ndarray) -> np.ndarray:
-    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
 
 
 def current() -> Study:
@@ -147,9 +74,7 @@ def runs(study: Study) -> dict[str, dict]:
 
 def rule(study: Study, a: str, b: str) -> str:
     """The matching rule to compare two runs by: the one both were matched with, else the default."""
-    known = runs(study)
-    used = {known[name].get("rule", DEFAULT_RULE) for name in (a, b) if name in known}
-    return used.pop() if len(used) == 1 else DEFAULT_RULE
+    return rule_of(study, (a, b))
 
 
 def measured(study: Study, name: str, relevance: str = "answers", rule: str = "dpr") -> Measured:
@@ -165,8 +90,7 @@ def measured(study: Study, name: str, relevance: str = "answers", rule: str = "d
 def _measured(_study: Study, questions: Key, name: str, made: str, relevance: str, rule: str) -> Measured:
     run = _study.run(name)
     records = _questions_of_run(_study, questions, run.manifest.get("question_set", (name, made)), run.question_ids)
-    found = relevant(_study, run, relevance, rule, records)
-    return Measured(name, run.hits.k, found.kind, found.questions, first_hit(found.relevant), found.left_out)
+    return measure(_study, name, relevance, rule, records)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -185,13 +109,27 @@ def comparison(study: Study, a: str, b: str, relevance: str = "answers", rule: s
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _comparison(_a: Measured, _b: Measured, *key: object) -> Comparison:
-    if _a.kind != _b.kind:
-        return Comparison(_a, _b, [], _a.first[:0], _b.first[:0])
-    row_in_b = {question.id: row for row, question in enumerate(_b.questions)}
-    rows_a = [row for row, question in enumerate(_a.questions) if question.id in row_in_b]
-    shared = [_a.questions[row] for row in rows_a]
-    rows_b = [row_in_b[question.id] for question in shared]
-    return Comparison(_a, _b, shared, _a.first[rows_a], _b.first[rows_b])
+    return Comparison.of(_a, _b)
+
+
+def rule_of(study: Study, names: Sequence[str]) -> str:
+    """The matching rule that all of several runs were matched with, else the default."""
+    known = runs(study)
+    used = {known[name].get("rule", DEFAULT_RULE) for name in names if name in known}
+    return used.pop() if len(used) == 1 else DEFAULT_RULE
+
+
+def panel(study: Study, names: Sequence[str], relevance: str = "answers") -> Panel:
+    """Several runs side by side. Raises Missing for a run that does not exist, BadInput where they share no question."""
+    known, by = runs(study), rule_of(study, names)
+    measured_runs = {name: measured(study, name, relevance, by) for name in names}
+    made = tuple((name, known[name].get("made")) for name in names)
+    return _panel(measured_runs, questions_key(study), made, relevance, by)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def _panel(_runs: dict[str, Measured], *key: object) -> Panel:
+    return Panel.of(_runs)
 
 
 def run_row(study: Study, name: str, question_id: str) -> Hits | None:

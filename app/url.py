@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-HOME, COMPARE, QUESTION, JUDGE, QUALITY = "./", "compare", "question", "judge", "quality"
+HOME, COMPARE, RELATIONS, SLICES, QUESTION, JUDGE, QUALITY = "./", "compare", "relations", "slices", "question", "judge", "quality"
 
 
 def value(key: str, default: str = "") -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from backend.study import Study
 
-By = Literal["relation", "bucket", "split"]
-BYS: tuple[str, ...] = ("relation", "bucket", "split")
+By = Literal["relation", "bucket", "split", "slice"]
+BYS: tuple[str, ...] = ("relation", "bucket", "split", "slice")
 KS = (1, 5, 20, 100)
 MRR_DEPTH = 10
 SEED = 0
@@ -31,7 +31,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Success@k of the questions of one relation, bucket or split. `name` is for people, `key` for scripts."""
+    """Success@k of the questions of one relation, bucket, split or saved slice. `name` is for people, `key` for scripts."""
 
     key: str
     name: str
@@ -112,7 +112,7 @@ def report(
 
     Args:
         runs: names; None for all of them.
-        by: also by relation, bucket or split.
+        by: also by relation, bucket, split, or the study's saved slices.
         relevance: "answers" (by `rule`) or "gold"; without answers it is gold.
         ks: cut-offs.
         seed: of the bootstrap behind the macro average's interval.
@@ -134,7 +134,7 @@ def report(
         questions = [known[id] for id in run.question_ids]
         measured = relevant(study, run, relevance, rule, questions)
         gold = measured if measured.kind == "gold" else relevant(study, run, "gold", rule, questions)
-        reports.append(_run_report(run, measured, gold, by, ks, seed))
+        reports.append(_run_report(study, run, measured, gold, by, ks, seed))
     source = study.questions.frequency_source if by == "bucket" else None
     kinds = {run.kind for run in reports}
     return Report(reports, by, ks, convention(kinds, rule, by, source, seed), _differences(reports))
@@ -168,7 +168,7 @@ def _questions(study: Study, runs) -> dict[str, Question]:
     return {question.id: question for question in study.questions.some(list(ids))}
 
 
-def _run_report(run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int) -> RunReport:
+def _run_report(study: Study, run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
     first = accuracy.first_hit(measured.relevant)
@@ -185,7 +185,8 @@ def _run_report(run, measured: Relevance, gold: Relevance, by: By | None, ks: tu
         mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed) if depth >= MRR_DEPTH else None,
         recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k), seed=seed) for k in within},
         relations=relations,
-        groups=relations if by == "relation" else _asked_groups(first, questions, by, within),
+        groups=_saved_slices(study, run, measured, first, within) if by == "slice"
+        else relations if by == "relation" else _asked_groups(first, questions, by, within),
         notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
     )
 
@@ -205,6 +206,26 @@ def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | Non
     if by == "split":
         return _groups(first, [q.split for q in questions], ks, SPLITS.index)
     return []
+
+
+def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
+    """Success@k on each saved slice; its tags compare the run with itself. Raises Missing where no slice is saved."""
+    from backend.comparison import Comparison, Measured
+    from backend.saved_slices import saved
+    from backend.slices import Facts
+
+    slices = saved(study)
+    if not slices:
+        raise Missing("this study has no saved slices; save one on the page Slices")
+    rule = measured.rule or DEFAULT_RULE
+    itself = Measured(study, run, measured.kind, rule, measured.questions, measured.rows, first, measured.left_out)
+    facts = Facts(Comparison.of(itself, itself), min(5, run.hits.k))
+    made = []
+    for name, each in slices.items():
+        rows = facts.mask(each.expression)
+        success = {k: accuracy.proportion(accuracy.found_by(first[rows], k)) for k in ks}
+        made.append(Group(name, f"{name} ({each.expression})", int(rows.sum()), success))
+    return made
 
 
 def _groups(first: np.ndarray, groups: Sequence[str | None], ks: list[int], order, name=str) -> list[Group]:

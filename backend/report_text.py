@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from backend.report import MRR_DEPTH, Group, Report, RunReport
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.accuracy import Estimate
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
-HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split"}
+HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice": "Slice"}
 ABSENT = "\N{EN DASH}"
 
 
@@ -95,7 +95,7 @@ Table = tuple[str, list[str], list[list[str]]]
 """(caption, headings, rows of cells): what LaTeX and the terminal share. The first column is text, the rest figures."""
 
 
-def _tables(report: Report) -> list[Table]:
+def report_tables(report: Report) -> list[Table]:
     made = [_success_table(report), _ranks_table(report)]
     macro = [run for run in report.runs if run.macro]
     if macro:
@@ -155,9 +155,13 @@ def _remarks(report: Report) -> list[str]:
 
 
 def as_latex(report: Report) -> str:
+    return latex_table(report_tables(report), _remarks(report))
+
+
+def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
     r"""Tables for a paper that says \usepackage{booktabs}; how the figures were made stands above them as comments."""
-    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in _remarks(report))]
-    for caption, headings, rows in _tables(report):
+    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
+    for caption, headings, rows in tables:
         lines += ["\\begin{table}", "\\centering", f"\\caption{{{_escaped(caption)}}}",
                   f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]  # fmt: skip
         lines += [_latex_row(headings), "\\midrule", *map(_latex_row, rows)]
@@ -181,17 +185,21 @@ def _escaped(text: str) -> str:
 
 
 def as_rich(report: Report) -> RenderableType:
+    return rich_tables(report_tables(report), _remarks(report))
+
+
+def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableType:
     """Tables for the terminal, the remarks under them."""
     from rich.console import Group as Stack
     from rich.table import Table as RichTable
     from rich.text import Text
 
     made: list[RenderableType] = []
-    for caption, headings, rows in _tables(report):
+    for caption, headings, rows in tables:
         table = RichTable(title=Text(caption), title_justify="left")
         for i, heading in enumerate(headings):
             table.add_column(Text(heading), justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
         made += [table, Text()]
-    return Stack(*made, *(Text(remark) for remark in _remarks(report)))
+    return Stack(*made, *(Text(remark) for remark in remarks))

@@ -10,6 +10,8 @@ CPU = (
     ("importing", []),
     ("answers", []),
     ("retrieval", []),
+    ("analysis", []),
+    ("labels", []),
     ("app", []),
 )
 

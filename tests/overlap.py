@@ -9,7 +9,7 @@ import numpy as np
 from backend.encyclopedia import Encyclopedia
 from backend.runs import write_run
 from backend.study import Study
-from backend.training.mining import lower_tokens
+from backend.training.gold_matching import lower_tokens
 from db.records import Hits
 from tests.studies import make_study
 

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from app.components.marks import relation_label
+from backend.comparison_report import compare_runs
 from backend.runs import write_run
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
@@ -62,17 +64,53 @@ def test_filters_narrow_the_list_and_the_figures(study):
     ("b", "q0 q2 q3 q6 q1 q4 q5"),
     ("frequency", "q6 q4 q3 q2 q1 q0 q5"),                               # q5's is unknown
     ("contrast", "q1 q2 q3 q4 q6 q0 q5"),                                # 1, 2/3, 1/2, 1/2, 1/2, 0, 0
+    ("overlap", "q1 q2 q6 q4 q3 q0 q5"),                                 # 0.74 thrice, 0.82, 0.84, 1, 1
 ])  # fmt: skip
 def test_sorting(study, sort, order):
     assert listed(compare(study, sort=sort)) == order.split()
 
 
+def row(page: Page, start: str) -> str:
+    return next(line for line in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if line.startswith(start))
+
+
 def test_accuracy_by_relation_reads_as_words(study):
     page = compare(study)
-    row = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
-    assert row.startswith("place of birth (P19) 3 100.0 66.7 A +33.3")
-    author = next(row for row in page.part(r"<tr>(?:(?!</tr>).)*?</tr>") if row.startswith("author (P50)"))
-    assert author.startswith("author (P50) 4 50.0 50.0 0.0")
+    assert row(page, "place of birth (P19)") == "place of birth (P19) 3 100.0 66.7 A +33.3 +0.0 to +100.0 1.000 2 1 0 0"
+    assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -75.0 to +75.0 1.000 1 1 1 1"
+
+
+def test_groups_by_bucket_and_every_count_opens_its_questions(study):
+    page = compare(study, groups="bucket")
+    assert row(page, "10-29 mentions").startswith("10-29 mentions 2 100.0 50.0 A +50.0")
+    opened = [link for link in page.links() if "cell=only_a" in link and "bucket=10-29" in link]
+    assert opened
+    assert set(listed(compare(study, cell="only_a", bucket="10-29 mentions", groups="bucket"))) == {"q1"}
+    assert set(listed(compare(study, bucket="frequency unknown"))) == {"q5"}
+
+
+def test_the_page_says_what_the_command_says(study):
+    """Same figures from page and command: every cell of the command's tables stands on the page."""
+    made = compare_runs(study, "alpha", "beta", 5, "relation")
+    page = compare(study, k=5)
+    assert made.conclusion in page.text and made.reservation in page.text
+    for name, both in made.groups.items():
+        estimate, flips = both.difference.estimate, both.flips
+        shown = row(page, relation_label(name)).removeprefix(relation_label(name)).split()
+        assert shown[:3] == [f"{both.n:,}", f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}"]
+        assert f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f} {both.difference.p_adjusted:.3f}" in " ".join(shown)
+        assert shown[-4:] == [str(count) for count in (flips.both, flips.only_a, flips.only_b, flips.neither)]
+    for k, both in made.at.items():
+        low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high
+        assert f"{low:+.1f} to {high:+.1f}" in row(page, "ahead"), k
+        assert f"{100 * made.macro[k].difference.estimate.low:+.1f} to" in row(page, "macro")
+
+
+def test_a_slice_in_the_address_filters_everything(study):
+    page = compare(study, slice="relation:P19 and not first(beta)=1")
+    assert set(listed(page)) == {"q1"} and "over the 1 of 7 questions" in page.text
+    broken = compare(study, slice="nothing:3")
+    assert "there is no condition 'nothing'" in broken.text and len(listed(broken)) == 7
 
 
 def test_runs_over_different_questions_are_compared_on_what_they_share(study):
@@ -98,6 +136,7 @@ def test_nonsense_in_the_address_is_taken_as_not_there(study):
 def test_a_widget_writes_the_address_and_starts_at_the_first_page(study, monkeypatch):
     page = compare(study, page=3)
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     page.app.selectbox(key="url-relation").select("P50").run()
     assert page.app.query_params["relation"] == "P50" and "page" not in page.app.query_params
     assert set(listed(page)) == {"q3", "q4", "q5", "q6"}

@@ -262,3 +262,15 @@ def test_the_gold_of_the_real_questions_holds_an_answer():
     questions = [Question(row["id"], row["question"], tuple(row["answers"])) for row in rows]
     ordinals = np.array([[ids.index(row["gold"][0])] for row in rows], dtype=np.int32)
     assert len(rows) > 300 and match_run(Real(), questions, ordinals).all()
+
+
+def test_by_saved_slices(with_run):
+    from backend.saved_slices import save
+
+    with pytest.raises(Missing, match="no saved slices"):
+        report(with_run, by="slice")
+    save(with_run, "births", "relation:P19")
+    save(with_run, "found late", "first(bm25)>1 and first(bm25)<=3")
+    made = report(with_run, by="slice", ks=(3,)).runs[0]
+    assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [("births", 2, 1.0), ("found late", 2, 1.0)]
+    assert "births (relation:P19)" in report(with_run, by="slice").as_csv()

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from analysis.significance import difference, holm, mcnemar, sign_flip
+from analysis.significance import (
+    benjamini_yekutieli,
+    compare,
+    difference,
+    family,
+    holm,
+    mcnemar,
+    sign_flip,
+    sign_flip_macro,
+)
 
 
 def scipys_p(differences):
@@ -55,3 +64,70 @@ def test_mcnemar_and_holm():
     assert mcnemar(0, 0) == 1.0
     assert holm([0.01, 0.04, 0.03]).tolist() == pytest.approx([0.03, 0.06, 0.06])
     assert len(holm([])) == 0
+
+
+def test_macro_sign_flip_equals_a_plain_permutation():
+    rng = np.random.default_rng(5)
+    differences, groups = rng.choice([-1.0, 0, 0, 1, 1], 40), rng.choice(["x", "y", "z"], 40)
+    weights = np.array([1 / (groups == group).sum() for group in groups])
+    signs = np.random.default_rng(1).choice((-1.0, 1.0), (20_000, 40))
+    plain = (np.abs(signs @ (differences * weights)) >= abs((differences * weights).sum()) - 1e-12).mean()
+    assert sign_flip_macro(differences, groups, 20_000) == pytest.approx(plain, abs=0.015)
+    assert sign_flip_macro(np.zeros(0), np.zeros(0)) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_corrections_equal_statsmodels(seed):
+    from statsmodels.stats.multitest import multipletests
+
+    p = np.random.default_rng(seed).random(30) ** 3
+    p[3] = p[4]
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+    assert benjamini_yekutieli(p) == pytest.approx(multipletests(p, method="fdr_by")[1])
+    assert len(benjamini_yekutieli([])) == 0
+
+
+def test_a_difference_carries_everything():
+    a, b = np.array([1, 1, 1, 0, 0], bool), np.array([1, 0, 0, 1, 0], bool)
+    found = compare(a, b)
+    assert (found.only_a, found.only_b, found.n, found.p_adjusted) == (2, 1, 5, None)
+    assert found.estimate.value == pytest.approx(0.2) and found.p == sign_flip(a.astype(float) - b) and found.p_mcnemar == mcnemar(2, 1)
+    macro = compare(a, b, np.array(["x", "x", "y", "y", "y"]))
+    assert macro.estimate.value == pytest.approx((0.5 + 0.0) / 2) and macro.p_mcnemar is None
+    with pytest.raises(ValueError, match="different questions"):
+        compare(a, b[:3])
+
+
+def test_a_family_is_adjusted_together():
+    rng = np.random.default_rng(0)
+    a, b = rng.random(300) < 0.7, rng.random(300) < 0.5
+    members = {"x": np.arange(100), "y": np.arange(300) >= 100}
+    found = family(a, b, members)
+    assert [found[name].p for name in members] == [compare(a[rows], b[rows]).p for rows in members.values()]
+    assert [found[name].p_adjusted for name in members] == pytest.approx(holm([found[name].p for name in members]))
+    assert family(a, b, {}) == {}
+
+
+def simulated(rounds: int, seed: int) -> tuple[float, float]:
+    """Share of rejections where there is no difference, and of 95% macro intervals that hold the true difference."""
+    rng, rejected, covered = np.random.default_rng(seed), 0, 0
+    groups = np.repeat(["w", "x", "y", "z"], (40, 60, 80, 120))
+    for each in range(rounds):
+        hard = rng.random(300)  # questions differ in difficulty, so the two runs' successes hang together
+        a, b = rng.random(300) < hard, rng.random(300) < hard
+        rejected += sign_flip_macro(a.astype(float) - b, groups, 1000, each) <= 0.05
+        better = rng.random(300) < 0.1 + 0.8 * hard + 0.1 * (groups == "x")  # ahead by 0.1 on average over x alone: 0.025 macro
+        estimate = difference(better, rng.random(300) < 0.1 + 0.8 * hard, groups, resamples=1000, seed=each)
+        covered += estimate.low <= 0.025 <= estimate.high
+    return rejected / rounds, covered / rounds
+
+
+def test_macro_tests_and_intervals_hold_their_level():
+    rejected, covered = simulated(250, 0)
+    assert 0.02 <= rejected <= 0.09 and 0.91 <= covered <= 0.985
+
+
+@pytest.mark.slow
+def test_macro_tests_and_intervals_hold_their_level_in_many_rounds():
+    rejected, covered = simulated(4000, 1)
+    assert 0.04 <= rejected <= 0.06 and 0.935 <= covered <= 0.965

@@ -6,7 +6,15 @@ from app import url
 from app.markup import Html, div, link, span, tag
 from db.people import Person
 
-PAGES = (("Home", url.HOME), ("Compare", url.COMPARE), ("Question", url.QUESTION), ("Judge", url.JUDGE), ("Quality", url.QUALITY))
+PAGES = (
+    ("Home", url.HOME),
+    ("Compare", url.COMPARE),
+    ("Relations", url.RELATIONS),
+    ("Slices", url.SLICES),
+    ("Question", url.QUESTION),
+    ("Judge", url.JUDGE),
+    ("Quality", url.QUALITY),
+)
 SEES_OTHERS = {"Quality"}
 
 

@@ -11,6 +11,10 @@ from app.study import Comparison
 
 SHOWN_ANSWERS = 2
 FREQUENCY = "Frequency: how often the question's subject is mentioned, by the count that was imported"
+OVERLAP = (
+    "Rank-biased overlap of the two lists, p = 0.9, extrapolated: 1 the same passages in the same order, 0 no passage shared. "
+    "The first 10 ranks hold 86% of the weight."
+)
 
 
 def question_table(comparison: Comparison, selection: Selection, rows: np.ndarray) -> Html:
@@ -18,7 +22,7 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     if not len(rows):
         return div(
             "No question fits. ",
-            link("Show all questions", selection.on_compare(cell="all", relation="", set="", text="")),
+            link("Show all questions", selection.on_compare(cell="all", relation="", set="", bucket="", slice="", text="")),
             cls="notice",
         )
     pages = -(-len(rows) // PER_PAGE)
@@ -54,11 +58,13 @@ def _head(selection: Selection) -> Html:
         head("frequency", term("freq", FREQUENCY), "Sort by frequency"),
         head("a", letter("a"), "Rank of the first relevant passage in A"),
         head("b", letter("b"), "Rank of the first relevant passage in B"),
-        head("contrast", "contrast", f"Sort by how far apart the two runs are. {CONTRAST}"))  # fmt: skip
+        head("contrast", "contrast", f"Sort by how far apart the two runs are. {CONTRAST}"),
+        head("overlap", term("overlap", OVERLAP), "Sort by how alike the two lists are, the least alike first"))  # fmt: skip
 
 
 def _line(comparison: Comparison, selection: Selection, row: int) -> Html:
     question = comparison.questions[row]
+    overlap = float(comparison.overlap[row])
     first_a, first_b, contrast = (
         int(comparison.first_a[row]),
         int(comparison.first_b[row]),
@@ -71,7 +77,8 @@ def _line(comparison: Comparison, selection: Selection, row: int) -> Html:
         tag("td", relation_label(question.relation) if question.relation else "", cls="left relation"),
         tag("td", "" if question.frequency is None else f"{question.frequency:,}"),
         tag("td", rank(first_a, comparison.a.k, "a")), tag("td", rank(first_b, comparison.b.k, "b")),
-        tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")))  # fmt: skip
+        tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
+        tag("td", "–" if overlap != overlap else f"{overlap:.2f}"))  # fmt: skip
 
 
 def _pager(selection: Selection, total: int, page: int, pages: int) -> Html:

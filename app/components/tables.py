@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from analysis import flips
 from analysis.accuracy import found_by, proportion
-from analysis.relations import GroupRow, group_table, relation_order
+from analysis.buckets import FEW, bucket_order
+from analysis.relations import relation_order
+from analysis.significance import Difference
 from app import url
-from app.components.marks import WILSON, difference, dumbbell, figure, letter, percent, relation_label, success_head
+from app.components.marks import WILSON, figure, letter, percent, relation_label, success_head
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-
-KS = (1, 5, 20, 100)
-RELATION_SORTS = ("difference", "relation", "n", "a", "b")
+from backend.comparison import KS, SURE, Both, at, by_group, macro_at, p_words
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:
@@ -42,18 +43,14 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         )
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
-    ahead = [
-        tag("td", difference(success["a"][k].value, success["b"][k].value), cls="chosen" if k == selection.k else None)
-        for k in ks
-    ]
-    lines.append(
-        tag(
-            "tr",
-            tag("th", term("ahead", "Difference in percentage points, and the run that is ahead"), scope="row"),
-            *ahead,
-            cls="sum",
-        )
-    )
+    rows = None if kept.all() else kept
+    found = {k: at(comparison, k, rows) for k in ks}
+    ahead = [tag("td", gain(found[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
+    averaged = {k: each for k in ks if (each := macro_at(comparison, k, rows)) is not None}
+    if len(averaged) == len(ks) and averaged[ks[0]].a.n_groups > 1:
+        cells = [tag("td", gain(averaged[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+        lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
     head = tag(
         "tr",
         tag(
@@ -120,95 +117,120 @@ def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="flips")
 
 
-def relation_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
-    """Success@k by relation, sorted by any column; a click on a relation filters by it."""
-    k, by = selection.k, url.one_of("by", [p + key for key in RELATION_SORTS for p in ("", "-")], "difference")
-    rows = _sorted(
-        group_table(
-            {"a": comparison.first_a[kept], "b": comparison.first_b[kept]}, comparison.relations[kept].tolist(), (k,)
-        ),
-        k,
-        by,
-    )
+def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, by: str) -> Html:
+    """Success@k, difference and flips by relation or bucket, sorted by any column; a click on a group filters by it, on a count
+    opens its questions."""
+    sort = url.one_of("by", [p + key for key in GROUP_SORTS for p in ("", "-")], DEFAULT_SORT[by])
+    members = {name: rows[kept[rows]] for name, rows in comparison.groups(by).items()}
+    if by == "relation":
+        members[""] = np.flatnonzero(kept & (comparison.relations == ""))
+    found = by_group(comparison, selection.k, members)
+    order = _sorted(found, sort, relation_order if by == "relation" else bucket_order)
 
     def head(key: str, words: object, **more: object) -> Html:
-        falling = by == key
-        other = f"-{key}" if falling else key
-        chosen = by.removeprefix("-") == key
-        arrow = span(" ↓" if falling else " ↑", cls="arrow") if chosen else ""
+        chosen = sort.removeprefix("-") == key
+        arrow = span(" ↓" if sort == key else " ↑", cls="arrow") if chosen else ""
+        address = url.href(url.COMPARE, selection.parameters(page=1) | _grouping(by) | {"by": f"-{key}" if sort == key else key})
         return tag(
             "th",
-            link(
-                join(words, arrow),
-                url.href(url.COMPARE, selection.parameters(page=1) | {"by": other}),
-                data_focus=f"by-{key}",
-            ),
-            aria_sort=("descending" if falling else "ascending") if chosen else None,
+            link(join(words, arrow), address, data_focus=f"by-{key}"),
+            aria_sort=("descending" if sort == key else "ascending") if chosen else None,
             scope="col",
             **more,
         )
 
     heads = (
-        head("relation", "relation", cls="left"),
-        head("n", "n", title="Questions of this relation"),
-        head("a", join(letter("a"), f" @{k}")),
-        head("b", join(letter("b"), f" @{k}")),
-        head("difference", "ahead", title="Percentage points, and the run that is ahead"),
-        tag(
-            "th",
-            span("0", cls="zero"),
-            span("100", cls="hundred"),
-            cls="scale",
-            scope="col",
-            title=f"Success@{k} in per cent: a square is A, a dot is B, the thin lines are 95% Wilson intervals",
-        ),
+        head("group", by, cls="left"),
+        head("n", "n", title=f"Questions of this {by}"),
+        head("a", join(letter("a"), f" @{selection.k}")),
+        head("b", join(letter("b"), f" @{selection.k}")),
+        head("difference", "ahead", title=GAIN),
+        head("p", "p", title=HOLM),
+        *(head(key, words, title=f"Questions that {said}") for key, (words, said) in FLIP_HEADS.items()),
     )
-    lines = [_relation_line(row, selection, by) for row in rows]
-    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures relations")
+    lines = [_group_line(name, found[name], selection, by, sort) for name in order]
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
 
 
-def _relation_line(row: GroupRow, selection: Selection, by: str) -> Html:
-    a, b = row.success["a"][selection.k], row.success["b"][selection.k]
-    chosen = selection.relation == row.group and row.group != ""
-    address = url.href(
-        url.COMPARE,
-        selection.parameters(page=1, relation="" if chosen else row.group) | {"by": by if by != "difference" else ""},
-    )
-    name = (
-        link(
-            relation_label(row.group),
-            address,
-            data_focus=f"relation-{row.group}",
-            aria_current="true" if chosen else None,
-            title="Show every relation again" if chosen else "Show only this relation's questions",
-        )
-        if row.group
-        else relation_label(None)
-    )
+GROUP_SORTS = ("difference", "group", "n", "a", "b", "p", *flips.CELLS)
+DEFAULT_SORT = {"relation": "difference", "bucket": "-group"}
+FLIP_HEADS = {
+    "both": ("both", "both find"),
+    "only_a": (join("only ", letter("a")), "only A finds"),
+    "only_b": (join("only ", letter("b")), "only B finds"),
+    "neither": ("none", "neither finds"),
+}
+GAIN = (
+    "Difference in percentage points, and the run that is ahead. In small print the paired 95% bootstrap interval of A less B. "
+    "Faint: p of the paired sign-flip test is above 0.05, no difference is established."
+)
+MACRO = "The difference of the averages over relations, each relation counting the same; its interval draws questions within each relation."
+HOLM = "p of the paired sign-flip test, adjusted by Holm's method for the number of rows"
+
+
+def _grouping(by: str) -> dict[str, str]:
+    return {} if by == "relation" else {"groups": by}
+
+
+def gain(difference: Difference) -> Html:
+    """A difference with the run that is ahead, its interval and its p value."""
+    estimate = difference.estimate
+    if estimate.value is None:
+        return Html("–")
+    p = difference.p if difference.p_adjusted is None else difference.p_adjusted
+    interval = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
+    said = f"A less B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)}, n = {estimate.n:,}. {GAIN}"
+    points = 100 * estimate.value
+    ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
+    words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
+    return span(ahead, words, span(interval, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else ""))
+
+
+def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str) -> Html:
+    now = selection.relation if by == "relation" else selection.bucket
+    chosen = now == name and name != ""
+    more = _grouping(by) | {"by": sort if sort != DEFAULT_SORT[by] else ""}
+
+    def opened(words: object, cell: str, value: str, focus: str, title: str, **attributes: object) -> Html:
+        address = url.href(url.COMPARE, selection.parameters(page=1, cell=cell, **{by: value}) | more)
+        return link(words, address, data_focus=f"{focus}-{name}", title=title, **attributes)
+
+    label = relation_label(name) if by == "relation" else name
+    title = f"Show every {by} again" if chosen else f"Show only this {by}'s questions"
+    head = opened(label, selection.cell, "" if chosen else name, by, title, aria_current="true" if chosen else None) if name else label
+    p = both.difference.p if both.difference.p_adjusted is None else both.difference.p_adjusted
+
+    def counted(cell: str) -> Html:
+        count = getattr(both.flips, cell)
+        if not count or not name:
+            return Html(f"{count:,}")
+        return opened(f"{count:,}", cell, name, f"flip-{cell}", f"Show the {count:,} questions of {label} that {FLIP_HEADS[cell][1]}")
+
     return tag(
         "tr",
-        tag("th", name, scope="row"),
-        tag("td", f"{row.n:,}"),
-        tag("td", figure(a)),
-        tag("td", figure(b)),
-        tag("td", difference(a.value, b.value)),
-        tag("td", dumbbell(a, b), cls="scale"),
-        cls="chosen" if chosen else None,
+        tag("th", head, scope="row"),
+        tag("td", f"{both.n:,}"),
+        tag("td", figure(both.a)),
+        tag("td", figure(both.b)),
+        tag("td", gain(both.difference)),
+        tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
+        *(tag("td", counted(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else "")) for cell in flips.CELLS),
+        cls=" ".join(each for each in ("chosen" if chosen else "", "few" if both.n < FEW else "") if each) or None,
     )
 
 
-def _sorted(rows: Sequence[GroupRow], k: int, by: str) -> list[GroupRow]:
-    key = by.removeprefix("-")
-    rows = sorted(rows, key=lambda row: relation_order(row.group))
-    if key == "relation":
-        return sorted(rows, key=lambda row: relation_label(row.group), reverse=by.startswith("-"))
-    keys = {
-        "n": lambda row: row.n,
-        "a": lambda row: row.success["a"][k].value,
-        "b": lambda row: row.success["b"][k].value,
-        "difference": lambda row: row.success["a"][k].value - row.success["b"][k].value,
+def _sorted(found: Mapping[str, Both], sort: str, order: Callable[[str], Any]) -> list[str]:
+    names, key = sorted(found, key=order), sort.removeprefix("-")
+    keys: dict[str, Callable[[str], Any]] = {
+        "group": order,
+        "n": lambda name: found[name].n,
+        "a": lambda name: found[name].a.value,
+        "b": lambda name: found[name].b.value,
+        "difference": lambda name: found[name].difference.estimate.value,
+        "p": lambda name: found[name].difference.p_adjusted,
+        **{cell: lambda name, cell=cell: getattr(found[name].flips, cell) for cell in flips.CELLS},
     }
-    return sorted(rows, key=keys[key], reverse=not by.startswith("-"))
+    return sorted(names, key=keys[key], reverse=not sort.startswith("-"))
 
 
 def run_figures(first: np.ndarray, depth: int) -> list[Html]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import streamlit as st
 
+from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
+from app.components.analysis import analysis_style
 from app.components.marks import count, empty, notice, relation_label, term
 from app.components.question_list import question_table
-from app.components.tables import accuracy_table, flip_table, relation_table, scrolling
+from app.components.tables import accuracy_table, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out
 from app.selection import Selection
 from app.study import Comparison
+from backend.comparison import at, conclusion, method, reservation
+from backend.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from db.errors import BlindspotError
 
 CELL_NAMES = {
     "all": "All questions",
@@ -69,13 +76,15 @@ def page() -> None:
     show(_said(compared, chosen))
     if not len(compared):
         return
+    analysis_style()
+    chosen = _readable(compared, chosen)
     _filters(compared)
     kept = selection.filtered(compared, chosen)
-    unrelated = selection.filtered(compared, Selection(a, b, set=chosen.set, text=chosen.text))
+    wider = selection.filtered(compared, replace(chosen, relation="", bucket=""))
     show(
         div(
-            div(scrolling(accuracy_table(compared, chosen, kept)), _scope(compared, chosen, kept), cls="panel"),
-            div(flip_table(compared, chosen, kept), cls="panel"),
+            div(scrolling(accuracy_table(compared, chosen, kept)), _concluded(compared, chosen, kept), cls="panel"),
+            div(flip_table(compared, chosen, kept), _scope(compared, chosen, kept), cls="panel"),
             cls="side-by-side overview",
         )
     )
@@ -83,11 +92,59 @@ def page() -> None:
     questions = div(
         _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
     )
-    if np.any(compared.relations != ""):
-        relations = div(tag("h2", "By relation"), scrolling(relation_table(compared, chosen, unrelated)), cls="panel")
-        show(div(relations, questions, cls="side-by-side detail"))
-    else:
+    by = _grouping(compared)
+    if by is None:
         show(questions)
+        return
+    groups = div(_groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel")
+    show(div(groups, questions, cls="side-by-side halves"))
+
+
+def _readable(compared: Comparison, chosen: Selection) -> Selection:
+    """The selection, without its slice where that cannot be read; then a line says why."""
+    try:
+        Facts(compared, chosen.k).mask(chosen.slice)
+    except BlindspotError as error:
+        show(notice(f"{error}. It is left out here. ", link("Slices", url.href("slices", chosen.parameters())), " says how one is written.",
+                    kind="error"))  # fmt: skip
+        return replace(chosen, slice="")
+    return chosen
+
+
+def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
+    """What may be concluded, and what may not."""
+    found = at(compared, chosen.k, None if kept.all() else kept)
+    said = CHOSEN_BY_RESULTS if by_results(chosen.slice) else conclusion(found, compared.a.name, compared.b.name)
+    return div(
+        tag("p", said, cls="conclusion"),
+        tag("p", reservation(compared.a.kind, chosen.rule), " ", term("How it is tested", method()), " · ",
+            link("Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "holm"})), cls="convention"),
+    )
+
+
+def _grouping(compared: Comparison) -> str | None:
+    """What the table of groups is by; None where there is nothing to group by."""
+    related, known = bool(np.any(compared.relations != "")), bool(np.any(compared.buckets != UNKNOWN))
+    options = [by for by, there in (("relation", related), ("bucket", known)) if there]
+    return url.one_of("groups", options, options[0]) if options else None
+
+
+def _groups_head(compared: Comparison, chosen: Selection, by: str):
+    links = [
+        link(f"By {each}", url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
+             cls="here" if each == by else None, data_focus=f"groups-{each}", aria_current="true" if each == by else None)
+        for each in ("relation", "bucket")
+    ]  # fmt: skip
+    runs = url.href("relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""})
+    return div(span(*links, cls="choices"), link("as a plot, with more runs", runs, cls="quiet"), cls="list-head")
+
+
+def _small(by: str):
+    words = f"p is adjusted by Holm's method for the rows. Rows of fewer than {FEW} questions are pale."
+    if by == "bucket":
+        source = study.current().questions.frequency_source or "nothing: no frequencies are known"
+        words += f" Buckets: official ones (0 most frequent, 7 rarest) where a question has one, else mentions of its subject, by {source}."
+    return tag("p", words, cls="convention")
 
 
 def _k_picker(chosen: Selection, depth: int):
@@ -186,7 +243,9 @@ def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
     return tag(
         "p",
         f"These figures are over the {int(kept.sum()):,} of {len(compared):,} questions that the filters leave. ",
-        link("Clear the filters", chosen.on_compare(relation="", set="", text="")),
+        join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
+        f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
+        link("Clear the filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),
         cls="convention",
     )
 

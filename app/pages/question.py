@@ -12,6 +12,7 @@ from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
 from app.components.question_head import gold_table, question_head
+from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, default_pair, retriever_label
@@ -99,6 +100,7 @@ def _listed(opened: Study) -> None:
         raise Missing(f"neither {a} nor {b} searched for question {asked!r}; choose a run that did")
     person = who.who(opened.labels_path)
     show(question_head(question, opened.questions.frequency_source), judged(opened, question, person))
+    show(why_section(opened, question, [a, b], rule))
     _show_lists(opened, lists, question, rule)
     on_question(opened, question, person)
     show(

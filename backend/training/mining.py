@@ -1,167 +1,175 @@
-"""Finding passages for training questions in the collection."""
+"""Where positives and negatives come from, for some questions at a time: runs at chosen ranks, random passages, others' gold, BM25.
+
+Our own miner, because a library's re-sorts, normalises and loses passage ids: what is mined here is the run as it stands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from backend.answers import DEFAULT_RULE, RULES, joined, nfd
+import numpy as np
 
-Progress = Callable[[int, "int | None", str], None]
-How = Literal["id", "same text", "overlap", "none"]
+from backend.answers import match_run
+from backend.training.leaks import fact_key
+from backend.training.pairs import Source
+from db.errors import Missing
+from db.records import Question
 
-SHINGLE = 5  # tokens
-EVERY = 4  # every so many shingles of a paragraph are looked for; whatever shares 8 tokens in a row shares one of them
-THRESHOLD = 0.3
-WITH_ANSWER = 0.15  # enough where the passage must hold the answer besides; how it was chosen stands in docs/formats.md
-KEPT = 8  # best passages of a paragraph, among which one with the answer is chosen
-NOTHING_LIKE_IT = "no passage is like it"
-NO_ANSWER = "the passages like it hold no answer"
-TOO_SHORT = "too short to be looked for, and no passage is the same"
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+DEPTH = 100
+"""Ranks of BM25 in which a passage with an answer is looked for (DPR, section 4.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A gold paragraph that is to be found: from another dump, or cut at other places than the collection's passages.
+class Candidate(NamedTuple):
+    """A passage that is to be a negative unless something speaks against it. run, rank, score: None where it was drawn."""
 
-    answers: what the passage must hold, by `rule`; none for a question without answers.
+    ordinal: int
+    source: Source
+    run: str | None = None
+    rank: int | None = None
+    score: float | None = None
+    answer: bool | None = None
+
+
+def from_runs(runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str) -> list[list[Candidate]]:
+    """Each question's passages at ranks `first` to `last` (from 1), of several runs the better rank, then the earlier run."""
+    mined: list[dict[int, Candidate]] = [{} for _ in questions]
+    for run in runs:
+        rows = [run.row(question.id) for question in questions]
+        known = [place for place, row in enumerate(rows) if row is not None]
+        if not known:
+            continue
+        taken = np.array([rows[place] for place in known])
+        ordinals = np.asarray(run.hits.ordinals[taken, first - 1:last])
+        scores = np.asarray(run.hits.scores[taken, first - 1:last])
+        holds = _answers(run, taken, ordinals, [questions[place] for place in known], first, last, corpus, rule)
+        for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
+            matched = bool(questions[place].answers)
+            for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
+                before = mined[place].get(ordinal)
+                if ordinal >= 0 and (before is None or rank < before.rank):
+                    mined[place][ordinal] = Candidate(ordinal, "run", run.name, rank, score, answer if matched else None)
+    return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
+
+
+def _answers(run: Run, rows: np.ndarray, ordinals: np.ndarray, questions: Sequence[Question], first: int, last: int, corpus,
+             rule: str) -> np.ndarray:
+    try:
+        return np.asarray(run.answers(rule)[rows, first - 1:last])
+    except Missing:
+        return match_run(corpus, questions, ordinals, rule)
+
+
+def scores_in_runs(runs: Sequence[Run], question: str, ordinals: AbstractSet[int]) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+    """Of each run: the scores of those of the passages that it found, at any rank, and its last score for the question."""
+    found: dict[str, dict[int, float]] = {}
+    floors: dict[str, float] = {}
+    for run in runs:
+        if (row := run.row(question)) is None:
+            continue
+        listed, scores = np.asarray(run.hits.ordinals[row]), np.asarray(run.hits.scores[row])
+        places = np.flatnonzero(np.isin(listed, list(ordinals)))
+        found[run.name] = dict(zip(listed[places].tolist(), scores[places].tolist(), strict=True))
+        if (listed >= 0).any():
+            floors[run.name] = float(scores[listed >= 0][-1])
+    return found, floors
+
+
+@dataclass(slots=True)
+class Drawer:
+    """Draws easy negatives. A question's draw hangs on the seed and its id alone, not on what else is in the set.
+
+    golds, facts: (g,) of the questions that may train and have gold: the ordinal of the first, and the fact that is asked.
     """
 
-    title: str
-    text: str
-    answers: tuple[str, ...] = ()
-    rule: str = DEFAULT_RULE
+    passages: int
+    seed: int
+    golds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    facts: Sequence[bytes | None] = ()
+
+    @classmethod
+    def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> Drawer:
+        """`with_gold`: whether others' gold is to be drawn; then it is looked up here, once."""
+        if not with_gold:
+            return cls(len(study.corpus), seed)
+        golds: list[int] = []
+        facts: list[bytes | None] = []
+        for start in range(0, len(ids), 1000):
+            block = study.questions.some(ids[start:start + 1000])
+            known = study.corpus.ordinals({question.gold[0] for question in block if question.gold})
+            for question in block:
+                if question.gold and question.gold[0] in known:
+                    golds.append(known[question.gold[0]])
+                    facts.append(_fact(question))
+        return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
+
+    def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+        """`count` different passages of the whole collection, none of `taken`; fewer where there are no more."""
+        count = min(count, self.passages - len(taken))
+        drawn: dict[int, None] = {}
+        rng = self._rng(question, "random")
+        while len(drawn) < count:
+            drawn.update(dict.fromkeys(each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken))
+        return [Candidate(ordinal, "random") for ordinal in list(drawn)[:count]]
+
+    def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+        """`count` gold passages of questions that ask something else, none of `taken`; fewer where there are no more."""
+        fact = _fact(question)
+        drawn: dict[int, None] = {}
+        tried = self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100) if len(self.golds) else np.zeros(0, int)
+        for place in tried.tolist():
+            if len(drawn) == count:
+                break
+            if int(self.golds[place]) not in taken and (fact is None or self.facts[place] != fact):
+                drawn[int(self.golds[place])] = None
+        return [Candidate(ordinal, "other_gold") for ordinal in drawn]
+
+    def _rng(self, question: Question, what: str) -> np.random.Generator:
+        key = hashlib.sha256(f"{self.seed}\0{what}\0{question.id}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(key[:16], "little"))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The passage that fits. `ordinal` is None and `reason` says why where none does; `score` is then the best one seen.
-
-    score: share of 5-token shingles that are the same, of the shorter of the two texts; 1 for the same text.
-    """
-
-    ordinal: int | None
-    score: float
-    how: How
-    reason: str | None = None
+def _fact(question: Question) -> bytes | None:
+    return None if question.relation is None or question.subject is None else fact_key(question.relation, question.subject)
 
 
-def match_gold(
-    corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, with_answer: float = WITH_ANSWER, progress: Progress | None = None
-) -> list[Found]:
-    """The passage of the collection that each paragraph is, or that holds its answer in the words they share.
+def with_answers(questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]], corpus, rule: str) -> list[list[Candidate]]:
+    """The same candidates, those that were drawn with whether they hold an answer."""
+    width = max((len(row) for row in candidates), default=0)
+    ordinals = np.full((len(questions), width), -1, np.int32)
+    for row, drawn in zip(ordinals, candidates, strict=True):
+        row[: len(drawn)] = [each.ordinal for each in drawn]
+    holds = match_run(corpus, questions, ordinals, rule).tolist()
+    return [[each._replace(answer=answer if question.answers else None) for each, answer in zip(drawn, row, strict=False)]
+            for question, drawn, row in zip(questions, candidates, holds, strict=True)]
 
-    DPR (Karpukhin et al. 2020, section 4.1) does the like: gold passages from other dumps are replaced by those of the
-    collection, and questions where that fails are dropped; here they stay, with the reason. The same text wins; else the
-    passage that shares most, among those that hold an answer; of equals the one with the same title, then the first.
+
+def distant(bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapping[str, AbstractSet[int]],
+            depth: int = DEPTH) -> list[int | None]:
+    """Of each question the highest passage of BM25 that holds an answer, in the top `depth` (DPR, section 4.2, appendix A).
+
+    The query is the question with its first answer; where answers are patterns, the question alone. None where no passage holds
+    an answer, and for a question without answers.
 
     Args:
-        corpus: anything with `blocks() -> Iterator[list[(id, title, text)]]` and `len`; read once, whatever is wanted.
-        threshold: the least score of a match; `with_answer` that of one for a question with answers.
+        bm25: anything with `search(texts, k) -> Hits`.
+        denied: passages, by question, of which people say that they do not answer, or disagree.
     """
-    if not wanted:
-        return []
-    paragraphs = _paragraphs(wanted)
-    exact = {paragraph.joined: paragraph for paragraph in paragraphs.values() if paragraph.words}
-    anchors: dict[tuple[str, ...], list[_Paragraph]] = {}
-    for paragraph in paragraphs.values():
-        for anchor in dict.fromkeys(list(paragraph.shingles())[::EVERY]):
-            anchors.setdefault(anchor, []).append(paragraph)
-    ordinal = 0
-    for rows in corpus.blocks():
-        for _, title, text in rows:
-            words = lower_tokens(text)
-            same = exact.get(" ".join(words))
-            if same is not None:
-                same.note(1.0, title, ordinal, text, same_text=True)
-            for paragraph in _sharing(words, anchors):
-                if paragraph is not same:
-                    paragraph.note(containment(words, paragraph.words), title, ordinal, text)
-            ordinal += 1
-        if progress:
-            progress(ordinal, len(corpus), "looking for gold passages")
-    return [_chosen(one, paragraphs[one.title, one.text], with_answer if one.answers else threshold) for one in wanted]
-
-
-def lower_tokens(text: str) -> list[str]:
-    """The tokens of DPR's rule, in lower case."""
-    return joined(nfd(text)).split()
-
-
-def containment(a: Sequence[str], b: Sequence[str]) -> float:
-    """The share of 5-token shingles that two token lists have in common, of the shorter one's; 0 where one has none."""
-    ours, theirs = set(_shingles(a)), set(_shingles(b))
-    least = min(len(ours), len(theirs))
-    return len(ours & theirs) / least if least else 0.0
-
-
-def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(SHINGLE)), strict=False)
-
-
-class _Near(NamedTuple):
-    """A passage that shares something with a paragraph."""
-
-    same_text: bool
-    score: float
-    title: str
-    ordinal: int
-    text: str
-
-    def order(self, titles: set[str]) -> tuple:
-        """Best first: the same text, the higher score, one of these titles, the lower row."""
-        return not self.same_text, -self.score, self.title not in titles, self.ordinal
-
-
-@dataclass(slots=True, eq=False)
-class _Paragraph:
-    words: list[str]
-    joined: str
-    titles: set[str] = field(default_factory=set)  # case-folded
-    best: list[_Near] = field(default_factory=list)
-
-    def shingles(self) -> Iterator[tuple[str, ...]]:
-        return _shingles(self.words)
-
-    def note(self, score: float, title: str, ordinal: int, text: str, same_text: bool = False) -> None:
-        """Keep a passage if it is among the best."""
-        self.best.append(_Near(same_text, score, title.casefold(), ordinal, text))
-        if len(self.best) > KEPT:
-            self.best.sort(key=lambda near: near.order(self.titles))
-            del self.best[KEPT:]
-
-
-def _paragraphs(wanted: Sequence[Wanted]) -> dict[tuple[str, str], _Paragraph]:
-    """Each different paragraph once. Those that differ in their title alone share what is found."""
-    made: dict[tuple[str, str], _Paragraph] = {}
-    by_text: dict[str, _Paragraph] = {}
-    for one in wanted:
-        if (one.title, one.text) not in made:
-            words = lower_tokens(one.text)
-            joined = " ".join(words)
-            made[one.title, one.text] = by_text.setdefault(joined, _Paragraph(words, joined))
-            made[one.title, one.text].titles.add(one.title.casefold())
-    return made
-
-
-def _sharing(words: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
-    found = {id(paragraph): paragraph for anchor in filter(anchors.__contains__, _shingles(words)) for paragraph in anchors[anchor]}
-    return list(found.values())
-
-
-def _chosen(wanted: Wanted, paragraph: _Paragraph, threshold: float) -> Found:
-    ranked = sorted(paragraph.best, key=lambda near: near.order({wanted.title.casefold()}))
-    top = max((near.score for near in ranked), default=0.0)
-    if ranked and ranked[0].same_text:
-        return Found(ranked[0].ordinal, 1.0, "same text")
-    close = [near for near in ranked if near.score >= threshold]
-    if not close:
-        short = len(paragraph.words) < SHINGLE
-        return Found(None, top, "none", TOO_SHORT if short else NOTHING_LIKE_IT)
-    rule = RULES[wanted.rule]
-    needles = rule.needles(wanted.answers) if wanted.answers else ()
-    for near in close:
-        if not wanted.answers or rule.holds(rule.passage(near.text), needles):
-            return Found(near.ordinal, near.score, "overlap")
-    return Found(None, top, "none", NO_ANSWER)
+    asked = [question for question in questions if question.answers]
+    if not asked:
+        return [None] * len(questions)
+    texts = [question.text if question.answer_rule == "regex" else f"{question.text} {question.answers[0]}" for question in asked]
+    ordinals = np.asarray(bm25.search(texts, depth).ordinals)
+    holds = match_run(corpus, asked, ordinals, rule)
+    found: dict[str, int | None] = {}
+    for question, row, matched in zip(asked, ordinals, holds, strict=True):
+        good = (ordinal for ordinal in row[matched].tolist() if ordinal not in denied.get(question.id, ()))
+        found[question.id] = next(good, None)
+    return [found.get(question.id) for question in questions]

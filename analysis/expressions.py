@@ -1,0 +1,223 @@
+"""A small language for slices: conditions joined by and, or, not. Read by a recursive-descent parser; nothing is ever evaluated as code.
+
+    relation:P19 and not bucket:0 and first(bm25-dev)<=5
+
+    expression  = conjunction { "or" conjunction }
+    conjunction = factor { "and" factor }
+    factor      = "not" factor | "(" expression ")" | condition
+    condition   = NAME ":" VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
+
+A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double quotes, in which
+`\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+MAX_LENGTH, MAX_DEPTH = 2000, 40
+OPERATORS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "<=": np.less_equal, "<": np.less, ">=": np.greater_equal, ">": np.greater, "=": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<quoted>"(?:[^"\\]|\\["\\])*")|(?P<sign><=|>=|!=|[<>=():])|(?P<word>[^\s"()<>=!:]+)|(?P<other>\S))"""
+)
+_NAME = re.compile(r"[A-Za-z_]+")
+_WORDS = ("and", "or", "not")
+
+
+class NotAnExpression(ValueError):
+    """What is wrong and where. `position` counts characters from 1."""
+
+    def __init__(self, message: str, position: int):
+        self.message, self.position = message, position
+        super().__init__(f"{message} (at character {position})")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`name:value`, `name`, `name(argument)`, `name(argument) <= number`."""
+
+    name: str
+    argument: str | None = None
+    operator: str | None = None
+    value: str | float | None = None
+    position: int = 1
+
+    def __str__(self) -> str:
+        head = self.name if self.argument is None else f"{self.name}({_written(self.argument)})"
+        if self.operator is None:
+            return head
+        return f"{head}:{_written(str(self.value))}" if self.operator == ":" else f"{head}{self.operator}{self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    inner: Expression
+
+    def __str__(self) -> str:
+        return f"not {_grouped(self.inner)}"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(_grouped(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(_grouped(part) for part in self.parts)
+
+
+Expression = Condition | Not | And | Or
+
+
+def parse(text: str) -> Expression:
+    """Raises NotAnExpression, which says what was expected and where. `str()` of the result is the text in its plainest form."""
+    if len(text) > MAX_LENGTH:
+        raise NotAnExpression(f"a slice is at most {MAX_LENGTH} characters long", MAX_LENGTH)
+    reader = _Reader(_tokens(text), len(text) + 1)
+    found = reader.expression(0)
+    reader.end()
+    return found
+
+
+def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray]) -> np.ndarray:
+    """(q,) bool: the rows that fit. `condition` answers for a single condition."""
+    if isinstance(expression, Condition):
+        return condition(expression)
+    if isinstance(expression, Not):
+        return ~evaluate(expression.inner, condition)
+    join = np.logical_and if isinstance(expression, And) else np.logical_or
+    found = [evaluate(part, condition) for part in expression.parts]
+    return join.reduce(found)
+
+
+def _written(value: str) -> str:
+    if value.casefold() not in _WORDS and (found := _TOKEN.fullmatch(value)) and found["word"] == value:
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _grouped(part: Expression) -> str:
+    return f"({part})" if isinstance(part, And | Or) else str(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+
+def _tokens(text: str) -> list[_Token]:
+    made, at = [], 0
+    while at < len(text) and (found := _TOKEN.match(text, at)):
+        kind = str(found.lastgroup)
+        start = found.start(kind) + 1
+        if kind == "other":
+            what = "a quotation mark that is never closed" if found[kind] == '"' else f"{found[kind]!r} means nothing here"
+            raise NotAnExpression(what, start)
+        word = found[kind]
+        if kind == "quoted":
+            word = re.sub(r"\\(.)", r"\1", word[1:-1])
+        made.append(_Token(kind, word, start))
+        at = found.end()
+    return made
+
+
+class _Reader:
+    """One token of look-ahead. Every method reads one rule of the grammar."""
+
+    def __init__(self, tokens: list[_Token], end: int):
+        self.tokens, self.at, self.behind = tokens, 0, _Token("end", "", end)
+
+    @property
+    def next(self) -> _Token:
+        return self.tokens[self.at] if self.at < len(self.tokens) else self.behind
+
+    def sign(self, *signs: str) -> bool:
+        return self.next.kind == "sign" and self.next.text in signs
+
+    def keyword(self, word: str) -> bool:
+        return self.next.kind == "word" and self.next.text.casefold() == word
+
+    def take(self) -> _Token:
+        token = self.next
+        self.at += 1
+        return token
+
+    def end(self) -> None:
+        if self.next is not self.behind:
+            raise NotAnExpression(f"'and' or 'or' is expected before {self.next.text!r}", self.next.position)
+
+    def expression(self, depth: int) -> Expression:
+        return self._joined("or", Or, lambda: self._joined("and", And, lambda: self.factor(depth)))
+
+    def _joined(self, word: str, made: type, part: Callable[[], Expression]) -> Expression:
+        parts = [part()]
+        while self.keyword(word):
+            self.take()
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else made(tuple(parts))
+
+    def factor(self, depth: int) -> Expression:
+        if depth > MAX_DEPTH:
+            raise NotAnExpression(f"more than {MAX_DEPTH} levels of parentheses", self.next.position)
+        if self.keyword("not"):
+            self.take()
+            return Not(self.factor(depth + 1))
+        if self.sign("("):
+            self.take()
+            inner = self.expression(depth + 1)
+            self._closed()
+            return inner
+        return self.condition()
+
+    def condition(self) -> Condition:
+        token = self.take()
+        if token.kind != "word" or token.text.casefold() in _WORDS or not _NAME.fullmatch(token.text):
+            said = f"not {token.text!r}" if token.text else "but here is the end"
+            raise NotAnExpression(f"a condition such as relation:P19 is expected, {said}", token.position)
+        name, argument = token.text.casefold(), None
+        if self.sign(":"):
+            self.take()
+            return Condition(name, None, ":", self._text("a value"), token.position)
+        if self.sign("("):
+            self.take()
+            argument = self._text("a name")
+            self._closed()
+        if not self.sign(*OPERATORS):
+            return Condition(name, argument, position=token.position)
+        operator = self.take().text
+        return Condition(name, argument, operator, self._number(operator), token.position)
+
+    def _closed(self) -> None:
+        if not self.sign(")"):
+            raise NotAnExpression("')' is expected", self.next.position)
+        self.take()
+
+    def _text(self, what: str) -> str:
+        if self.next.kind not in ("word", "quoted"):
+            raise NotAnExpression(f"{what} is expected", self.next.position)
+        return self.take().text
+
+    def _number(self, operator: str) -> float:
+        token = self.take()
+        try:
+            number = float(token.text) if token.kind == "word" and re.fullmatch(r"-?\d+(\.\d+)?", token.text) else None
+        except ValueError:
+            number = None
+        if number is None:
+            raise NotAnExpression(f"a number is expected after {operator}", token.position)
+        return number

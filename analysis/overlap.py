@@ -1,0 +1,65 @@
+"""How alike two ranked lists are: rank-biased overlap (Webber, Moffat and Zobel 2010, ACM TOIS 28(4))."""
+
+from __future__ import annotations
+
+import numpy as np
+
+PERSISTENCE = 0.9
+ROWS_PER_BLOCK = 4096
+
+
+def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) -> np.ndarray:
+    """Extrapolated rank-biased overlap of two runs' lists, question by question: 1 the same list, 0 nothing shared.
+
+    Their RBO_ext for lists of one length: the agreement at the depth where the lists end is taken to go on. Each row is compared down to
+    the end of its shorter list; a row of which one list is empty is NaN, but 1 where both are.
+
+    Args:
+        a, b: (q, k) int ordinals, rank j + 1 in column j, -1 pads the end of a row. No ordinal stands twice in a row. The two
+            may be of different depth.
+        p: persistence, between 0 and 1; the first 10 ranks hold about 86% of the weight at 0.9.
+
+    Returns: (q,) float64.
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    if len(a) != len(b):
+        raise ValueError(f"two runs over different questions: {len(a)} and {len(b)}")
+    if not 0 < p < 1:
+        raise ValueError(f"p is {p}; it lies between 0 and 1")
+    depth = min(a.shape[1], b.shape[1])
+    blocks = [_overlap(a[start : start + ROWS_PER_BLOCK, :depth], b[start : start + ROWS_PER_BLOCK, :depth], p)
+              for start in range(0, len(a), ROWS_PER_BLOCK)]  # fmt: skip
+    return np.concatenate(blocks) if blocks else np.zeros(0)
+
+
+def _overlap(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
+    """(q, k) and (q, k) -> (q,)."""
+    lengths_a, lengths_b = (a >= 0).sum(axis=1), (b >= 0).sum(axis=1)
+    lengths = np.minimum(lengths_a, lengths_b)
+    rows, depths = _shared(a, b)
+    kept = depths <= lengths[rows]
+    rows, depths = rows[kept], depths[kept]
+    # A passage that both lists hold by depth d counts in the agreement at d and at every depth below: so sums from the right.
+    # tail[d] = sum over e >= d of p^e / e, up to the row's length.
+    steps = np.arange(1, a.shape[1] + 1)
+    heads = np.concatenate([[0.0], np.cumsum(p**steps / steps)])
+    infinite = (heads[lengths[rows]] - heads[depths - 1]) * (1 - p) / p
+    total = np.bincount(rows, weights=infinite, minlength=len(a))
+    shared = np.bincount(rows, minlength=len(a))
+    agreement = np.divide(shared, lengths, out=np.zeros(len(a)), where=lengths > 0)
+    found = total + agreement * p ** lengths.astype(np.float64)
+    return np.where(lengths > 0, found, np.where(lengths_a + lengths_b == 0, 1.0, np.nan))
+
+
+def _shared(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row of every passage that stands in both lists, and the depth from which both hold it: two (m,) int64."""
+    both = np.concatenate([a, b], axis=1).astype(np.int64)
+    width = both.shape[1]
+    if not both.size:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    # One sort of ordinal and place together puts the two places of a shared passage side by side.
+    keys = np.sort(both * width + np.arange(width), axis=1)
+    ordinals, places = np.divmod(keys, width)
+    rows, columns = np.nonzero((ordinals[:, 1:] == ordinals[:, :-1]) & (ordinals[:, 1:] >= 0))
+    first, second = places[rows, columns], places[rows, columns + 1]
+    return rows, np.maximum(first, second - a.shape[1]) + 1

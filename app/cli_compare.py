@@ -1,0 +1,44 @@
+"""`blindspot compare`: two runs, the difference between them, and whether it is more than chance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A run.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The run to compare it with.")],
+    k: Annotated[int | None, typer.Option("--k", min=1, help="The cut-off of the groups and the conclusion; default 5.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="relation|bucket|slice", help="A table per group.")] = None,
+    slice: Annotated[str, typer.Option(metavar="EXPRESSION", help="Only these questions, as in 'relation:P19 and not bucket:0'.")] = "",
+    find: Annotated[bool, typer.Option("--find-slices", help="List the slices that explain most of the difference instead.")] = False,
+    relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
+    rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
+    json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="LaTeX tables (booktabs).")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Compare two runs: the difference with its interval and p value, and who finds what."""
+    from backend.comparison_report import compare_runs
+    from backend.slice_report import find_in_runs
+    from backend.study import Study
+
+    if json + csv + latex > 1:
+        raise typer.BadParameter("give one of --json, --csv, --latex")
+    opened = Study.open(study)
+    if find:
+        made = find_in_runs(opened, a, b, k, relevance, rule, slice)
+    else:
+        made = compare_runs(opened, a, b, k, by, relevance, rule, slice)
+    if json or csv or latex:
+        text = made.as_json() if json else made.as_csv() if csv else made.as_latex()
+        print(text.rstrip("\n"))
+    else:
+        from rich.console import Console
+
+        Console().print(made.as_rich())

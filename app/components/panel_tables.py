@@ -1,0 +1,175 @@
+"""The tables of the page Relations: several runs by relation, along frequency, and beside the published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from analysis import published
+from analysis.accuracy import Estimate
+from analysis.buckets import FEW, NEVER, Point
+from analysis.relations import relation_order
+from app import url
+from app.components.marks import figure, relation_label
+from app.components.tables import gain
+from app.markup import Html, join, link, span, tag, term
+from backend.comparison import Both
+from backend.panel import Curves, Panel, RelationTable
+from backend.report_plots import bucket_name
+from backend.slice_finder import joined, written
+
+PAGE = "relations"
+Address = Callable[..., str]
+"""The page's own address with some parameters changed."""
+
+
+def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
+    """Relations in the order that `sort` asks for: "relation", "n", "difference" or "RUN@K", with "-" before it from low to high."""
+    key = sort.removeprefix("-")
+    rows = {row.group: row for row in table.rows}
+    names = sorted(rows, key=relation_order)
+    if key == "difference" and table.differences:
+        measure: Callable[[str], Any] = lambda name: table.differences[name].difference.estimate.value  # noqa: E731
+    elif key == "n":
+        measure = lambda name: rows[name].n  # noqa: E731
+    elif "@" in key and key.rpartition("@")[0] in runs and key.rpartition("@")[2] in map(str, table.ks):
+        run, _, k = key.rpartition("@")
+        measure = lambda name: rows[name].success[run][int(k)].value  # noqa: E731
+    else:
+        return names[::-1] if sort.startswith("-") else names
+    return sorted(names, key=measure, reverse=not sort.startswith("-"))
+
+
+def relations(table: RelationTable, runs: Sequence[str], sort: str, address: Address, opened: Callable[[str], str]) -> Html:
+    """Success@k of every run by relation. `opened` gives the address of a relation's questions."""
+
+    def head(key: str, words: object, title: str = "", **more: object) -> Html:
+        chosen = sort.removeprefix("-") == key
+        arrow = span(" ↓" if sort == key else " ↑", cls="arrow") if chosen else ""
+        other = f"-{key}" if sort == key else key
+        way = ("descending" if sort == key else "ascending") if chosen else None
+        return tag(
+            "th",
+            link(join(words, arrow), address(sort=other), data_focus=f"sort-{key}", title=title or None),
+            scope="col",
+            aria_sort=way,
+            **more,
+        )
+
+    over = [tag("td", colspan=2), *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs)]
+    heads = [head("relation", "relation", cls="left"), head("n", "n")]
+    heads += [head(f"{run}@{k}", f"@{k}", cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
+    if table.differences:
+        over.append(tag("td"))
+        title = f"{runs[0]} less {runs[1]}, Success@{table.k}, paired 95% bootstrap interval; faint where p (Holm) is above 0.05"
+        heads.append(head("difference", f"A − B @{table.k}", title, cls="first"))
+    rows = {row.group: row for row in table.rows}
+    lines = []
+    for name in order(table, runs, sort):
+        cells = [_cell(rows[name].success[run][k], k == table.ks[0]) for run in runs for k in table.ks]
+        if table.differences:
+            cells.append(tag("td", gain(table.differences[name].difference), cls="first"))
+        label = link(relation_label(name), opened(name), title="Compare the first two runs on this relation")
+        cells = [tag("th", label, scope="row"), tag("td", f"{rows[name].n:,}"), *cells]
+        lines.append(tag("tr", *cells, cls="few" if rows[name].n < FEW else None))
+    sums = []
+    micro_n = next(iter(table.micro.values()))[table.k].n
+    sums.append(_sum("all questions", "Micro average: every question counts the same", micro_n, table.micro, runs, table, table.whole))
+    if table.macro:
+        some = next(iter(table.macro.values()))[table.k]
+        said = f"Macro average, as EntityQuestions reports it: each of {some.n_groups} relations counts the same; bootstrap within"
+        sums.append(_sum("mean of relations", said, some.n, table.macro, runs, table, table.averaged))
+    body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
+    return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
+
+
+def _cell(estimate: Estimate, first: bool) -> Html:
+    return tag("td", figure(estimate), cls="first" if first else None)
+
+
+Values = dict[str, dict[int, Estimate]]
+"""[run][k]."""
+
+
+def _sum(name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: Both | None) -> Html:
+    cells = [tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
+    if table.differences:
+        cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
+    return tag("tr", tag("th", term(name, said), scope="row"), tag("td", f"{n:,}"), *cells)
+
+
+def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) -> Html | None:
+    """Success@20 of ours beside the paper's; None where there is nothing to set side by side."""
+    rows = {row.group: row for row in table.rows if row.group in published.TOP_20}
+    if not rows or published.K not in table.ks:
+        return None
+    heads = [tag("th", "relation", scope="col", cls="left"), *(tag("th", run, scope="col") for run in runs),
+             *(tag("th", each, scope="col", cls="first" if i == 0 else None) for i, each in enumerate(published.SYSTEMS))]  # fmt: skip
+    over = [tag("td"), tag("th", f"here, @{published.K}", colspan=len(runs), scope="colgroup", cls="over"),
+            tag("th", f"{published.SOURCE}, top {published.K}", colspan=len(published.SYSTEMS), scope="colgroup", cls="over")]  # fmt: skip
+    lines = [_beside(relation_label(name), [rows[name].success[run][published.K] for run in runs], published.TOP_20[name])
+             for name in sorted(rows, key=relation_order)]  # fmt: skip
+    if table.macro:
+        lines.insert(0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE))
+    made = tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
+    return join(
+        tag("p", published.not_comparable(len(panel.study.corpus), len(panel)), cls="notice warning"), tag("div", made, cls="scrolling")
+    )
+
+
+def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Html:
+    cells = [tag("td", figure(each)) for each in ours] + [
+        tag("td", f"{each:.1f}", cls="first" if i == 0 else None) for i, each in enumerate(theirs)
+    ]
+    return tag("tr", tag("th", name, scope="row"), *cells)
+
+
+def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
+    """The points of the curves as figures, one row a bucket and series. `opened` gives the address of a slice's questions."""
+    heads = [
+        tag("th", words, scope="col", cls=cls) for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
+    ]
+    heads += [tag("th", run, scope="col") for run in runs]
+    lines = []
+    for series, by_run in curves.series.items():
+        for number, point in enumerate(by_run[runs[0]]):
+            address = opened(slice_of(curves, series, point))
+            span_words = _span(point)
+            cells = [tag("td", figure(by_run[run][number].success, inline=True)) for run in runs]
+            count = link(f"{point.n:,}", address, title="Compare the first two runs on these questions") if address else f"{point.n:,}"
+            head = tag("th", series if number == 0 else "", scope="row")
+            lines.append(tag("tr", head, tag("td", bucket_name(point.bucket)), tag("td", span_words),
+                             tag("td", count), *cells, cls="few" if point.few else None))  # fmt: skip
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
+
+
+def _span(point: Point) -> str:
+    if point.least is None:
+        return ""
+    return f"{point.least:,}" if point.least == point.most else f"{point.least:,}–{point.most:,}"
+
+
+def slice_of(curves: Curves, series: str, point: Point) -> str:
+    """The questions behind a point as a slice; whether a subject was seen in training cannot be said in one."""
+    relation = written("relation", curves.relation) if curves.relation else ""
+    if curves.official:
+        return joined([relation, written("set", series), f"bucket:{point.bucket}"])
+    if point.bucket == NEVER:
+        return joined([relation, "frequency=0"])
+    return joined([relation, f"frequency>={point.least}", f"frequency<={point.most}"])
+
+
+def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
+    """A row of links, one of them where we are: (words, address, chosen)."""
+    links = [
+        link(words, to, cls="here" if here else None, aria_current="true" if here else None, data_focus=f"{label}-{words}")
+        for words, to, here in options
+    ]
+    return tag("div", span(label, cls="label"), span(*links, cls="choices"), cls="k-picker")
+
+
+def page_address(**parameters: object) -> str:
+    """This page's address, some of its parameters changed."""
+    import streamlit as st
+
+    return url.href(PAGE, {**st.query_params.to_dict(), **parameters})

@@ -1,0 +1,21 @@
+"""Plots on a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from app import url
+from backend.report_plots import config
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+def plot(figure: Figure, name: str) -> None:
+    """A figure in the page's own colours. Its camera button saves it as SVG, or as PNG where the address says `image=png`."""
+    figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
+    st.plotly_chart(
+        figure, width="stretch", theme="streamlit", key=f"plot-{name}", config=config(name, url.one_of("image", ("svg", "png"), "svg"))
+    )

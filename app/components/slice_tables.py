@@ -1,0 +1,110 @@
+"""The tables of the page Slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analysis.accuracy import found_by, proportion
+from analysis.buckets import FEW
+from app.components.marks import figure, letter
+from app.components.tables import gain
+from app.markup import Html, div, join, link, tag, term
+from app.selection import Selection
+from backend.comparison import by_group
+from backend.saved_slices import SavedSlice
+from backend.slice_finder import FoundSlices
+from backend.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from db.errors import BlindspotError
+
+MOVES = (
+    "How far the slice moves the difference over all questions from what the others have: its share of the questions x (inside − outside)"
+)
+
+PERMUTATION = "Permutation test: could as many questions drawn at random be as far off?"
+
+
+def condition_help(runs: Sequence[str]) -> Html:
+    """What can be written, folded away."""
+    written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values())
+    lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
+    lines += [tag("li", tag("code", f"tag:{name}"), f" {said}") for name, said in TAGS.items()]
+    return tag(
+        "details",
+        tag("summary", "What can be written here"),
+        tag("p", "Conditions joined by ", *_codes("and", "or", "not"), "and parentheses; words with spaces in double quotes; numbers with ",
+            *_codes("<=", "<", ">=", ">", "=", "!="),
+            "What is not known of a question fits no comparison. Unlabelled: no gold names it and nobody judged it. ",
+            f"Runs: {', '.join(runs)}."),
+        tag("ul", *lines, cls="conditions"),
+        cls="more",
+    )  # fmt: skip
+
+
+def _codes(*words: str) -> list[Html]:
+    return [join(tag("code", word), " ") for word in words]
+
+
+def _explained(words: str) -> str:
+    return words.partition(" (")[2].rstrip(")")
+
+
+def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
+    """Success@k of every run on the slice's questions; a run that searched only some of them says how many."""
+    lines = []
+    for name, first, k in rows:
+        estimate = proportion(found_by(first, k))
+        lines.append(tag("tr", tag("th", name, scope="row"), tag("td", f"{estimate.n:,}"), tag("td", figure(estimate, inline=True))))
+    head = tag(
+        "tr", tag("th", "every run on this slice", scope="col", cls="left"), tag("th", "n", scope="col"), tag("th", "%", scope="col")
+    )
+    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups small"), cls="scrolling every-run")
+
+
+def saved_table(slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selection, opened: Callable[[str], str]) -> Html:
+    """The saved slices with both runs' figures; p values adjusted together."""
+    members, broken = {}, {}
+    for name, each in slices.items():
+        try:
+            members[name] = np.flatnonzero(facts.mask(each.expression))
+        except BlindspotError as error:
+            broken[name] = str(error)
+    found = by_group(facts.comparison, chosen.k, members)
+    lines = []
+    for name, each in slices.items():
+        head = tag(
+            "th", link(name, opened(each.expression), title="Open this slice"), tag("code", each.expression, cls="expression"), scope="row"
+        )
+        if name not in found:
+            lines.append(tag("tr", head, tag("td", broken.get(name, "no question of these runs"), colspan=5, cls="soft left")))
+            continue
+        both = found[name]
+        cells = (f"{both.n:,}", figure(both.a), figure(both.b), gain(both.difference), _p(both.difference.p_adjusted))
+        lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
+    heads = ("slice", "n", letter("a"), letter("b"), "ahead", term("p (Holm)", "Adjusted for the number of saved slices"))
+    return _table(heads, lines)
+
+
+def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
+    """What the finder found, each slice opening its questions."""
+    lines = [
+        tag("tr", tag("th", link(tag("code", each.expression), opened(each.expression)), scope="row"),
+            *(tag("td", cell) for cell in (
+                f"{each.figures.n:,}", figure(each.figures.a), figure(each.figures.b), gain(each.figures.difference),
+                f"{100 * each.outside:+.1f}", f"{100 * each.explained:+.1f}", _p(each.p_adjusted),
+            )))
+        for each in found.slices
+    ]  # fmt: skip
+    heads = ("slice", "n", letter("a"), letter("b"), "ahead", "A − B elsewhere", term("moves all by", MOVES),
+             term("p adjusted", f"{PERMUTATION} Adjusted for {found.tried:,} slices."))  # fmt: skip
+    return _table(heads, lines)
+
+
+def _table(heads: Sequence[object], lines: Sequence[Html]) -> Html:
+    head = tag("tr", *(tag("th", words, scope="col", cls="left" if i == 0 else None) for i, words in enumerate(heads)))
+    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups slices")
+
+
+def _p(p: float | None) -> Html:
+    return join("" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}")

@@ -1,0 +1,186 @@
+"""Slices: groups of questions told by an expression, saved by name, shared by address, compared over runs; and the finder."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app import selection, study, url
+from app.components.analysis import analysis_style
+from app.components.marks import count, empty, letter, notice
+from app.components.panel_tables import choices
+from app.components.question_list import question_table
+from app.components.slice_tables import condition_help, every_run, found_table, saved_table
+from app.components.tables import accuracy_table, flip_table, scrolling
+from app.entry import enter
+from app.markup import div, join, link, show, tag
+from app.runs import convention, default_pair
+from app.selection import Selection
+from app.study import Comparison
+from backend import saved_slices
+from backend.comparison import at, conclusion, reservation
+from backend.slice_finder import find_slices, joined
+from backend.slice_report import told
+from backend.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from db.errors import BlindspotError
+
+PAGE = "slices"
+CORRECTIONS = {"holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}
+
+
+def page() -> None:
+    opened = study.current()
+    runs = study.runs(opened)
+    analysis_style()
+    if len(runs) < 2:
+        missing = "two runs" if not runs else "a second run"
+        show(
+            empty(
+                f"Slices need {missing}", join("Make one on ", link("Home", url.HOME), " or with ", tag("code", "blindspot retrieve"), ".")
+            )
+        )
+        return
+    pair = default_pair(runs)
+    with st.container(key="pickers"):
+        columns = st.columns([4, 4, 6], vertical_alignment="bottom")
+        with columns[0]:
+            a = url.select("Run A", "a", list(runs), pair[0], forget=("page",))
+        with columns[1]:
+            b = url.select("Run B", "b", list(runs), pair[1], forget=("page",))
+        rule = study.rule(opened, a, b)
+        relevance = url.one_of("relevance", ("answers", "gold"), "answers")
+        compared = study.comparison(opened, a, b, relevance, rule)
+        chosen = selection.read(a, b, max(compared.depth, 1), rule)
+        with columns[2]:
+            ks = sorted({k for k in (1, 5, 20, 100) if k <= compared.depth} | {chosen.k})
+            show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
+    if not len(compared):
+        show(notice(f"{a} and {b} share no question that can be measured by {compared.a.kind}: choose other runs.", kind="warning"))
+        return
+    with st.container(key="filters"):
+        url.text_box("Slice", "slice", forget=("page",), placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5")
+    facts = Facts(compared, chosen.k)
+    show(condition_help(list(runs)))
+    try:
+        kept = facts.mask(chosen.slice)
+    except BlindspotError as error:
+        show(notice(str(error), kind="error"))
+        chosen, kept = _without_slice(chosen), np.ones(len(compared), dtype=bool)
+    if chosen.slice:
+        _slice(opened, compared, chosen, kept)
+    else:
+        show(tag("p", f"{count(len(compared), 'question')} in both runs. ", convention(compared.a.kind, rule),
+                 " Type a slice above, open a saved one, or let the finder look.", cls="convention"))  # fmt: skip
+    _saved(opened, chosen, facts)
+    _finder(chosen, facts)
+    if chosen.slice and kept.any():
+        rows = selection.rows(compared, chosen, kept)
+        show(div(tag("h2", "The questions of the slice"), question_table(compared, chosen, rows), cls="panel", id="questions"))
+
+
+def address(chosen: Selection, **changes: object) -> str:
+    return url.href(PAGE, {**chosen.parameters(page=1), **changes, **({"find": url.value("find")} if url.value("find") else {})})
+
+
+def _without_slice(chosen: Selection) -> Selection:
+    from dataclasses import replace
+
+    return replace(chosen, slice="")
+
+
+def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
+    """The questions of the slice that is typed, and how the runs do on them."""
+    total = int(kept.sum())
+    if not total:
+        show(notice("No question of these runs is in this slice."))
+        return
+    found = at(compared, chosen.k, kept)
+    words = CHOSEN_BY_RESULTS if by_results(chosen.slice) else conclusion(found, chosen.a, chosen.b)
+    said = div(tag("p", words, cls="conclusion"), tag("p", reservation(compared.a.kind, chosen.rule), cls="convention"))
+    head = div(
+        tag("h2", f"{count(total, 'question')} of {len(compared):,}"),
+        link("open in Compare", chosen.on_compare(), cls="quiet"), cls="list-head",
+    )  # fmt: skip
+    show(div(
+        div(head, scrolling(accuracy_table(compared, chosen, kept)), said, cls="panel"),
+        div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
+        cls="side-by-side overview",
+    ))  # fmt: skip
+    with st.container(key="save-slice"):
+        columns = st.columns([4, 2, 8], vertical_alignment="bottom")
+        with columns[0]:
+            st.text_input("Save it as", key="slice-name", placeholder="a name")
+        with columns[1]:
+            st.button("Save", key="slice-save", on_click=_save, args=(opened, chosen.slice))
+        with columns[2]:
+            if said := st.session_state.pop("slice-said", None):
+                show(notice(said[0], kind=said[1]))
+
+
+def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
+    """Success@k of every run of the study that searched questions of the slice: (name, first ranks of those it searched)."""
+    asked = [compared.questions[row].id for row in np.flatnonzero(kept).tolist()]
+    for name in study.runs(opened):
+        measured = study.measured(opened, name, compared.a.kind, chosen.rule)
+        rows = [row for id in asked if (row := measured.row_of.get(id)) is not None]
+        if rows and measured.kind == compared.a.kind and chosen.k <= measured.k:
+            yield name, measured.first[rows], chosen.k
+
+
+def _save(opened, expression: str) -> None:
+    name = st.session_state.get("slice-name", "")
+    try:
+        made = saved_slices.save(opened, name, expression)
+        st.session_state["slice-said"] = (f"Saved as “{made.name}”.", "")
+        st.session_state["slice-name"] = ""
+    except BlindspotError as error:
+        st.session_state["slice-said"] = (str(error), "error")
+
+
+def _delete(opened, name: str) -> None:
+    try:
+        saved_slices.delete(opened, name)
+    except BlindspotError as error:
+        st.session_state["slice-said"] = (str(error), "error")
+
+
+def _saved(opened, chosen: Selection, facts: Facts) -> None:
+    slices = saved_slices.saved(opened)
+    if not slices:
+        return
+    table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
+    show(div(tag("h2", f"Saved slices, Success@{chosen.k}, %"), scrolling(table), cls="panel"))
+    with st.expander("Delete a saved slice"):
+        columns = st.columns([4, 2, 8], vertical_alignment="bottom")
+        with columns[0]:
+            name = st.selectbox("Saved slice", list(slices), key="slice-delete-name")
+        with columns[1]:
+            st.button("Delete", key="slice-delete", on_click=_delete, args=(opened, name))
+
+
+def _finder(chosen: Selection, facts: Facts) -> None:
+    """The slices that explain the difference, when it is asked for."""
+    asked = url.one_of("find", list(CORRECTIONS), "")
+    head = [tag("h2", "Which slices explain the difference?")]
+    if not asked:
+        words = "Tries every condition that is known before anybody searches, and every pair of them, and lists those in which "
+        told_first = tag("p", words, letter("a"), " less ", letter("b"), " is not what it is elsewhere.")
+        start = url.href(PAGE, {**chosen.parameters(page=1), "find": "holm"})
+        show(div(*head, told_first, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))
+        return
+    found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=asked)
+    way = choices(
+        "corrected by",
+        [(words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == asked) for key, words in CORRECTIONS.items()],
+    )
+    within = tag("p", "Within the slice ", tag("code", chosen.slice), ".") if chosen.slice else ""
+    if found.slices:
+        body = scrolling(found_table(found, lambda each: url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, each])))))
+    else:
+        body = notice(
+            "No slice stands out." if found.tried else f"No slice has {found.least} questions inside and outside: there is nothing to test."
+        )
+    show(div(div(*head, way, cls="list-head"), within, body, tag("p", told(found), cls="convention"), cls="panel", id="found"))
+
+
+enter(page)

@@ -1,0 +1,297 @@
+"""Two runs over the questions that both measure: what the Compare page and `blindspot compare` show.
+
+Every figure of a comparison is made here once, so that the page, the command and the HTML report cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis import flips
+from analysis.accuracy import Estimate, first_hit, found_by, macro_average, proportion
+from analysis.buckets import bucket_group, bucket_order
+from analysis.flips import FlipTable
+from analysis.overlap import rank_biased_overlap
+from analysis.relations import relation_order
+from analysis.significance import RESAMPLES, Difference, compare, family
+from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
+from backend.question_facts import QuestionFacts
+from backend.relevance import Kind, relevant
+from db.errors import BadInput
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+By = Literal["relation", "bucket", "slice"]
+BYS: tuple[str, ...] = ("relation", "bucket", "slice")
+KS = (1, 5, 20, 100)
+SEED = 0
+SURE = 0.05
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The questions of a run that can be measured, and where the first relevant passage of each stands.
+
+    questions: q records, in the run's order; rows: (q,) their rows of the run.
+    first: (q,) int32 rank from 1, 0 for none within the run's k.
+    kind: relevance that was used, "answers" or "gold"; it is gold where no question has answers.
+    left_out: questions of the run that do not count, by reason.
+    """
+
+    study: Study
+    run: Run
+    kind: Kind
+    rule: str
+    questions: list[Question]
+    rows: np.ndarray
+    first: np.ndarray
+    left_out: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def k(self) -> int:
+        return self.run.hits.k
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Position in `questions` of each question."""
+        return {question.id: row for row, question in enumerate(self.questions)}
+
+
+def measure(
+    study: Study, name: str, relevance: Kind = "answers", rule: str = DEFAULT_RULE, questions: Sequence[Question] | None = None
+) -> Measured:
+    """Measure a run. `questions`: the run's, in its order, where the caller holds them. Raises Missing for a run or rule, BadInput."""
+    run = study.run(name)
+    found = relevant(study, run, relevance, rule, questions)
+    return Measured(study, run, found.kind, rule, found.questions, found.rows, first_hit(found.relevant), found.left_out)
+
+
+def measure_all(study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> dict[str, Measured]:
+    """Measure several runs; the records of questions that they share are read once."""
+    known: dict[str, Question] = {}
+    made = {}
+    for name in dict.fromkeys(names):
+        ids = study.run(name).question_ids
+        absent = [id for id in ids if id not in known]
+        known.update(zip(absent, study.questions.some(absent), strict=True))
+        made[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
+    return made
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs over the questions that both measure. Row i is the same question in every array."""
+
+    a: Measured
+    b: Measured
+    questions: list[Question]
+    first_a: np.ndarray
+    first_b: np.ndarray
+    rows_a: np.ndarray
+    rows_b: np.ndarray
+
+    @classmethod
+    def of(cls, a: Measured, b: Measured) -> Comparison:
+        """Empty where the two are measured by different relevance."""
+        rows_a = [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
+        shared = [a.questions[row] for row in rows_a]
+        left = np.array(rows_a, dtype=np.int64)
+        right = np.array([b.row_of[question.id] for question in shared], dtype=np.int64)
+        return cls(a, b, shared, a.first[left], b.first[right], a.rows[left], b.rows[right])
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def depth(self) -> int:
+        """The deepest k at which both runs can be measured."""
+        return min(self.a.k, self.b.k)
+
+    def other(self, name: str) -> Measured:
+        """Another run of the study, measured as these are; measured once for each time it was made. Raises Missing."""
+        known = {side.name: side for side in (self.a, self.b)}
+        if name in known:
+            return known[name]
+        key = name, self.a.study.run(name).manifest.get("made")
+        if key not in self._others:
+            self._others[key] = measure(self.a.study, name, self.a.kind, self.a.rule)
+        return self._others[key]
+
+    @cached_property
+    def _others(self) -> dict[tuple, Measured]:
+        return {}
+
+    @cached_property
+    def facts(self) -> QuestionFacts:
+        return QuestionFacts(self.a.study, self.questions)
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {question.id: row for row, question in enumerate(self.questions)}
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """(q,) str; "" where a question has no relation."""
+        return np.array([question.relation or "" for question in self.questions], dtype=str)
+
+    @cached_property
+    def buckets(self) -> np.ndarray:
+        """(q,) str: `bucket_group`'s labels."""
+        return np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
+
+    @cached_property
+    def sets(self) -> np.ndarray:
+        """(q,) str: the split and the data set as one label, see `set_label`."""
+        return np.array([set_label(question.dataset, question.split) for question in self.questions], dtype=str)
+
+    @cached_property
+    def frequency(self) -> np.ndarray:
+        """(q,) int64 mentions of the subject; -1 where unknown."""
+        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """What the text filter searches: question, answers, subject and id, case folded."""
+        return ["\n".join((q.text, *q.answers, q.subject or "", q.id)).casefold() for q in self.questions]
+
+    @cached_property
+    def contrast(self) -> np.ndarray:
+        """(q,) float64: reciprocal rank of the first relevant passage in A less that in B; from -1 to 1."""
+        return _reciprocal(self.first_a) - _reciprocal(self.first_b)
+
+    @cached_property
+    def overlap(self) -> np.ndarray:
+        """(q,) float64: extrapolated rank-biased overlap of the two lists, p 0.9; from 0 to 1, NaN where a list is empty."""
+        lists = (np.asarray(side.run.hits.ordinals)[rows] for side, rows in ((self.a, self.rows_a), (self.b, self.rows_b)))
+        return rank_biased_overlap(*lists)
+
+    def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
+        """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
+        labels, order = (self.relations, relation_order) if by == "relation" else (self.buckets, bucket_order)
+        return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
+
+
+def set_label(dataset: str, split: str) -> str:
+    """ "dev", or "test · common-random-buckets" for a named set."""
+    return split if dataset in ("", split) else f"{split} · {dataset}"
+
+
+def _reciprocal(first: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """Success of the two runs at one k, their difference, and who finds what."""
+
+    n: int
+    k: int
+    a: Estimate
+    b: Estimate
+    difference: Difference
+    flips: FlipTable
+
+
+def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both:
+    """The figures at k over all questions, or over some rows (indices or bool)."""
+    first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
+    return _both(first_a, first_b, k, compare(found_by(first_a, k), found_by(first_b, k), seed=seed))
+
+
+def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both | None:
+    """The figures at k averaged over relations; None where no question has one."""
+    kept = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
+    kept = kept[comparison.relations[kept] != ""]
+    if not len(kept):
+        return None
+    relations = comparison.relations[kept]
+    found = [found_by(first[kept], k) for first in (comparison.first_a, comparison.first_b)]
+    return Both(
+        len(kept), k, *(macro_average(each, relations, seed=seed) for each in found), compare(*found, relations, seed=seed),
+        flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], k),
+    )  # fmt: skip
+
+
+def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED) -> dict[str, Both]:
+    """The figures at k of each group that has questions; p values are adjusted together by Holm's method.
+
+    Args:
+        members: rows of each group (indices or bool).
+    """
+    found_a, found_b = (found_by(first, k) for first in (comparison.first_a, comparison.first_b))
+    members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
+    differences = family(found_a, found_b, members, seed=seed)
+    return {name: _both(comparison.first_a[rows], comparison.first_b[rows], k, differences[name]) for name, rows in members.items()}
+
+
+def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> Both:
+    shares = (proportion(found_by(first, k)) for first in (first_a, first_b))
+    return Both(len(first_a), k, *shares, difference, flips.flip_table(first_a, first_b, k))
+
+
+def p_words(p: float) -> str:
+    """ "p = 0.031", "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def conclusion(found: Both, a: str, b: str) -> str:
+    """One sentence: what the figures say of these two runs on this collection."""
+    estimate, k = found.difference.estimate, found.k
+    if estimate.value is None:
+        return "There is no question to conclude anything from."
+    asked = f"{found.n:,} question" + ("s" if found.n != 1 else "")
+    low, high = 100 * estimate.low, 100 * estimate.high
+    if found.difference.p > SURE:
+        return (
+            f"Over these {asked} no difference between {a} and {b} at {k} is established ({p_words(found.difference.p)}): "
+            f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
+        )
+    ahead, behind = (a, b) if estimate.value > 0 else (b, a)
+    low, high = sorted((abs(low), abs(high)))
+    return (
+        f"Over these {asked} {ahead} finds a relevant passage within the first {k} more often than {behind}, by "
+        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {p_words(found.difference.p)}): on this collection "
+        "that is more than chance."
+    )
+
+
+def reservation(kind: str, rule: str) -> str:
+    """One sentence: what must not be concluded from it."""
+    if kind == "gold":
+        how = "and only passages that the gold names count: a right passage that nobody labelled counts as a miss"
+    else:
+        where = "title or text" if rule in SEARCHES_TITLE else "text"
+        how = (
+            f"and a passage counts when its {where} holds an answer's words, which nobody judged: "
+            "chance matches count, other wordings do not"
+        )
+    return f"It says nothing of other collections or other questions, {how}."
+
+
+def method(seed: int = SEED) -> str:
+    """How the tests and intervals are made, in words that stand beside them."""
+    return (
+        f"Difference: Success@k of A less that of B over the same questions, paired bootstrap interval (95%, 2,000 resamples, within each "
+        f"relation for the macro average). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided, the least it can be is "
+        f"{1 / (RESAMPLES + 1):.4f}. In groups p is adjusted by Holm's method for their number. Seed {seed}."
+    )
+
+
+def check_k(k: int, comparison: Comparison) -> int:
+    """Raises BadInput for a k that the runs are not deep enough for."""
+    if not 1 <= k <= comparison.depth:
+        a, b = comparison.a, comparison.b
+        raise BadInput(f"k is {k}; {a.name} keeps {a.k} hits and {b.name} {b.k}, so k is 1 to {comparison.depth}")
+    return k

@@ -1,0 +1,202 @@
+"""A study's report as one HTML file that needs nothing else: the same figures as the pages and commands, plots that can be pointed at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis import published
+from analysis.relations import relation_name, relation_order
+from backend import report_plots
+from backend.answers import DEFAULT_RULE
+from backend.comparison_report import compare_runs
+from backend.manifest import write_text
+from backend.panel import Panel, frequency_curves, relation_table
+from backend.relevance import Kind
+from backend.report import report
+from backend.report_text import ABSENT, Table, report_tables
+from backend.saved_slices import saved
+from backend.slice_report import find_in_runs
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from backend.study import Study
+
+STYLE = """
+:root { color-scheme: light; --line: #d7dce2; --soft: #5c6672; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b2026; max-width: 1200px; margin: 0 auto; padding: 1.5rem 2rem 4rem; }
+h1 { font-size: 1.6rem; } h2 { margin-top: 2.4rem; border-bottom: 1px solid var(--line); } h3 { margin-top: 1.6rem; font-size: 1.05rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.88rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: 600; padding: 0.8rem 0 0.3rem; }
+th, td { text-align: right; padding: 0.2rem 0.6rem; border-bottom: 1px solid var(--line); font-weight: 400; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; white-space: normal; } thead th { color: var(--soft); }
+.soft { color: var(--soft); font-size: 0.88rem; } .notice { border-left: 3px solid #b8860b; background: #fff6df; padding: 0.4rem 0.8rem; }
+button { font: inherit; font-size: 0.85rem; margin-right: 0.4rem; } nav a { margin-right: 1rem; }
+@media print { button, nav { display: none; } }
+"""
+SAVE = """
+function save(button, format) {
+  const plot = button.parentElement.parentElement.querySelector(".js-plotly-plot");
+  Plotly.downloadImage(plot, {format: format, filename: button.parentElement.dataset.name, scale: 2});
+}
+"""
+CLOSING = (
+    "What must not be concluded: that a figure would be the same on another collection, other questions or another encoder; that a passage "
+    "counted as relevant truly answers, or one counted as not does not, where nobody judged it; that a slice is the cause of a difference."
+)
+
+
+def write_html_report(
+    study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+) -> int:
+    """Write the report; gives the size in bytes. Raises Missing for a run that does not exist, BadInput, OSError."""
+    text = html_report(study, runs, relevance, rule)
+    write_text(path, text)
+    return len(text.encode("utf-8"))
+
+
+def html_report(study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> str:
+    """The whole file. Runs over the same questions stand side by side; of each such set the first is compared with the others."""
+    from plotly.offline import get_plotlyjs
+
+    made = report(study, runs, "relation", relevance, rule)
+    names = [run.name for run in made.runs]
+    sets = _by_question_set(study, names)
+    parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), _navigation(sets)]
+    parts += [_table(table) for table in report_tables(made)[:3]]
+    parts += [f'<p class="soft">{escape(remark)}</p>' for remark in [*made.notes, made.convention]]
+    for number, members in enumerate(sets):
+        parts.append(f'<h2 id="set{number}">{escape(", ".join(members))}</h2>')
+        parts += _panel(study, members, relevance, rule)
+        for other in members[1:]:
+            parts += _compared(study, members[0], other, relevance, rule)
+    parts.append(f'<p class="notice">{escape(CLOSING)}</p>')
+    head = f'<meta charset="utf-8"><title>{escape(study.settings.name)}: Blindspot report</title><style>{STYLE}</style>'
+    scripts = f"<script>{get_plotlyjs()}</script><script>{SAVE}</script>"
+    return f'<!doctype html><html lang="en"><head>{head}{scripts}</head><body>{"".join(parts)}</body></html>\n'
+
+
+def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
+    sets: dict[str, list[str]] = {}
+    for name in names:
+        sets.setdefault(str(study.run(name).manifest.get("question_set", name)), []).append(name)
+    return list(sets.values())
+
+
+def _about(study: Study) -> str:
+    stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    source = study.questions.frequency_source or "none"
+    told = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
+    return f'<p class="soft">{escape(told)}</p>'
+
+
+def _navigation(sets: Sequence[Sequence[str]]) -> str:
+    return "<nav>" + "".join(f'<a href="#set{i}">{escape(", ".join(members))}</a>' for i, members in enumerate(sets)) + "</nav>"
+
+
+def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
+    """Tables and plots of runs over one set of questions."""
+    from backend.comparison import measure_all
+
+    panel = Panel.of(measure_all(study, members, relevance, rule))
+    k = min(published.K, panel.depth)
+    if (panel.relations != "").any():
+        table = relation_table(panel, k)
+        order = sorted((row.group for row in table.rows), key=relation_order)
+        yield f"<h3>By relation, Success@{k}</h3>"
+        yield _plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
+        yield _table(_relations(table, members))
+        if k == published.K and any(name in published.TOP_20 for name in order):
+            yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
+            yield _table(_published(table, members, order))
+    official = {question.relation for question in panel.questions if question.bucket is not None and question.relation}
+    for relation in ["", *sorted(official, key=relation_order)]:
+        curves = frequency_curves(panel, k, relation)
+        if any(points for each in curves.series.values() for points in each.values()):
+            yield f"<h3>Along frequency, {escape(relation_name(relation) if relation else 'every relation')}</h3>"
+            yield _plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
+            yield _table(_curves(curves, members))
+
+
+def _relations(table, members: Sequence[str]) -> Table:
+    heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
+    rows = [
+        [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
+        for row in table.rows
+    ]
+    for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
+        if values:
+            n = next(iter(values.values()))[table.k].n
+            rows.insert(0, [name, f"{n:,}", *(_percent(values[run][k]) for run in members for k in table.ks)])
+    return "Success@k by relation, %", heads, rows
+
+
+def _published(table, members: Sequence[str], order: Sequence[str]) -> Table:
+    rows = {row.group: row for row in table.rows}
+    made = []
+    for name in order:
+        if name in published.TOP_20:
+            ours = [_percent(rows[name].success[run][published.K]) for run in members]
+            made.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
+    ours = [_percent(table.macro[run][published.K]) for run in members]
+    made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
+    heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
+    return f"Beside {published.SOURCE}: top {published.K}, %", heads, made
+
+
+def _curves(curves, members: Sequence[str]) -> Table:
+    rows = []
+    for series, by_run in curves.series.items():
+        for number, point in enumerate(by_run[members[0]]):
+            span = ABSENT if point.least is None else f"{point.least:,}\N{EN DASH}{point.most:,}"
+            shares = [_interval(by_run[run][number].success) for run in members]
+            rows.append([series, report_plots.bucket_name(point.bucket), span, f"{point.n:,}", *shares])
+    return (
+        f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
+        ["subjects", "bucket", "mentions", "n", *members],
+        rows,
+    )
+
+
+def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
+    yield f"<h3>{escape(a)} and {escape(b)}</h3>"
+    by_relation = compare_runs(study, a, b, None, "relation", relevance, rule)
+    yield f"<p><strong>{escape(by_relation.conclusion)}</strong> {escape(by_relation.reservation)}</p>"
+    yield from map(_table, by_relation.tables())
+    by_bucket = compare_runs(study, a, b, None, "bucket", relevance, rule)
+    yield _table(by_bucket.tables()[1])
+    if saved(study):
+        yield _table(compare_runs(study, a, b, None, "slice", relevance, rule).tables()[1])
+    found = find_in_runs(study, a, b, None, relevance, rule)
+    if found.found.slices:
+        yield _table((f"Slices that explain the difference at {found.k}, A: {a}, B: {b}, %", *found.tables()[0][1:]))
+    yield f'<p class="soft">{escape(" ".join([*by_bucket.notes, by_relation.method]))}</p>'
+
+
+def _percent(estimate) -> str:
+    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
+
+
+def _interval(estimate) -> str:
+    return f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]" if estimate.value is not None else ABSENT
+
+
+def _table(table: Table) -> str:
+    caption, heads, rows = table
+    head = "".join(f'<th scope="col">{escape(words)}</th>' for words in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _plot(figure: Figure, name: str) -> str:
+    from plotly.io import to_html
+
+    made = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
+    buttons = "".join(f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png"))
+    return f'<div>{made}<p data-name="{escape(name)}">{buttons}</p></div>'

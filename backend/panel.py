@@ -1,0 +1,197 @@
+"""Any number of runs over the questions that all of them measure: tables by relation and curves by frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.accuracy import Estimate, found_by, macro_average, proportion
+from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_key
+from analysis.relations import GroupRow, group_table, relation_order
+from backend.comparison import KS, SEED, Both, Comparison, Measured, by_group, macro_at
+from backend.comparison import at as at_k
+from db.errors import BadInput
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+TRAINING_FILE = "training_subjects.txt"
+ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in training"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Runs side by side. Row i is the same question in every array; first[run] is (q,) int32, 0 for none."""
+
+    runs: dict[str, Measured]
+    questions: list[Question]
+    first: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, runs: dict[str, Measured]) -> Panel:
+        """Raises BadInput for runs that are measured by different relevance, or share no question."""
+        measured = list(runs.values())
+        if len({each.kind for each in measured}) > 1:
+            raise BadInput(f"measured by different relevance ({', '.join(f'{m.name} by {m.kind}' for m in measured)}): choose gold for all")
+        shared = [q for q in measured[0].questions if all(q.id in each.row_of for each in measured[1:])]
+        if not shared:
+            raise BadInput(f"{', '.join(runs)} share no question that can be measured: choose runs over the same questions")
+        rows = {name: [each.row_of[q.id] for q in shared] for name, each in runs.items()}
+        return cls(runs, shared, {name: each.first[rows[name]] for name, each in runs.items()})
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @property
+    def depth(self) -> int:
+        return min(each.k for each in self.runs.values())
+
+    @property
+    def kind(self) -> str:
+        return next(iter(self.runs.values())).kind
+
+    @property
+    def study(self) -> Study:
+        return next(iter(self.runs.values())).study
+
+    def ks(self, k: int | None = None) -> list[int]:
+        """The usual cut-offs that every run is deep enough for, and k."""
+        return sorted({each for each in KS if each <= self.depth} | ({k} if k else set()))
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """(q,) str, "" where there is none."""
+        return np.array([question.relation or "" for question in self.questions], dtype=str)
+
+    @cached_property
+    def frequency(self) -> np.ndarray:
+        """(q,) int64, -1 where unknown."""
+        return np.array([-1 if q.frequency is None else q.frequency for q in self.questions], dtype=np.int64)
+
+    @cached_property
+    def training(self) -> tuple[set[str], str | None]:
+        """`training_subjects`, read once."""
+        return training_subjects(self.study)
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """The first two runs; None where there is one."""
+        pair = list(self.runs.values())[:2]
+        return Comparison.of(*pair) if len(pair) == 2 else None
+
+
+@dataclass(frozen=True, slots=True)
+class RelationTable:
+    """Success@k by relation for several runs (EntityQuestions, Tables 1 and 5).
+
+    rows: by relation. micro, macro: [run][k] over all questions, and averaged over relations (empty where there are none).
+    differences: by relation, the first run less the second at k; empty for one run. whole, averaged: the same over all questions
+    and of the macro averages. These are over the questions that the first two runs share.
+    """
+
+    ks: list[int]
+    k: int
+    rows: list[GroupRow]
+    micro: dict[str, dict[int, Estimate]]
+    macro: dict[str, dict[int, Estimate]]
+    differences: dict[str, Both]
+    whole: Both | None
+    averaged: Both | None
+
+
+def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:
+    ks = panel.ks(k)
+    labels = [relation or None for relation in panel.relations.tolist()]
+    rows = sorted(group_table(panel.first, labels, ks), key=lambda row: relation_order(row.group))
+    related = panel.relations != ""
+    micro = {run: {each: proportion(found_by(first, each)) for each in ks} for run, first in panel.first.items()}
+    macro = {}
+    if related.any():
+        macro = {
+            run: {each: macro_average(found_by(first[related], each), panel.relations[related], seed=seed) for each in ks}
+            for run, first in panel.first.items()
+        }
+    compared = panel.comparison
+    if compared is None:
+        return RelationTable(ks, k, rows, micro, macro, {}, None, None)
+    kept = _shared_rows(panel, compared)
+    members = {name: rows[kept[rows]] for name, rows in compared.groups("relation").items()}
+    differences, whole = by_group(compared, k, members, seed), at_k(compared, k, kept, seed)
+    return RelationTable(ks, k, rows, micro, macro, differences, whole, macro_at(compared, k, kept, seed))
+
+
+def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
+    """(q,) bool: rows of the first two runs' comparison that every run of the panel measures."""
+    ids = {question.id for question in panel.questions}
+    return np.fromiter((question.id in ids for question in compared.questions), bool, len(compared))
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Accuracy along frequency (EntityQuestions, Figure 1).
+
+    series: by name (a bucket set, or which subjects), by run, its points. official: the buckets are those of the question sets.
+    source: of the frequencies. training: how the subjects seen in training are known.
+    """
+
+    series: dict[str, dict[str, list[Point]]]
+    k: int
+    relation: str
+    official: bool
+    source: str
+    training: str | None
+
+
+def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | None = None) -> Curves:
+    """Curves of every run over 8 buckets, for one relation or over all.
+
+    Official bucket sets are used as they are where the questions have them, one series a set: EntityQuestions' common-random-buckets
+    (`rand ent`) and nq-seen-buckets (`train ent`). Else questions are cut by `cumulative_buckets`, over all relations together where
+    none is named, and the subjects that the training questions ask about make a series of their own.
+
+    Args:
+        official: use official buckets; None where there are any.
+    """
+    kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
+    given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
+    there = bool((given[kept] >= 0).any())
+    official = there if official is None else official and there
+    source = panel.study.questions.frequency_source or "none, no frequencies are known"
+    if official:
+        sets = np.array([question.dataset for question in panel.questions], dtype=str)
+        kept &= given >= 0
+        groups, buckets, training = {name: kept & (sets == name) for name in np.unique(sets[kept]).tolist()}, given, None
+    else:
+        buckets = np.full(len(panel), -1, dtype=np.int64)
+        buckets[kept] = cumulative_buckets(panel.frequency[kept])
+        subjects, training = panel.training
+        groups = {ALL: kept}
+        if training:
+            known = seen([question.subject for question in panel.questions], subjects)
+            if (kept & known).any():
+                groups = {RANDOM: kept & ~known, TRAINED: kept & known}
+    series = {
+        name: curves({run: first[rows] for run, first in panel.first.items()}, buckets[rows], k, panel.frequency[rows])
+        for name, rows in groups.items()
+    }
+    return Curves(series, k, relation, official, source, training)
+
+
+def training_subjects(study: Study) -> tuple[set[str], str | None]:
+    """What training asks about, as `subject_key` makes it, and how that is known: a file of the study, else its training questions."""
+    path = study.folder / TRAINING_FILE
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return {subject_key(line) for line in lines if line.strip()}, TRAINING_FILE
+    found = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
+    return found, f"the subjects of the {len(found):,} training questions imported" if found else None
+
+
+def runs_named(text: str, known: Sequence[str], default: Sequence[str]) -> list[str]:
+    """Run names from a comma-separated list; unknown ones are left out, the default where none is left."""
+    return [name for name in dict.fromkeys(text.split(",")) if name in known] or list(default)

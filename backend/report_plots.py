@@ -1,0 +1,131 @@
+"""The plots, as plotly figures: the same in the app and in the HTML report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from analysis.accuracy import Estimate
+from analysis.buckets import FEW, NEVER
+from analysis.relations import relation_name
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from backend.panel import Curves, RelationTable
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8c564b", "#7f3c8d")  # told apart without red and green
+SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")
+DASHES = ("solid", "dash", "dot", "dashdot")
+GREY = "#9a9a9a"
+LINE, ROW = 34, 24
+
+
+def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) -> Figure:
+    """Success@k of every run by relation, a thin line from the worst to the best, whiskers of 95%.
+
+    Args:
+        order: relations from top to bottom.
+    """
+    from plotly.graph_objects import Figure, Scatter
+
+    rows = {row.group: row for row in table.rows}
+    names = [f"{escape(relation_name(name))}  (n {rows[name].n:,})" for name in order]  # plotly reads a little HTML
+    figure = Figure()
+    between: tuple[list, list] = ([], [])
+    for name, label in zip(order, names, strict=True):
+        values = [100 * rows[name].success[run][table.k].value for run in runs]
+        between[0].extend([min(values), max(values), None])
+        between[1].extend([label, label, None])
+    line = {"color": GREY, "width": 2}
+    figure.add_trace(Scatter(x=between[0], y=between[1], mode="lines", line=line, hoverinfo="skip", showlegend=False))
+    for number, run in enumerate(runs):
+        estimates = [rows[name].success[run][table.k] for name in order]
+        trace = _points(estimates, names, escape(run), number, flat=True)
+        figure.add_traces([trace, _grey(trace, [rows[name].n < FEW for name in order])])
+    figure.update_layout(
+        xaxis={"title": {"text": f"Success@{table.k}, %"}, "range": [-2, 102]},
+        yaxis={"autorange": "reversed", "automargin": True},
+        height=110 + LINE + ROW * len(order), **_layout(),
+    )  # fmt: skip
+    return figure
+
+
+def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
+    """Success@k along the buckets, from frequent to rare: a colour a run, a dash a series; points of fewer than 30 questions are grey."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure()
+    buckets = sorted({point.bucket for each in curves.series.values() for points in each.values() for point in points})
+    for dash, (series, by_run) in enumerate(curves.series.items()):
+        for number, run in enumerate(runs):
+            points = by_run.get(run, [])
+            label = escape(run if len(curves.series) == 1 else f"{run}, {series}")
+            places = [bucket_name(point.bucket) for point in points]
+            trace = _points([point.success for point in points], places, label, number)
+            spans = ["" if point.least is None else f"{point.least:,} to {point.most:,} mentions" for point in points]
+            line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
+            trace.update(mode="lines+markers", line=line, text=spans)
+            figure.add_traces([trace, _grey(trace, [point.few for point in points])])
+    if curves.official:
+        which = "official buckets of the question sets"
+    else:
+        which = f"buckets of equal cumulative frequency, by {escape(curves.source)}"
+    figure.update_layout(
+        xaxis={"title": {"text": f"{which}: 0 most frequent, 7 rarest"}, "type": "category",
+               "categoryorder": "array", "categoryarray": [bucket_name(bucket) for bucket in buckets]},
+        yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]}, height=420, **_layout(),
+    )  # fmt: skip
+    return figure
+
+
+def bucket_name(bucket: int) -> str:
+    return "never" if bucket == NEVER else str(bucket)
+
+
+def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):
+    """A run's points with their intervals; along x where `flat`."""
+    from plotly.graph_objects import Scatter
+
+    values = [100 * e.value for e in estimates]
+    whiskers = {
+        "type": "data", "symmetric": False, "array": [100 * e.high - v for e, v in zip(estimates, values, strict=True)],
+        "arrayminus": [v - 100 * e.low for e, v in zip(estimates, values, strict=True)], "thickness": 1, "width": 0 if flat else 4,
+        "color": COLOURS[number % len(COLOURS)],
+    }  # fmt: skip
+    said = [f"n = {e.n:,}, 95% interval {100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
+    value, place = ("x", "y") if flat else ("y", "x")
+    return Scatter(
+        **{value: values, place: list(places), f"error_{value}": whiskers}, mode="markers", name=name, legendgroup=name, customdata=said,
+        marker={"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9},
+        hovertemplate=f"<b>%{{fullData.name}}</b><br>%{{{place}}}: %{{{value}:.1f}}%<br>%{{customdata}}<br>%{{text}}<extra></extra>",
+        text=[""] * len(said),
+    )  # fmt: skip
+
+
+def _grey(trace, few: Sequence[bool]):
+    """The points that stand for few questions, once more in grey."""
+    from plotly.graph_objects import Scatter
+
+    kept = [i for i, each in enumerate(few) if each]
+    return Scatter(
+        x=[trace.x[i] for i in kept], y=[trace.y[i] for i in kept], mode="markers", hoverinfo="skip", showlegend=False, name=trace.name,
+        legendgroup=trace.legendgroup, marker={"color": GREY, "symbol": trace.marker.symbol, "size": 9},
+    )  # fmt: skip
+
+
+def _layout() -> dict[str, object]:
+    return {
+        "margin": {"l": 10, "r": 10, "t": 40, "b": 50},
+        "legend": {"orientation": "h", "yref": "container", "yanchor": "top", "y": 1.0, "x": 0},
+        "hovermode": "closest",
+        "template": "plotly_white",
+        "font": {"size": 13},
+    }
+
+
+def config(name: str, form: str = "svg") -> dict[str, object]:
+    """Plotly's tools beside a plot: saving as SVG or PNG happens in the browser and needs no network."""
+    return {"displaylogo": False, "toImageButtonOptions": {"format": form, "filename": name, "scale": 2},
+            "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"]}  # fmt: skip

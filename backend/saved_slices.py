@@ -1,0 +1,66 @@
+"""Slices saved by name, in `slices.json` of the study's folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from analysis.expressions import NotAnExpression, parse
+from backend.manifest import read_json, write_json
+from db.errors import BadInput, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+FILE = "slices.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSlice:
+    name: str
+    expression: str
+    made: str
+
+
+def saved(study: Study) -> dict[str, SavedSlice]:
+    """The saved slices by name, oldest first. Raises BadInput for a damaged file."""
+    path = study.folder / FILE
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    try:
+        return {each["name"]: SavedSlice(**each) for each in content["slices"]}
+    except (KeyError, TypeError) as error:
+        raise BadInput("is not a list of slices; mend it, or delete it to start anew", path) from error
+
+
+def save(study: Study, name: str, expression: str, replace: bool = False) -> SavedSlice:
+    """Save a slice in its plainest form. Raises BadInput for an expression or a name that cannot be, Refused for a name that is taken."""
+    name = " ".join(name.split())
+    if not name or len(name) > 100 or not name.isprintable():
+        raise BadInput("a slice needs a name of 1 to 100 characters")
+    try:
+        plain = str(parse(expression))
+    except NotAnExpression as error:
+        raise BadInput(f"the slice cannot be read: {error}") from None
+    made = SavedSlice(name, plain, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    with study.building("slices"):
+        known = saved(study)
+        if name in known and not replace:
+            raise Refused(f"there is a slice named {name!r} already; choose another name, or delete that one first")
+        _write(study, {**known, name: made})
+    return made
+
+
+def delete(study: Study, name: str) -> None:
+    """Raises Missing."""
+    with study.building("slices"):
+        known = saved(study)
+        if name not in known:
+            raise Missing(f"there is no slice named {name!r}")
+        _write(study, {key: each for key, each in known.items() if key != name})
+
+
+def _write(study: Study, slices: dict[str, SavedSlice]) -> None:
+    write_json(study.folder / FILE, {"slices": [asdict(each) for each in slices.values()]})

@@ -1,0 +1,100 @@
+"""What `blindspot compare --find-slices` prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.slices import Correction
+from backend.answers import DEFAULT_RULE
+from backend.comparison import Comparison, check_k, measure_all
+from backend.comparison_report import DEFAULT_K
+from backend.relevance import Kind
+from backend.report_text import Table, latex_table
+from backend.slice_finder import FoundSlice, FoundSlices, find_slices
+from backend.slices import Facts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from backend.study import Study
+
+COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
+NAMES = {"holm": "Holm's method", "benjamini-yekutieli": "the method of Benjamini and Yekutieli"}
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReport:
+    a: str
+    b: str
+    k: int
+    found: FoundSlices
+
+    def as_json(self) -> str:
+        content = {
+            "a": self.a, "b": self.b, "k": self.k, "n": self.found.n, "difference": self.found.mean, "tried": self.found.tried,
+            "correction": self.found.correction, "method": told(self.found),
+            "slices": [_figures(each) for each in self.found.slices],
+        }  # fmt: skip
+        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+
+    def as_csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_figures(each) for each in self.found.slices)
+        return text.getvalue()
+
+    def tables(self) -> list[Table]:
+        rows = []
+        for each in self.found.slices:
+            both, estimate = each.figures, each.figures.difference.estimate
+            interval = f"[{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
+            p = "<0.001" if each.p_adjusted < 0.001 else f"{each.p_adjusted:.3f}"
+            shares = (f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}", f"{100 * estimate.value:+.1f} {interval}")
+            rows.append([each.expression, f"{both.n:,}", *shares, f"{100 * each.outside:+.1f}", f"{100 * each.explained:+.1f}", p])
+        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "moves all by", "p (adjusted)"]
+        return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
+
+    def as_latex(self) -> str:
+        return latex_table(self.tables(), [told(self.found)])
+
+    def as_rich(self) -> RenderableType:
+        from backend.report_text import rich_tables
+
+        return rich_tables(self.tables(), [told(self.found)])
+
+
+def _figures(each: FoundSlice) -> dict:
+    both = each.figures
+    estimate = both.difference.estimate
+    values = (each.expression, both.k, both.n, both.a.value, both.b.value, estimate.value, estimate.low, estimate.high, each.outside,
+              each.explained, each.p, each.p_adjusted)  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def told(found: FoundSlices) -> str:
+    """How the slices were found, in words that stand beside them."""
+    return (
+        f"{found.tried:,} slices of at least {found.least} questions were tried, single conditions and pairs of them: could as many "
+        f"questions drawn at random be as far from all the others? p of that permutation test is adjusted by {NAMES[found.correction]} for "
+        "all that were tried, shown where it is at most "
+        f"0.05. 'Moves all by': how far the slice moves the difference over all {found.n:,} questions ({100 * found.mean:+.1f} "
+        "points) from what the others have. A slice tells where a difference lies, not why, and what was found here is to be "
+        "confirmed on other questions."
+    )
+
+
+def find_in_runs(study: Study, a: str, b: str, k: int | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE,
+                 slice: str = "", correction: Correction = "holm") -> SliceReport:
+    """The slices that explain most of the difference between two runs. Raises Missing, BadInput."""
+    measured = measure_all(study, (a, b), relevance, rule)
+    compared = Comparison.of(measured[a], measured[b])
+    k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)
+    facts = Facts(compared, k)
+    return SliceReport(a, b, k, find_slices(facts, np.flatnonzero(facts.mask(slice)), correction=correction))

@@ -1,0 +1,227 @@
+"""Slices: groups of a comparison's questions, told by an expression such as `relation:P19 and not bucket:0 and first(bm25-dev)<=5`.
+
+`analysis.expressions` reads the language; here stands what its conditions mean.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis import flips
+from analysis.accuracy import first_hit
+from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
+from backend.answers import match_run
+from backend.comparison import Comparison
+from backend.relevance import gold_matrix
+from db.errors import BadInput, Missing
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from db.labels import Consensus
+
+TEXTS = {
+    "relation": "relation:P19",
+    "split": "split:dev",
+    "set": "set:common-random-buckets",
+    "word": "word:where (the question word; other where there is none)",
+    "group": 'group:"4-9 mentions" (how often the subject is mentioned, in steps)',
+    "tag": "tag:bm25_only",
+}
+NUMBERS = {
+    "bucket": "bucket:0 or bucket>=6 (official buckets: 0 most frequent, 7 rarest)",
+    "frequency": "frequency<=9 (mentions of the subject)",
+    "length": "length>=12 (words of the question)",
+    "answer_length": "answer_length=1 (words of the shortest answer)",
+    "overlap": "overlap<0.5 (share of the question's content words in its gold passage, 0 to 1)",
+}
+FLAGS = {"answer_in_title": "answer_in_title (a gold passage's title holds an answer)"}
+OF_RUNS = {
+    "first": "first(bm25-dev)<=5 (rank of the first relevant passage; beyond every number where there is none)",
+    "gold": "gold(minilm-dev)>20 (rank of the best gold passage, likewise)",
+}
+TAGS = {
+    "only_a": "only A finds it at k",
+    "only_b": "only B finds it at k",
+    "both": "both find it at k",
+    "both_fail": "neither finds it at k",
+    "bm25_only": "BM25 finds it at k, the other run does not",
+    "dense_only": "the other run finds it at k, BM25 does not",
+    "gold_below_unlabelled": "in the run that is not BM25 (else B), an unlabelled passage stands above every positive one",
+    "answer_in_unlabelled": "in that run, an unlabelled passage holds an answer within the first k",
+}
+
+
+CHOSEN_BY_RESULTS = (
+    "This slice is chosen by what the runs found (a rank or a tag): the difference within it follows from the choice, and no test of it "
+    "means anything."
+)
+
+
+def by_results(expression: str) -> bool:
+    """Does a slice depend on what runs found? False for one that cannot be read."""
+    try:
+        conditions = _conditions(parse(expression)) if expression.strip() else []
+    except NotAnExpression:
+        return False
+    return any(each.name in (*OF_RUNS, "tag") for each in conditions)
+
+
+def _conditions(expression: Expression) -> list[Condition]:
+    if isinstance(expression, Condition):
+        return [expression]
+    parts = (expression.inner,) if isinstance(expression, Not) else expression.parts
+    return [condition for part in parts for condition in _conditions(part)]
+
+
+class Facts:
+    """What conditions ask about a comparison's questions, each array made when it is first asked for.
+
+    Args:
+        k: the cut-off of the tags.
+    """
+
+    def __init__(self, comparison: Comparison, k: int):
+        self.comparison, self.k, self.study, self.questions = comparison, k, comparison.a.study, comparison.facts
+
+    def mask(self, expression: str) -> np.ndarray:
+        """(q,) bool: the questions of a slice; every one for an empty expression.
+
+        Raises: BadInput for an expression that cannot be read, Missing for a run that does not exist.
+        """
+        if not expression.strip():
+            return np.ones(len(self.comparison), dtype=bool)
+        try:
+            return evaluate(parse(expression), self._condition)
+        except NotAnExpression as error:
+            raise BadInput(f"the slice cannot be read: {error}") from None
+
+    def _condition(self, condition: Condition) -> np.ndarray:
+        name = condition.name
+        if name in TEXTS:
+            if condition.operator != ":":
+                raise self._wrong(condition, TEXTS[name])
+            return self._text(name, str(condition.value), condition)
+        if name in NUMBERS:
+            return self._number(condition, getattr(self.questions, name), NUMBERS[name])
+        if name in FLAGS:
+            if condition.operator is not None or condition.argument is not None:
+                raise self._wrong(condition, FLAGS[name])
+            return np.asarray(getattr(self.questions, name))
+        if name in OF_RUNS:
+            if condition.argument is None:
+                raise self._wrong(condition, OF_RUNS[name])
+            ranks = self.first(condition.argument) if name == "first" else self.gold_rank(condition.argument)
+            return self._compared(condition, ranks, OF_RUNS[name])
+        known = ", ".join((*TEXTS, *NUMBERS, *FLAGS, *OF_RUNS))
+        raise NotAnExpression(f"there is no condition {name!r}; there are {known}", condition.position)
+
+    def _wrong(self, condition: Condition, example: str) -> NotAnExpression:
+        return NotAnExpression(f"{condition} is not how it is written; write for example {example}", condition.position)
+
+    def _number(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
+        if condition.argument is not None:
+            raise self._wrong(condition, example)
+        if condition.operator == ":":
+            try:
+                condition = Condition(condition.name, None, "=", float(str(condition.value)), condition.position)
+            except ValueError:
+                raise self._wrong(condition, example) from None
+        return self._compared(condition, values, example)
+
+    def _compared(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
+        """What is not known (NaN) fits no comparison."""
+        if condition.operator not in OPERATORS:
+            raise self._wrong(condition, example)
+        return OPERATORS[condition.operator](values, float(condition.value)) & ~np.isnan(values)
+
+    def _text(self, name: str, value: str, condition: Condition) -> np.ndarray:
+        if name == "tag":
+            if value not in TAGS:
+                raise NotAnExpression(f"there is no tag {value!r}; there are {', '.join(TAGS)}", condition.position)
+            return self.tag(value)
+        if name == "set":
+            return np.fromiter((value in (q.dataset, q.split) for q in self.comparison.questions), bool, len(self.comparison)) | (
+                self.comparison.sets == value
+            )
+        if name == "split":
+            return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
+        held = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
+        return held[name] == value
+
+    def first(self, run: str) -> np.ndarray:
+        """(q,) float64: rank of the first relevant passage in a run; inf where there is none, NaN where it did not search."""
+        measured = self.comparison.other(run)
+        found = np.append(np.where(measured.first > 0, measured.first, np.inf), np.nan)
+        return found[[measured.row_of.get(question.id, -1) for question in self.comparison.questions]]
+
+    def gold_rank(self, run: str) -> np.ndarray:
+        """(q,) float64: rank of the best gold passage in a run; inf where there is none, NaN without gold or where it did not search."""
+        gold, searched, named, _ = self._hits(run)
+        first = first_hit(gold)
+        return np.where(searched & named, np.where(first > 0, first, np.inf), np.nan)
+
+    def _hits(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of a run: (q, K) bool which hits are gold; (q,) bool it searched the question; (q,) bool there is gold; (q,) rows."""
+        if name not in self._held:
+            run = self.study.run(name)
+            rows = np.array([-1 if (row := run.row(q.id)) is None else row for q in self.comparison.questions], dtype=np.int64)
+            gold, counts = gold_matrix(self.study.corpus, np.asarray(run.hits.ordinals)[rows], self.comparison.questions)
+            self._held[name] = gold & (rows >= 0)[:, None], rows >= 0, counts > 0, rows
+        return self._held[name]
+
+    @cached_property
+    def _held(self) -> dict[str, tuple]:
+        return {}
+
+    def sides(self) -> tuple[str, str]:
+        """("a", "b") where A is BM25 or neither is, ("b", "a") where B alone is: BM25's side first."""
+        kinds = [side.run.manifest.get("retriever") == "bm25" for side in (self.comparison.a, self.comparison.b)]
+        return ("b", "a") if kinds == [False, True] else ("a", "b")
+
+    def tag(self, name: str) -> np.ndarray:
+        """(q,) bool: the questions that carry a tag of TAGS. Raises BadInput for bm25_only and dense_only where not one run is BM25."""
+        compared = self.comparison
+        codes = flips.cells(compared.first_a, compared.first_b, self.k)
+        sparse, other = self.sides()
+        if name in ("bm25_only", "dense_only"):
+            if [side.run.manifest.get("retriever") for side in (compared.a, compared.b)].count("bm25") != 1:
+                raise BadInput(f"tag:{name} needs BM25 and another run; compare those, or write tag:only_a or tag:only_b")
+            name = f"only_{sparse if name == 'bm25_only' else other}"
+        if name in ("only_a", "only_b", "both", "both_fail"):
+            return codes == flips.CELLS.index("neither" if name == "both_fail" else name)
+        run = getattr(compared, other).run
+        gold, searched, named, rows = self._hits(run.name)
+        ordinals = np.asarray(run.hits.ordinals)[rows]
+        positive, labelled = (self._labelled(gold, ordinals, labels) for labels in (("positive",), None))
+        if name == "gold_below_unlabelled":
+            first = first_hit(positive)
+            above = np.arange(ordinals.shape[1]) < np.where(first > 0, first - 1, ordinals.shape[1])[:, None]
+            return searched & (named | positive.any(axis=1)) & (above & ~labelled & (ordinals >= 0)).any(axis=1)
+        return searched & (self._answers(run, rows, ordinals) & ~labelled)[:, : self.k].any(axis=1)
+
+    def _answers(self, run: Run, rows: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
+        """(q, K) bool: which hits hold an answer, by the comparison's rule."""
+        try:
+            return np.asarray(run.answers(self.comparison.a.rule))[rows]
+        except Missing:
+            return match_run(self.study.corpus, self.comparison.questions, ordinals, self.comparison.a.rule)
+
+    def _labelled(self, gold: np.ndarray, ordinals: np.ndarray, labels: tuple[str, ...] | None) -> np.ndarray:
+        """(q, K) bool: gold, and what people hold of the hits: one of `labels`, or any label. A consensus goes before the gold."""
+        made = gold.copy()
+        known = self.study.corpus.ordinals({each.passage for each in self._judged})
+        for each in self._judged:
+            row, ordinal = self.comparison.rows[each.question], known.get(each.passage)
+            if ordinal is not None:
+                made[row, ordinals[row] == ordinal] = labels is None or each.label in labels
+        return made
+
+    @cached_property
+    def _judged(self) -> list[Consensus]:
+        """What is agreed or adjudicated of pairs of these questions."""
+        found = Labels(self.study.labels_path).consensus()
+        return [each for each in found if each.label is not None and each.question in self.comparison.rows]

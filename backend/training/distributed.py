@@ -1,0 +1,63 @@
+"""Several processes that train one model: who is who, and vectors gathered with true gradients.
+
+A process started by `torchrun` finds its rank and the others in the environment; NCCL joins GPUs, gloo CPUs.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def launched() -> bool:
+    """Is this one of several processes that a launcher started?"""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def leads() -> bool:
+    """Is this the process that reports, writes and keeps the job? True where there is only one."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def rank() -> int:
+    """The number of this process among those that train together; 0 where there is one."""
+    from torch import distributed
+
+    return distributed.get_rank() if _joined() else 0
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    from torch import distributed
+
+    return distributed.get_world_size() if _joined() else 1
+
+
+def gathered(rows: Tensor) -> Tensor:
+    """(w * n, ...) the rows (n, ...) of all processes, in the order of their ranks; each must give equally many.
+
+    The gradient flows back to the process that gave the row, summed over all processes. (DPR's own gathering keeps the gradient
+    of its own rows alone, one w-th of it after averaging.)
+    """
+    if not _joined():
+        return rows
+    from sentence_transformers.util import all_gather, all_gather_with_grad
+
+    return all_gather_with_grad(rows) if rows.is_floating_point() else all_gather(rows)
+
+
+def wait_for_all() -> None:
+    """Wait until every process is here."""
+    if _joined():
+        from torch import distributed
+
+        distributed.barrier()
+
+
+def _joined() -> bool:
+    from torch import distributed
+
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1

@@ -1,0 +1,210 @@
+"""What models are trained on: questions with passages that answer them and passages that do not, and how a batch is drawn.
+
+Which positive and which hard negatives of a question stand in a batch depends on the seed, the epoch and the question alone. So
+the order of training is the same after a restart, and with any number of processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from db.errors import Refused
+from db.records import Passage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question to train on. Passages are told apart by their ids; a passage among both kinds counts as a positive.
+
+    positives: all that are known, the gold one and those that people found; one is drawn per epoch, each in its turn.
+    negatives: hard negatives, in the order of the retriever that found them.
+    """
+
+    id: str
+    question: str
+    positives: tuple[Passage, ...]
+    negatives: tuple[Passage, ...] = ()
+    relation: str | None = None
+
+    def hard_negatives(self) -> tuple[Passage, ...]:
+        """The negatives that are no positives."""
+        known = {passage.id for passage in self.positives}
+        return tuple(passage for passage in self.negatives if passage.id not in known)
+
+
+class Examples(Protocol):
+    """Examples by number. A list will do; one that reads them when they are asked for keeps memory small."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Example: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An example as it stands in a batch: one positive, and as many hard negatives as there are, up to the number wanted."""
+
+    example: Example
+    positive: Passage
+    negatives: tuple[Passage, ...]
+
+
+def draw(example: Example, hard_negatives: int, epoch: int, seed: int) -> Drawn:
+    """The passages of a question in this epoch: positives and negatives each in a seeded order, going on where the last epoch ended."""
+    positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
+    return Drawn(example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}"))
+
+
+def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
+    if len(passages) <= count:
+        return tuple(passages)
+    shuffled = random.Random(seed).sample(passages, len(passages))
+    return tuple(shuffled[(epoch * count + i) % len(passages)] for i in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of training: for each step, each process's batch, as pairs (epoch, number of the example).
+
+    A batch sampler of torch. Every epoch is shuffled anew; what does not fill a batch of all processes waits for another epoch.
+    """
+
+    examples: int
+    batch: int
+    steps: int
+    processes: int = 1
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return self.steps * self.processes
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.examples // (self.batch * self.processes)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        per_epoch, order = self.steps_per_epoch * self.processes, []
+        for number in range(len(self)):
+            epoch, place = divmod(number, per_epoch)
+            if place == 0:
+                order = list(range(self.examples))
+                random.Random(f"{self.seed} epoch {epoch}").shuffle(order)
+            yield [(epoch, index) for index in order[place * self.batch:(place + 1) * self.batch]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The examples as a dataset of torch whose keys are the pairs of `Order`."""
+
+    examples: Examples
+    hard_negatives: int
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, key: tuple[int, int]) -> Drawn:
+        epoch, index = key
+        return draw(self.examples[index], self.hard_negatives, epoch, self.seed)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Questions and one fixed list of passages, by which checkpoints are compared.
+
+    known[i]: the rows of `passages` that answer question i, at least one.
+    """
+
+    questions: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    known: tuple[tuple[int, ...], ...]
+    digest: str = field(compare=False, default="")
+
+
+def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), seed: int = 0) -> Pool:
+    """The passages of the held-out questions, hard negatives as well, filled up with positives of others to `size`.
+
+    Raises:
+        Refused: no held-out question.
+    """
+    if not held_out:
+        raise Refused("there is no question to compare checkpoints by; hold some out, or train without evaluation")
+    rows: dict[str, int] = {}
+    passages: list[Passage] = []
+
+    def row(passage: Passage) -> int:
+        if passage.id not in rows:
+            rows[passage.id] = len(passages)
+            passages.append(passage)
+        return rows[passage.id]
+
+    known = tuple(tuple(row(passage) for passage in example.positives) for example in held_out)
+    for example in held_out:
+        for passage in example.negatives:
+            row(passage)
+    numbers = list(range(len(others)))
+    random.Random(f"{seed} pool").shuffle(numbers)
+    for number in numbers:
+        if len(passages) >= size:
+            break
+        row(others[number].positives[0])
+    digest = hashlib.sha256("\0".join([*(example.id for example in held_out), "", *rows]).encode()).hexdigest()
+    return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
+
+
+def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and never more than a fifth of them."""
+    numbers = list(range(len(examples)))
+    chosen = sorted(random.Random(f"{seed} held out").sample(numbers, min(count, len(numbers) // 5)))
+    taken = set(chosen)
+    return [number for number in numbers if number not in taken], chosen
+
+
+@dataclass(frozen=True)
+class Some:
+    """Some of the examples, by number."""
+
+    examples: Examples
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Example:
+        return self.examples[self.numbers[index]]
+
+
+def usable(examples: Examples) -> Some:
+    """Those that have a positive.
+
+    Raises:
+        Refused: none has.
+    """
+    found = [number for number in range(len(examples)) if examples[number].positives]
+    if not found:
+        raise Refused(f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned from it")
+    return Some(examples, found)
+
+
+def digest(examples: Examples) -> str:
+    """SHA-256 of everything that is trained on."""
+    whole = hashlib.sha256()
+    for number in range(len(examples)):
+        example = examples[number]
+        for text in (example.id, example.question, str(len(example.positives)),
+                     *(part for passage in (*example.positives, *example.negatives) for part in (passage.id, passage.title, passage.text))):
+            data = text.encode("utf-8", "surrogatepass")
+            whole.update(len(data).to_bytes(8, "little"))
+            whole.update(data)
+    return whole.hexdigest()
+
+
+def passage_number(id: str) -> int:
+    """A passage's id as a number of 63 bits, the same everywhere: what the loss tells passages apart by."""
+    return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1

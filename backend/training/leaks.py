@@ -1,0 +1,115 @@
+"""Which questions may train: none whose text, or whose (subject, relation), stands in a dev or test split.
+
+Bucket and one-off sets count as test; of the one-off sets (EntityQuestions' `no-overlap` and `similar`) only what they themselves
+call train may train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analysis.buckets import subject_key
+from backend.training.gold_matching import lower_tokens
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+HELD_OUT = ("dev", "test")
+TRAINS = ("train", "unlabelled")
+TEXT_LEAK = "its text stands in dev or test"
+FACT_LEAK = "its subject and relation stand in dev or test"
+BUCKET_LEAK = "it is of a bucket set, which counts as test"
+BAD = "people call the question bad"
+
+
+@dataclass(slots=True)
+class Admitted:
+    """The questions that may train, by id in rising order, and those left out, with the reason.
+
+    digest: of everything about the admitted questions that a training set depends on.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+
+def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str] = frozenset()) -> Admitted:
+    """The questions of some splits, without leaks.
+
+    Args:
+        wanted: train, unlabelled, or SET/SPLIT of these splits.
+        bad: ids of questions that people call bad.
+
+    Raises:
+        Refused: a dev or test split. Missing: there are no such questions.
+    """
+    conditions = [_condition(each) for each in wanted]
+    texts, facts = _held_out(study)
+    made, digest = Admitted(), hashlib.sha256()
+    where = " OR ".join(sql for sql, _ in conditions)
+    for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
+        id, text, relation, subject, bucket, *rest = row
+        if bucket is not None:
+            made.left_out[id] = BUCKET_LEAK
+        elif _text_key(text) in texts:
+            made.left_out[id] = TEXT_LEAK
+        elif _fact_key(relation, subject) in facts:
+            made.left_out[id] = FACT_LEAK
+        elif id in bad:
+            made.left_out[id] = BAD
+        else:
+            made.ids.append(id)
+            digest.update(json.dumps([id, text, relation, subject, *rest]).encode())
+    if not made.ids and not made.left_out:
+        raise Missing(f"there are no questions of {', '.join(wanted)}; import some with --split train")
+    made.digest = digest.hexdigest()
+    return made
+
+
+def _condition(wanted: str) -> tuple[str, list[str]]:
+    dataset, slash, split = wanted.rpartition("/")
+    if split in HELD_OUT:
+        raise Refused(f"{wanted} questions never train; give train or unlabelled")
+    if split not in TRAINS:
+        raise Refused(f"a training set is made of train, unlabelled, or SET/train, not of {wanted!r}")
+    return ("(split = ? AND dataset = ?)", [split, dataset]) if slash else ("split = ?", [split])
+
+
+def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
+    """Keys of the texts and of the facts that are asked in dev, test and bucket sets."""
+    texts: set[bytes] = set()
+    facts: set[bytes] = set()
+    for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
+        texts.add(_text_key(text))
+        if (key := _fact_key(relation, subject)) is not None:
+            facts.add(key)
+    return texts, facts
+
+
+def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tuple]:
+    return study.questions.connection.execute("SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency "
+                                              f"FROM question {where}", values)
+
+
+def _text_key(text: str) -> bytes:
+    """Of the words alone: capitals, signs and spaces make no other question."""
+    words = [token for token in lower_tokens(text) if token[0].isalnum()]
+    return _key(" ".join(words) if words else text)
+
+
+def _fact_key(relation: str | None, subject: str | None) -> bytes | None:
+    return None if relation is None or subject is None else fact_key(relation, subject)
+
+
+def fact_key(relation: str, subject: str) -> bytes:
+    return _key(f"{relation}\0{subject_key(subject)}")
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()

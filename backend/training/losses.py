@@ -1,0 +1,140 @@
+"""What a dual encoder is trained with: every passage of the batch is compared with every question of it.
+
+Loaded only by what trains: torch and sentence-transformers load with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+from sentence_transformers.base.losses.gradcache import CachedLossMixin
+from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.util import cos_sim, dot_score
+from torch import Tensor, nn
+
+from backend.training.distributed import gathered, rank, world_size
+
+Kind = Literal["softmax", "triplet"]
+PAD = -1  # the id of a passage that stands for none
+ROWS = 512  # questions whose scores stand in memory at a time, with gradient caching
+
+
+def l2_similarity(questions: Tensor, passages: Tensor) -> Tensor:
+    """(q, n) the Euclidean distance, negated (DPR, appendix B)."""
+    return -torch.cdist(questions, passages, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"dot": dot_score, "cosine": cos_sim, "l2": l2_similarity}
+
+
+class InBatchLoss(CachedLossMixin, nn.Module):
+    """In-batch and hard negatives on a dual encoder's scores, known positives and repeated passages left out.
+
+    The softmax loss is DPR's (Karpukhin et al. 2020, equation 2, over the batch as in section 3.2): the negative log likelihood
+    of a question's positive among all passages of the batch, averaged over questions. The triplet loss (appendix B) is
+    max(0, margin - positive + negative), averaged over a question's negatives, then over questions.
+
+    A passage is no negative of a question that it is a known positive of, whoever brought it into the batch; and a passage that
+    stands in the batch more than once counts once. With nothing to leave out the softmax loss is the library's
+    `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, also where the model runs in 16.
+
+    Args:
+        model: the dual encoder, a SentenceTransformer.
+        kind: "softmax" or "triplet".
+        similarity: "dot", "cosine" or "l2".
+        scale: what scores are multiplied by before the softmax; the triplet loss takes them as they are.
+        margin: of the triplet loss.
+        mini_batch: texts that are encoded at a time with gradient caching (GradCache, Gao et al. 2021): memory then does not grow
+            with the batch, each text is encoded twice. None encodes the batch at once.
+        masked: False counts every other passage of the batch as a negative, as DPR does.
+
+    Inputs: the features of the questions (B), of their positives (B), and of as many columns of hard negatives (B each) as there
+    are; as labels a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none, and `positives`
+    (B, p) int64, all known positives of each question, padded with PAD.
+
+    In several processes (`backend.training.distributed`) each takes the passages of all as negatives: RocketQA's cross-batch
+    negatives. Every process must hold equally many questions and columns. Averaged over the processes, the gradient is that of
+    one process with the whole batch.
+    """
+
+    def __init__(self, model: nn.Module, kind: Kind = "softmax", similarity: str = "dot", scale: float = 1.0, margin: float = 1.0,
+                 mini_batch: int | None = None, masked: bool = True):
+        super().__init__()
+        if kind not in ("softmax", "triplet"):
+            raise ValueError(f"kind must be 'softmax' or 'triplet', not {kind!r}")
+        if similarity not in SIMILARITIES:
+            raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
+        if scale <= 0 or margin < 0:
+            raise ValueError(f"scale must be above 0 and margin at least 0, not {scale} and {margin}")
+        self.model, self.kind, self.scale, self.margin, self.masked = model, kind, scale, margin, masked
+        self.similarity = SIMILARITIES[similarity]
+        self.uses_gradient_cache = mini_batch is not None
+        self.mini_batch_size = mini_batch or 0
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: dict[str, Tensor]) -> Tensor:
+        if self.uses_gradient_cache:
+            return self.forward_cached(sentence_features, labels)
+        return self.calculate_loss([[vectors] for vectors in embed_columns(self.model, sentence_features)], labels)
+
+    def calculate_loss(self, reps: list[list[Tensor]], labels: dict[str, Tensor], *, with_backward: bool = False) -> Tensor:
+        """The loss from vectors: of the questions, then of each column of passages, each in pieces (b, d).
+
+        `with_backward` runs the backward pass as well, some rows of scores at a time, and returns the loss without its graph.
+        """
+        questions = torch.cat(reps[0]).float()
+        passages = gathered(torch.cat([piece for column in reps[1:] for piece in column]).float())
+        ids = gathered(labels["passages"])
+        first = rank() * len(labels["passages"])  # the row of this process's first passage
+        unwanted = repeated(ids) if self.masked else ids == PAD
+        if not with_backward:
+            return self._losses(questions, passages, ids, unwanted, labels["positives"], first).mean()
+        leaves = [vectors.detach().requires_grad_() for vectors in (questions, passages)]
+        total = torch.zeros((), device=questions.device)
+        for begin in range(0, len(questions), ROWS):
+            rows = slice(begin, begin + ROWS)
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, labels["positives"][rows], first + begin).sum() / len(questions)
+            part.backward()
+            total += part.detach()
+        torch.autograd.backward([questions, passages], [leaf.grad for leaf in leaves])
+        return total
+
+    def _losses(self, questions: Tensor, passages: Tensor, ids: Tensor, unwanted: Tensor, positives: Tensor, first: int) -> Tensor:
+        """(b,) of questions (b, d) against passages (n, d); the positive of question i is row first + i."""
+        rows = torch.arange(len(questions), device=questions.device)
+        left_out = unwanted.expand(len(questions), -1)
+        if self.masked:
+            left_out = left_out | known_positives(ids, positives)
+        left_out = left_out.clone()
+        left_out[rows, first + rows] = False
+        with torch.autocast(questions.device.type, enabled=False):
+            scores = self.similarity(questions, passages)
+            if self.kind == "softmax":
+                scores = (scores * self.scale).masked_fill(left_out, -torch.inf)
+                return scores.logsumexp(1) - scores[rows, first + rows]
+            negative = ~left_out
+            negative[rows, first + rows] = False
+            hinge = (self.margin - scores[rows, first + rows][:, None] + scores).clamp(min=0) * negative
+            return hinge.sum(1) / negative.sum(1).clamp(min=1)
+
+
+def known_positives(ids: Tensor, positives: Tensor) -> Tensor:
+    """(b, n) bool: is passage n a known positive of question b? ids (n,), positives (b, p) padded with PAD."""
+    known = torch.zeros(len(positives), len(ids), dtype=torch.bool, device=ids.device)
+    for column in positives.unbind(1):
+        known |= (ids == column[:, None]) & (ids != PAD)
+    return known
+
+
+def repeated(ids: Tensor) -> Tensor:
+    """(n,) bool: is this PAD, or does the same id stand further ahead?"""
+    places = torch.arange(len(ids), device=ids.device)
+    _, which = ids.unique(return_inverse=True)
+    first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")
+    return (ids == PAD) | (first[which] != places)
+
+
+def cross_batch(questions_per_process: int, columns: int) -> int:
+    """How many passages each question is compared with, its own positive among them."""
+    return questions_per_process * columns * world_size()

@@ -1,0 +1,49 @@
+"""A training set as what models train on (`backend.training.examples.Examples`): rows in memory, texts read when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.training.examples import Example
+from backend.training.training_set import TrainingSet
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+
+class SetExamples:
+    """The questions of a set, by id in rising order. Held are the rows of their passages (4 bytes each), not the texts.
+
+    Args:
+        hard: take mined and people's negatives alone; else random ones and other questions' gold as well.
+        first: so many negatives of a question at most, the ones that stand highest; None for all.
+    """
+
+    def __init__(self, study: Study, training_set: TrainingSet, hard: bool = True, first: int | None = None):
+        self._study = study
+        self.ids: list[str] = []
+        ordinals: list[np.ndarray] = []
+        ends: list[tuple[int, int]] = []
+        end = 0
+        for question, positives, negatives in training_set.examples(hard):
+            passages = [pair.passage for pair in (*positives, *negatives[:first])]
+            known = study.corpus.ordinals(passages)
+            ordinals.append(np.array([known[passage] for passage in passages], np.int32))
+            self.ids.append(question)
+            ends.append((end + len(positives), end + len(passages)))
+            end += len(passages)
+        self._ordinals = np.concatenate(ordinals) if ordinals else np.zeros(0, np.int32)
+        self._ends = np.array(ends, np.int64).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Example:
+        index = range(len(self.ids))[index]
+        question = self._study.questions.get(self.ids[index])
+        start = int(self._ends[index - 1, 1]) if index else 0
+        middle, end = self._ends[index].tolist()
+        passages = self._study.corpus.passages(self._ordinals[start:end])
+        return Example(question.id, question.text, tuple(passages[:middle - start]), tuple(passages[middle - start:]), question.relation)

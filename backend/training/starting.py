@@ -1,0 +1,128 @@
+"""The dual encoder that training starts from: any encoder, with towers, pooling and layers as asked for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from backend.retrieval.encoder import load_encoder, locate
+from backend.settings import EncoderSettings
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Towers = Literal["two", "shared"]
+SIMILARITY_NAMES = {"dot": "dot", "cosine": "cosine", "l2": "euclidean"}
+ROUTES = {"question": "query", "passage": "document"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is made of the encoder that training starts from.
+
+    towers: "two" of their own for questions and passages (DPR), from the same weights where the start has one; or one "shared".
+    pooling: "cls" or "mean"; None keeps the start's own.
+    layers: only the first so many of each tower; None keeps all.
+    normalise: vectors of unit length or not; None keeps the start's way.
+    """
+
+    towers: Towers = "two"
+    pooling: str | None = None
+    layers: int | None = None
+    normalise: bool | None = None
+    similarity: str = "dot"
+    question_tokens: int = 64
+    passage_tokens: int = 256
+
+
+def start_model(start: EncoderSettings, shape: Shape, device: str | None = None) -> SentenceTransformer:
+    """A model to train, in 32 bits.
+
+    Raises:
+        Missing: the start cannot be loaded.
+        Refused: a plain model without a pooling, one tower asked of two, or layers that are not there.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    loaded = load_encoder(_with_pooling(start, shape.pooling), device).model
+    if isinstance(loaded[0], Router):
+        if shape.towers == "shared":
+            raise Refused(f"{start.model or start.question_model} has two towers already; train it with two, or start from a model with one")
+        after = list(loaded)[1:]
+        pair = [[*loaded[0].sub_modules[route], *copy.deepcopy(after)] for route in ROUTES.values()]
+    else:
+        modules = list(loaded)
+        pair = [modules, modules if shape.towers == "shared" else copy.deepcopy(modules)]
+    kept = pair[:1] if shape.towers == "shared" else pair
+    made = [_shaped(tower, shape, tokens) for tower, tokens in zip(kept, (shape.question_tokens, shape.passage_tokens), strict=False)]
+    if shape.towers == "shared":
+        made[0][0].max_seq_length = shape.passage_tokens
+        model = SentenceTransformer(modules=made[0], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity])
+    else:
+        router = Router.for_query_document(*made)
+        model = SentenceTransformer(modules=[router], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity])
+    return model.float()
+
+
+def tower(model: SentenceTransformer, side: Literal["question", "passage"]) -> Any:
+    """The modules that encode questions, or passages: the model itself where one tower does both."""
+    return model[0].sub_modules[ROUTES[side]] if has_two_towers(model) else model
+
+
+def has_two_towers(model: SentenceTransformer) -> bool:
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    return isinstance(model[0], Router)
+
+
+def normalises(model: SentenceTransformer) -> bool:
+    """Do the vectors come out at unit length?"""
+    return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
+
+
+def _with_pooling(start: EncoderSettings, pooling: str | None) -> EncoderSettings:
+    """Plain checkpoints must be told how to pool; folders of sentence-transformers must not (their Pooling is replaced later)."""
+    says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
+    return start if pooling is None or says_itself else replace(start, pooling=pooling)
+
+
+def _shaped(modules: list, shape: Shape, tokens: int) -> list:
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+    modules = list(modules)
+    modules[0].max_seq_length = min(tokens, _longest(modules[0]))
+    if shape.layers is not None:
+        _keep_layers(modules[0], shape.layers)
+    if shape.pooling is not None:
+        modules = [Pooling(module.embedding_dimension, shape.pooling) if isinstance(module, Pooling) else module for module in modules]
+    if shape.normalise is not None:
+        modules = [module for module in modules if not isinstance(module, Normalize)] + ([Normalize()] if shape.normalise else [])
+    return modules
+
+
+def _longest(transformer: Any) -> int:
+    return getattr(transformer.model.config, "max_position_embeddings", None) or 512
+
+
+def _keep_layers(transformer: Any, count: int) -> None:
+    for owner, name in _layer_lists(transformer.model):
+        layers = getattr(owner, name)
+        if not 1 <= count <= len(layers):
+            raise Refused(f"layers must lie between 1 and {len(layers)}, which this model has, not {count}")
+        setattr(owner, name, layers[:count])
+        transformer.model.config.num_hidden_layers = count
+        return
+    raise Refused(f"{type(transformer.model).__name__} does not show its layers; train it whole, without --layers")
+
+
+def _layer_lists(model: Any) -> Iterator[tuple[Any, str]]:
+    """(owner, attribute) of a stack of layers, where BERT and its kin, or DistilBERT, keep it."""
+    for owner_name, name in (("encoder", "layer"), ("transformer", "layer"), ("", "layers")):
+        owner = getattr(model, owner_name, None) if owner_name else model
+        if hasattr(owner, name):
+            yield owner, name

@@ -1,0 +1,169 @@
+"""sentence-transformers' trainer, with what it lacks: whole checkpoints, our log, one order of batches, nothing pickled in what is kept.
+
+Loaded only by what trains: torch and transformers load with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch.utils.data import DataLoader
+from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerState
+
+from backend.manifest import read_json, write_json
+from backend.training.average_rank import measure
+from backend.training.distributed import leads
+from backend.training.examples import Drawn, Order, Pool, passage_number
+from backend.training.losses import PAD
+from backend.training.training_log import write_line
+from db.errors import Refused
+
+Progress = Callable[[int, "int | None", str], None]
+WHOLE = "whole.json"  # written last: a checkpoint without it is not read
+
+
+@dataclass(frozen=True)
+class Collator:
+    """What was drawn, as the loss takes it: token ids of each column, and the numbers by which passages are told apart.
+
+    hard_negatives: columns of them; a question that has fewer leaves PAD, an empty text that the loss leaves out.
+    """
+
+    model: SentenceTransformer
+    template: str
+    hard_negatives: int
+    question_tokens: int
+    passage_tokens: int
+    routed: bool
+
+    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+        columns = [[drawn.positive for drawn in batch]]
+        columns += [[drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch] for i in range(self.hard_negatives)]
+        made = self._tokens("question", [drawn.example.question for drawn in batch], "query", self.question_tokens)
+        for number, column in enumerate(columns):
+            texts = ["" if passage is None else self.template.format(title=passage.title, text=passage.text) for passage in column]
+            made |= self._tokens(f"passage{number}", texts, "document", self.passage_tokens)
+        return {**made, "label": {
+            "passages": torch.tensor([PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]),
+            "positives": _padded([[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch])}}
+
+    def _tokens(self, name: str, texts: list[str], route: str, limit: int) -> dict[str, Any]:
+        features = self.model.preprocess(texts, task=route if self.routed else None, max_length=limit)
+        return {f"{name}_{key}": value for key, value in features.items()}
+
+
+def _padded(rows: list[list[int]]) -> torch.Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+
+
+class Trainer(SentenceTransformerTrainer):
+    """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout."""
+
+    def __init__(self, *arguments: Any, order: Order, drawing: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any):
+        self.order, self.drawing, self.frozen = order, drawing, frozen
+        super().__init__(*arguments, **named)
+
+    def get_train_dataloader(self) -> DataLoader:
+        return self.accelerator.prepare(DataLoader(self.drawing, batch_sampler=self.order, collate_fn=self.data_collator))
+
+    def compute_loss(self, *arguments: Any, **named: Any) -> Any:
+        for module in self.frozen:
+            module.eval()
+        return super().compute_loss(*arguments, **named)
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """None: a card would hold training texts and paths; training.json says what is to be said."""
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+
+
+class RankEvaluator(BaseEvaluator):
+    """The average rank over a fixed pool, for the trainer."""
+
+    def __init__(self, pool: Pool, template: str, similarity: str, batch: int):
+        super().__init__()
+        self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
+
+    def __call__(self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+        return measure(model, self.pool, self.template, self.similarity, self.batch)
+
+
+class Keeper(TrainerCallback):
+    """Reports, logs, seals checkpoints, drops old ones, and stops when nothing gets better.
+
+    patience: evaluations without a better one after which training stops; 0 never stops it.
+    """
+
+    def __init__(self, folder: Path, per_step: int, steps_per_epoch: int, patience: int, sizes: dict, progress: Progress | None):
+        self.folder, self.per_step, self.steps_per_epoch = folder, per_step, steps_per_epoch
+        self.patience, self.sizes, self.progress = patience, sizes, progress
+        self._said = (0, 0.0)  # step and time of the last line
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
+        self._said = (state.global_step, time.monotonic())
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
+        if self.progress is not None:
+            self.progress(state.global_step, state.max_steps, "training")
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: dict, **named: Any) -> None:
+        if "loss" not in logs:
+            return
+        if not abs(logs["loss"]) < float("inf"):
+            raise Refused(f"the loss is {logs['loss']} at step {state.global_step}: training fell apart; lower the learning rate")
+        now = time.monotonic()
+        step, began = self._said
+        rate = (state.global_step - step) * self.per_step / max(now - began, 1e-9)
+        self._said = (state.global_step, now)
+        self._write(state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began)
+
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: dict, **named: Any) -> None:
+        self._write(state, average_rank=metrics["eval_average_rank"], first=metrics["eval_first"], **self.sizes)
+        self._said = (self._said[0], self._said[1] + metrics.get("eval_runtime", 0.0))  # the rate is that of training
+
+    def on_save(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
+        if leads():
+            write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
+            drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
+        control.should_training_stop = control.should_training_stop or out_of_patience(state, args.eval_steps, self.patience)
+        return control
+
+    def _write(self, state: TrainerState, **values: Any) -> None:
+        if leads():
+            write_line(self.folder, {"step": state.global_step, "epoch": round(state.global_step / self.steps_per_epoch, 4), **values})
+
+
+def out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
+    return bool(patience and state.best_global_step is not None and state.global_step - state.best_global_step >= patience * every)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint; the unfinished ones are removed."""
+    drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
+    return max(_checkpoints(folder).items(), default=(0, None))[1]
+
+
+def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
+    for step, path in _checkpoints(folder).items():
+        if step not in keep:
+            shutil.rmtree(path)
+
+
+def state_of(checkpoint: Path) -> TrainerState:
+    read_json(checkpoint / "trainer_state.json")  # one line where it is damaged
+    return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+
+
+def _checkpoints(folder: Path) -> dict[int, Path]:
+    return {int(path.name.rsplit("-", 1)[1]): path for path in folder.glob("checkpoint-*")}

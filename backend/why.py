@@ -1,0 +1,233 @@
+"""Why did this run miss this question? What is known about the gold, the winner, and the words they share with the question."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.buckets import subject_key
+from backend.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
+from backend.gold import find_ordinals
+from backend.question_facts import content_words
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+NEIGHBOURS = 5
+MOST_VECTORS = 2_000_000  # more are not read for one question
+NAME_NOISE = frozenset("the a an of and in de la le von van der st".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the gold stands in one run.
+
+    rank, score: of the best gold passage; None where it is not among the run's k hits. margin: the top's score less the gold's, in the
+    run's own unit; None where the gold's score is not known. winner: the passage at rank 1; None for an empty list.
+    """
+
+    run: str
+    retriever: str
+    k: int
+    gold: int | None
+    rank: int | None
+    score: float | None
+    top: float | None
+    margin: float | None
+    winner: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The question's content words that a passage holds, in title or text, and those that it does not."""
+
+    shared: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A passage near the gold among the stored vectors; `similarity` in the index's own measure (l2: negative squared distance)."""
+
+    ordinal: int
+    similarity: float
+    is_gold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What is known about a miss. Passages are by ordinal in `passages`.
+
+    words: by ordinal of gold and winners. holds_answer: whether a winner's text holds an answer, by the rule.
+    namesake: of winners, those whose title shares a name with the subject and is another entity, with the shared part of the
+        subject's name (0 to 1).
+    trained: questions of the train split with the same relation, with the same template wording, and about the same subject; None
+        without training questions. neighbours: by encoder.
+    """
+
+    question: Question
+    standings: list[Standing]
+    passages: dict[int, Passage]
+    words: dict[int, Words]
+    holds_answer: dict[int, bool]
+    namesake: dict[int, float]
+    frequency: int | None
+    frequency_source: str | None
+    trained: Trained | None
+    neighbours: dict[str, list[Neighbour]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """How often the training questions ask for this relation, in this wording (template), and about this subject."""
+
+    relation: int
+    template: int
+    subject: int
+    total: int
+
+
+def why(study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS) -> Why:
+    """Explain, as far as it can be told without the encoder, how runs did on a question.
+
+    Args:
+        runs: those that did not search the question are left out.
+        neighbours: passages nearest to the best gold, for each dense run whose vectors the study holds; 0 for none.
+
+    Raises: Missing for a run that does not exist.
+    """
+    gold = sorted(find_ordinals(study.corpus, question.gold).values())
+    standings = [found for name in dict.fromkeys(runs) if (found := _standing(study, name, question, gold)) is not None]
+    near = _neighbours(study, standings, gold, neighbours) if gold and neighbours else {}
+    named = dict.fromkeys([*gold, *(each.winner for each in standings if each.winner is not None)])
+    wanted = dict.fromkeys([*named, *(each.ordinal for found in near.values() for each in found)])
+    passages = dict(zip(wanted, study.corpus.passages(wanted), strict=True))
+    winners = [each.winner for each in standings if each.winner is not None]
+    return Why(
+        question, standings, passages,
+        {ordinal: shared_words(question.text, passages[ordinal]) for ordinal in named},
+        {ordinal: _holds(question, passages[ordinal], rule) for ordinal in winners},
+        {ordinal: share for ordinal in set(winners) - set(gold) if (share := near_namesake(question.subject, passages[ordinal].title))},
+        question.frequency, study.questions.frequency_source, trained(study, question), near,
+    )  # fmt: skip
+
+
+def _holds(question: Question, passage: Passage, rule: str) -> bool:
+    return has_answer(passage.text, question.answers, rule_for(question, rule), passage.title)
+
+
+def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) -> Standing | None:
+    run = study.run(name)
+    row = run.row(question.id)
+    if row is None:
+        return None
+    ordinals, scores = np.asarray(run.hits.ordinals[row]), np.asarray(run.hits.scores[row], dtype=np.float64)
+    columns = np.flatnonzero(np.isin(ordinals, gold)) if len(gold) else np.zeros(0, np.int64)
+    found = int(columns[0]) if len(columns) else None
+    searched = len(ordinals) > 0 and ordinals[0] >= 0
+    top = float(scores[0]) if searched else None
+    score = None if found is None else float(scores[found])
+    return Standing(
+        name, str(run.manifest.get("retriever") or "imported"), run.hits.k,
+        None if found is None else int(ordinals[found]), None if found is None else found + 1, score, top,
+        None if score is None or top is None else top - score, int(ordinals[0]) if searched else None,
+    )  # fmt: skip
+
+
+def shared_words(question: str, passage: Passage) -> Words:
+    """Which content words of a question stand in a passage, title or text."""
+    text = f"{joined(nfd(passage.title))}{joined(nfd(passage.text))}"
+    words = dict.fromkeys(word for word in joined(nfd(question)).split() if word in content_words(question))
+    return Words(tuple(w for w in words if f" {w} " in text), tuple(w for w in words if f" {w} " not in text))
+
+
+def name_words(name: str) -> list[str]:
+    """The words of a name: what stands in brackets, particles and punctuation left out."""
+    return [w for w in joined(nfd(name.partition(" (")[0])).split() if w not in NAME_NOISE and any(c.isalnum() for c in w)]
+
+
+def near_namesake(subject: str | None, title: str) -> float:
+    """The share of the subject's name words that stand in a title of another entity; 0 for the subject itself, or nothing shared.
+
+    "Arve Furset" and "Arve Henriksen" share 1 of 2 words: 0.5 (EntityQuestions, Table 7).
+    """
+    if not subject:
+        return 0.0
+    ours, theirs = name_words(subject), name_words(title)
+    if not ours or ours == theirs:
+        return 0.0
+    return sum(word in theirs for word in ours) / len(ours)
+
+
+def pattern(question: Question) -> str | None:
+    """The question with [X] for its subject: its template, else its text; None where the subject does not stand in it."""
+    if question.template or not question.subject:
+        return question.template
+    before, found, after = question.text.partition(question.subject)
+    return f"{before}[X]{after}" if found else None
+
+
+def trained(study: Study, question: Question) -> Trained | None:
+    """What the training questions of the study say of this question's relation, wording and subject; None where there are none."""
+    known = study.questions.all(split="train")
+    if not known:
+        return None
+    key, wording = subject_key(question.subject) if question.subject else None, pattern(question)
+    return Trained(
+        sum(q.relation == question.relation for q in known) if question.relation else 0,
+        sum(pattern(q) == wording for q in known) if wording else 0,
+        sum(q.subject is not None and subject_key(q.subject) == key for q in known) if key else 0,
+        len(known),
+    )
+
+
+def _neighbours(study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int) -> dict[str, list[Neighbour]]:
+    """Passages nearest to the gold that stands highest in some run, by encoder; only for indexes whose vectors are there."""
+    indexes = study.parts("indexes")
+    ranked = [each for each in standings if each.gold is not None]
+    centre = min(ranked, key=lambda each: each.rank).gold if ranked else gold[0]
+    made = {}
+    for name in dict.fromkeys(each.retriever for each in standings):
+        path = study.folder / "indexes" / name / "embeddings.npy"
+        if name not in indexes or not path.is_file():
+            continue
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        if len(vectors) > MOST_VECTORS:
+            continue
+        made[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))
+    return made
+
+
+def nearest(
+    vectors: np.ndarray, centre: int, count: int, similarity: str = "dot", gold: Container[int] = (), block: int = 65_536
+) -> list[Neighbour]:
+    """The rows nearest to one row, itself left out, most similar first; ties by row. Read block by block from a memory map.
+
+    Args:
+        vectors: (n, d) float16 or float32.
+        similarity: "dot", "cosine", or "l2" (then the figure is the negative squared distance).
+    """
+    query = np.asarray(vectors[centre], dtype=np.float32)
+    values = np.empty(len(vectors), dtype=np.float32)
+    for start in range(0, len(vectors), block):
+        rows = np.asarray(vectors[start : start + block], dtype=np.float32)
+        products = rows @ query
+        if similarity == "l2":
+            products = 2 * products - (rows * rows).sum(axis=1) - query @ query
+        elif similarity == "cosine":
+            products = products / np.maximum(np.linalg.norm(rows, axis=1) * np.linalg.norm(query), 1e-12)
+        values[start : start + block] = products
+    values[centre] = -np.inf
+    count = min(count, len(vectors) - 1)
+    top = np.argsort(-values, kind="stable")[:count] if len(values) < 10_000 else _top(values, count)
+    return [Neighbour(int(row), float(values[row]), int(row) in gold) for row in top]
+
+
+def _top(values: np.ndarray, count: int) -> np.ndarray:
+    least = np.partition(values, -count)[-count]
+    rows = np.flatnonzero(values >= least)
+    return rows[np.argsort(-values[rows], kind="stable")][:count]

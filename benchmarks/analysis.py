@@ -1,0 +1,113 @@
+"""The analyses at EntityQuestions' size: 22,075 questions x 3 runs x 100 hits, and growth from 1,000 to 100,000 questions.
+
+    python -m benchmarks.analysis [--questions 22075] [--growth 1000,10000,100000]
+
+Runs, questions and gold are generated; the runs lie in memory maps, the questions are held. Imports are done before the clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from analysis import flips
+from benchmarks.app import RUNS, make_study
+from benchmarks.machine import machine, peak_memory, timed
+
+EVERYTHING, SLOW = 2.0, 10.0  # seconds that are aimed at: every analysis together; the finder and the overlap, each
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", type=int, default=22_075)
+    parser.add_argument("--passages", type=int, default=20_000)
+    parser.add_argument("--growth", default="1000,10000,100000", help="questions, with commas between; empty for none")
+    options = parser.parse_args()
+    print(machine())
+    counted = everything(options.questions, options.passages)
+    total = sum(seconds for name, seconds, slow in counted if not slow)
+    for name, seconds, slow in counted:
+        print(f"{name:<78} {1000 * seconds:>8,.0f} ms" + (f"   aim {SLOW:.0f} s" if slow else ""))
+    print(f"{'together, but for the finder and the overlap':<78} {1000 * total:>8,.0f} ms   aim {EVERYTHING:.0f} s")
+    print(f"peak memory {peak_memory():,.0f} MiB\n")
+    print(f"{'questions':>10} {'together':>10} {'overlap':>10} {'finder':>10}   ms")
+    for questions in map(int, filter(None, options.growth.split(","))):
+        grown = everything(questions, options.passages)
+        together = sum(seconds for _, seconds, slow in grown if not slow)
+        overlap, finder = (seconds for _, seconds, slow in grown if slow)
+        print(f"{questions:>10,} {1000 * together:>10,.0f} {1000 * overlap:>10,.0f} {1000 * finder:>10,.0f}")
+
+
+def everything(questions: int, passages: int) -> list[tuple[str, float, bool]]:
+    """(name, seconds, whether it has an aim of its own)."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = make_study(Path(folder) / "study", passages, questions)
+        return [(name, timed(work)[1], slow) for name, work, slow in analyses(study)]
+
+
+def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
+    import plotly.graph_objects  # noqa: F401
+    import scipy.special  # noqa: F401
+
+    from backend.comparison import Comparison, at, by_group, macro_at, measure
+    from backend.panel import Panel, frequency_curves, relation_table
+    from backend.report_plots import curve_plot, dumbbell
+    from backend.slice_finder import find_slices
+    from backend.slices import Facts
+    from backend.study import Study
+
+    study = Study.open(folder)
+    names = list(RUNS)
+    records = study.questions.some(study.run(names[0]).question_ids)
+    held: dict[str, object] = {}
+
+    def keep(key: str, work: Callable[[], object]) -> Callable[[], None]:
+        def done() -> None:
+            held[key] = work()
+
+        return done
+
+    def compared() -> Comparison:
+        return held["comparison"]
+
+    def both_groups() -> None:
+        for by in ("relation", "bucket"):
+            by_group(compared(), 5, compared().groups(by))
+            labels = (compared().relations if by == "relation" else compared().buckets).tolist()
+            flips.flip_table_by(compared().first_a, compared().first_b, 5, labels)
+
+    def curves() -> None:
+        relations = np.unique(held["panel"].relations).tolist()
+        held["curves"] = [frequency_curves(held["panel"], 20, relation) for relation in ["", *relations]]
+
+    def plots() -> None:
+        table = held["table"]
+        dumbbell(table, names, [row.group for row in table.rows])
+        curve_plot(held["curves"][0], names)
+
+    yield "first relevant rank of 3 runs", keep("runs", lambda: {name: measure(study, name, questions=records) for name in names}), False
+    yield "two runs side by side", keep("comparison", lambda: Comparison.of(*list(held["runs"].values())[:2])), False
+    yield "difference, interval and p at 1, 5, 20, 100", lambda: [at(compared(), k) for k in (1, 5, 20, 100)], False
+    yield "the same, averaged over relations", lambda: [macro_at(compared(), k) for k in (1, 5, 20, 100)], False
+    yield "by relation and by bucket: success, difference, p (Holm), flips", both_groups, False
+    yield "three runs on one panel", keep("panel", lambda: Panel.of(held["runs"])), False
+    yield "success@1, 5, 20, 100 by relation, 3 runs, macro and micro", keep("table", lambda: relation_table(held["panel"], 20)), False
+    yield "curves along 8 buckets, all relations and each", curves, False
+    yield "both plots", plots, False
+    facts = keep("facts", lambda: Facts(compared(), 5))
+    yield "a slice: relation:P19 and not group:\"<=1 mentions\" and first(...)<=5", lambda: (
+        facts(), held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5')), False  # fmt: skip
+    yield "every tag", lambda: [held["facts"].tag(name) for name in ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled",
+                                                                      "answer_in_unlabelled")], False  # fmt: skip
+    yield "rank-biased overlap of every pair of lists", lambda: compared().overlap, True
+    yield "slice finder (reads the gold passages too)", lambda: find_slices(held["facts"]), True
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
+    main()

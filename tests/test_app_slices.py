@@ -1,0 +1,95 @@
+"""The pages Slices and Relations."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app import main
+from backend import saved_slices
+from tests.app_pages import Page, hand_made_study
+from tests.studies import make_study, people
+
+pytestmark = pytest.mark.skipif("slices" not in main.PAGES.values(), reason="the pages are not in the app's navigation yet")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("slices-page") / "toy")
+
+
+def slices(study, **parameters) -> Page:
+    return Page(study.folder, "slices", **({"a": "alpha", "b": "beta"} | parameters))
+
+
+def relations(study, **parameters) -> Page:
+    return Page(study.folder, "relations", **parameters)
+
+
+def listed(page: Page) -> set[str]:
+    return set(re.findall(r'href="question\?question=(q\d)', page.html))
+
+
+def test_a_slice_in_the_address_shows_its_questions_and_figures(study):
+    page = slices(study, slice="word:where and frequency>=20")
+    assert listed(page) == {"q2", "q3", "q4"} and "3 questions of 7" in page.text
+    assert "short 1 100.0" in page.text, "a run that searched one of them"
+
+
+def test_a_slice_that_cannot_be_read_says_where(study):
+    page = slices(study, slice="relation:P19 word:who")
+    assert "'and' or 'or' is expected before 'word'" in page.text and "7 questions in both runs" in page.text
+    assert "No question of these runs is in this slice" in slices(study, slice="bucket:3").text
+
+
+def test_saving_by_name_opening_by_address_and_deleting(study, monkeypatch):
+    page = slices(study, slice="relation:P19   and frequency>=10")
+
+    def press(button, name=None):
+        monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+        monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+        if name:
+            page.app.text_input(key="slice-name").set_value(name)
+        page.app.button(key=button).click().run()
+
+    press("slice-save", "known births")
+    assert saved_slices.saved(study)["known births"].expression == "relation:P19 and frequency>=10"
+    assert "Saved as “known births”" in page.text
+    press("slice-save", "known births")
+    assert "already" in page.text
+    address = next(link for link in slices(study).links() if "frequency%3E%3D10" in link)
+    assert address.startswith("slices?") and listed(slices(study, slice="relation:P19 and frequency>=10")) == {"q1", "q2"}
+    press("slice-delete")
+    assert saved_slices.saved(study) == {}
+
+
+def test_the_finder_says_how_many_it_tried(study):
+    assert "Find slices" in slices(study).text
+    assert "No slice has 30 questions" in slices(study, find="holm").text
+
+
+def test_slices_need_two_runs(tmp_path):
+    none = make_study(tmp_path / "none", people(), ())
+    assert "Slices need two runs" in slices(none).text and "No run to measure yet" in relations(none).text
+
+
+def test_relations_over_three_runs(study):
+    page = relations(study, runs="alpha,beta,short", k=5)
+    assert "3 questions that all the runs measured" in page.text
+    line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
+    assert line.startswith("place of birth (P19) 3 66.7 100.0 66.7 66.7 66.7 100.0 A +33.3")
+    assert "Not comparable with ours" not in page.text, "the runs are not 20 deep"
+    assert page.app.get("plotly_chart")
+
+
+def test_relations_along_frequency(study):
+    page = relations(study, runs="alpha,beta", view="frequency", k=5)
+    assert "Mentions by the question files" in page.text and "8 buckets of about equal cumulative frequency" in page.text
+    assert any("slice=frequency" in link for link in page.links())
+    assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
+
+
+def test_data_never_becomes_markup(study):
+    for page in (slices(study, slice="split:test"), slices(study, slice="<script>1</script>"), relations(study, runs="<script>")):
+        assert "<script" not in page.html and "<img" not in page.html

@@ -1,0 +1,237 @@
+"""Comparisons, panels and the HTML report: figures by hand, and the same ones in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+
+from analysis import published
+from analysis.accuracy import wilson
+from analysis.significance import mcnemar, sign_flip
+from backend import saved_slices
+from backend.comparison import Comparison, at, conclusion, macro_at, measure_all
+from backend.comparison_report import COLUMNS, compare_runs
+from backend.html_report import html_report, write_html_report
+from backend.panel import ALL, RANDOM, TRAINED, Panel, frequency_curves, relation_table, runs_named, training_subjects
+from backend.runs import write_run
+from backend.slice_report import find_in_runs
+from db.errors import BadInput, Missing
+from db.records import Question
+from tests.app_pages import HOSTILE, RANKS_A, RANKS_B, _hits, hand_made_study
+from tests.studies import births, make_study, people
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("comparison") / "toy")
+
+
+def panel(study, *runs) -> Panel:
+    return Panel.of(measure_all(study, runs))
+
+
+def test_by_hand(study):
+    """At 5 alpha finds 0 1 2 4 6, beta 0 2 3 6; P19 is 0 1 2, P50 the rest."""
+    made = compare_runs(study, "alpha", "beta", by="relation")
+    both = made.at[5]
+    assert (both.n, both.a.value, both.b.value) == (7, 5 / 7, 4 / 7)
+    assert (both.a.low, both.a.high) == wilson(5, 7)
+    assert (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither) == (3, 2, 1, 1)
+    assert both.difference.p == sign_flip(np.array([0, 1, 0, -1, 1, 0, 0.0])) and both.difference.p_mcnemar == mcnemar(2, 1)
+    assert made.macro[5].a.value == pytest.approx((3 / 3 + 2 / 4) / 2) and made.macro[5].difference.estimate.value == pytest.approx(
+        (1 / 3 + 0) / 2
+    )
+    assert {name: (each.n, each.flips.only_a) for name, each in made.groups.items()} == {"P19": (3, 1), "P50": (4, 1)}
+    assert list(made.at) == [1, 5], "20 and 100 are deeper than the runs"
+
+
+def test_every_form_says_the_same(study):
+    made = compare_runs(study, "alpha", "beta", by="bucket")
+    content = json.loads(made.as_json())
+    lines = list(csv.DictReader(io.StringIO(made.as_csv())))
+    assert tuple(lines[0]) == COLUMNS
+    for line in lines:
+        said = (
+            content["at"][line["k"]]
+            if line["group"] == "all"
+            else content["macro"][line["k"]]
+            if line["group"] == "macro"
+            else content["groups"][line["group"]]
+        )
+        assert [float(line[key]) for key in ("n", "difference", "low", "high", "p")] == [
+            said[key] for key in ("n", "difference", "low", "high", "p")
+        ]
+        assert (float(line["a"]), float(line["b_high"])) == (said["a"]["success"], said["b"]["high"])
+    latex = made.as_latex()
+    assert "\\toprule" in latex and "only A" in latex and made.conclusion in latex
+    assert len(made.tables()[1][2]) == len(content["groups"])
+
+
+def test_a_slice_narrows_every_figure(study):
+    made = compare_runs(study, "alpha", "beta", by="relation", slice="relation:P19 or first(alpha)=1")
+    assert made.at[5].n == 4 and {name: each.n for name, each in made.groups.items()} == {"P19": 3, "P50": 1}
+    assert "follows from the choice" in made.conclusion, "a slice by ranks proves nothing"
+    assert "established" in compare_runs(study, "alpha", "beta", slice="relation:P19").conclusion
+    with pytest.raises(BadInput, match="no question of these runs is in that slice"):
+        compare_runs(study, "alpha", "beta", slice="bucket:7")
+
+
+def test_by_saved_slices(study):
+    with pytest.raises(Missing, match="no saved slices"):
+        compare_runs(study, "alpha", "beta", by="slice")
+    saved_slices.save(study, "births", "relation:P19")
+    saved_slices.save(study, "all of them", "not bucket:0")
+    try:
+        made = compare_runs(study, "alpha", "beta", by="slice")
+        assert {name: each.n for name, each in made.groups.items()} == {"births": 3, "all of them": 7}
+        assert made.names["births"] == "births (relation:P19)"
+    finally:
+        (study.folder / "slices.json").unlink()
+
+
+def test_what_cannot_be_is_refused(study):
+    with pytest.raises(BadInput, match="k is 99"):
+        compare_runs(study, "alpha", "beta", 99)
+    with pytest.raises(BadInput, match="by relation, bucket, slice"):
+        compare_runs(study, "alpha", "beta", by="colour")
+    with pytest.raises(Missing, match="nobody"):
+        compare_runs(study, "alpha", "nobody")
+    assert "compared on the 3" in " ".join(compare_runs(study, "short", "beta").notes).lower()
+
+
+def test_the_conclusion_says_no_more_than_the_test(study):
+    made = compare_runs(study, "alpha", "beta")
+    assert (
+        "no difference between alpha and beta at 5 is established" in made.conclusion
+        and "says nothing of other collections" in made.reservation
+    )
+    passages = people(90)
+    clear = make_study(study.folder.parent / "clear", passages, births(passages))
+    ids = [question.id for question in clear.questions.all()]
+    rows = np.arange(len(passages))
+    from db.records import Hits
+
+    gold = [clear.corpus.ordinals(question.gold)[question.gold[0]] for question in clear.questions.all()]
+    others = rows[[" born in " not in passage.text for passage in passages]][:5]
+    scores = np.tile(np.linspace(9, 5, 5, dtype=np.float32), (len(ids), 1))
+    good = np.column_stack([gold, *(np.full(len(ids), other) for other in others[:4])]).astype(np.int32)
+    write_run(clear, "good", ids, Hits(good, scores), {"retriever": "bm25"})
+    write_run(clear, "bad", ids, Hits(np.tile(others, (len(ids), 1)).astype(np.int32), scores), {"retriever": "x"})
+    for a, b in (("good", "bad"), ("bad", "good")):
+        found = compare_runs(clear, a, b, relevance="gold")
+        assert "good finds a relevant passage within the first 5 more often than bad, by 100.0 points" in found.conclusion
+        assert "p < 0.001" in found.conclusion and "the gold names" in found.reservation
+    everything = Comparison.of(*measure_all(clear, ("good", "bad"), "gold").values())
+    assert macro_at(everything, 1).n == len(ids)
+    assert conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad") == "There is no question to conclude anything from."
+
+
+def test_a_panel_of_three_runs_is_over_what_all_measure(study):
+    made = panel(study, "alpha", "beta", "short")
+    assert len(made) == 3 and made.first["beta"].tolist() == list(RANKS_B[:3])
+    table = relation_table(made, 5)
+    assert [row.group for row in table.rows] == ["P19"] and table.ks == [1, 5]
+    assert table.micro["alpha"][5].n == 3 and table.differences["P19"].n == 3 and table.whole.n == 3
+    one = relation_table(panel(study, "alpha"), 1)
+    assert one.whole is None and one.differences == {} and one.micro["alpha"][1].value == 3 / 7
+    assert panel(study, "alpha").first["alpha"].tolist() == list(RANKS_A)
+
+
+def test_runs_named():
+    assert runs_named("b,x,b,a", ["a", "b"], ["a"]) == ["b", "a"] and runs_named("", ["a", "b"], ["a"]) == ["a"]
+
+
+def frequency_study(folder):
+    """Six questions over three subjects' worth of mentions, two in official bucket sets, and a training question about thing 1."""
+    study = hand_made_study(folder)
+    study.questions.add([
+        Question("t", "Where was Thing  1 born?", ("x",), "P19", "Thing  1", split="train"),
+        *(Question(f"b{i}", f"Where is it {i}?", ("Ansver0",), "P19", f"it {i}", bucket=i, frequency=5, dataset=name, split="test")
+          for i, name in ((0, "common-random-buckets"), (7, "common-random-buckets"), (1, "nq-seen-buckets"))),
+    ])  # fmt: skip
+    write_run(study, "buckets", ["b0", "b7", "b1"], _hits((1, 0, 2)), {"retriever": "bm25"})
+    return study
+
+
+def test_curves_from_official_sets_and_from_mentions(tmp_path):
+    study = frequency_study(tmp_path / "s")
+    official = frequency_curves(panel(study, "buckets"), 5)
+    assert official.official and {name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()} == {
+        "common-random-buckets": [0, 7], "nq-seen-buckets": [1]}  # fmt: skip
+    cut = frequency_curves(panel(study, "alpha"), 5)
+    assert not cut.official and set(cut.series) == {RANDOM, TRAINED} and "1 training questions" in cut.training
+    points = [point for each in cut.series.values() for point in each["alpha"]]
+    assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
+    assert [point.n for point in cut.series[TRAINED]["alpha"]] == [1] and cut.source == "the question files"
+    (study.folder / "training_subjects.txt").write_text("nobody\n")
+    assert training_subjects(study) == ({"nobody"}, "training_subjects.txt") and set(frequency_curves(panel(study, "alpha"), 5).series) == {
+        ALL
+    }
+    assert {point.n for point in frequency_curves(panel(study, "alpha"), 5, "P19").series[ALL]["alpha"]} == {1}
+
+
+def test_published_figures_stand_with_their_relations(real_data):
+    content = json.loads((real_data / "published_results.json").read_text())["entityquestions_paper"]["table5_top20"]
+    assert {name: (v["dpr_nq"], v["dpr_multi"], v["bm25"]) for name, v in content.items() if name != "Average"} == published.TOP_20
+    assert tuple(content["Average"].values()) == published.AVERAGE
+    assert np.mean([each[2] for each in published.TOP_20.values()]) == pytest.approx(published.AVERAGE[2], abs=0.06)
+    assert "Not comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(10, 5)
+
+
+def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study):
+    text = html_report(study)
+    assert text.count("<!doctype html>") == 1 and not re.search(r'<(script|link|img)[^>]+(src|href)="?http', text)
+    shown = unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    made = compare_runs(study, "alpha", "beta", by="relation")
+    for table in made.tables():
+        for row in table[2]:
+            assert all(f"<td>{cell}</td>" in shown for cell in row), row
+    assert made.conclusion in shown and "What must not be concluded" in shown
+    assert text.count("Plotly.newPlot") == text.count('<button type="button" onclick="save(this, \'svg\')"') >= 2
+
+
+def test_the_html_report_escapes_data(tmp_path):
+    passages = people(30)
+    asked = [Question(q.id, q.text, q.answers, HOSTILE, q.subject, frequency=3, split="dev", gold=q.gold) for q in births(passages)]
+    study = make_study(tmp_path / "hostile", passages, asked)
+    write_run(study, "one", [q.id for q in asked], _hits((1,) * len(asked)), {"retriever": "bm25"})
+    saved_slices.save(study, "<script>x</script>", "word:who")
+    size = write_html_report(study, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert size == len(text.encode()) and "<script>window.pwned" not in text and "<img src=x" not in text and "<script>x" not in text
+
+
+def test_found_slices_in_every_form(study):
+    made = find_in_runs(study, "alpha", "beta")
+    assert json.loads(made.as_json())["slices"] == [] and made.as_csv().startswith("slice,k,n")
+    assert "0 slices" in made.as_latex()
+
+
+def test_the_command_prints_the_same_figures(study):
+    import typer
+    from typer.testing import CliRunner
+
+    from app.cli_compare import compare
+
+    app = typer.Typer()
+    app.command()(compare)
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--study", str(study.folder)])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    made = compare_runs(study, "alpha", "beta", by="relation")
+    assert json.loads(run("alpha", "beta", "--by", "relation", "--json")) == made.as_dict()
+    assert run("alpha", "beta", "--by", "relation", "--csv") == made.as_csv()
+    assert run("alpha", "beta", "--by", "relation", "--latex").strip() == made.as_latex().strip()
+    shown = " ".join(run("alpha", "beta", "--slice", "relation:P19").split())
+    assert "Over these 3 questions" in shown and "slice relation:P19" in shown
+    assert json.loads(run("alpha", "beta", "--find-slices", "--json"))["tried"] == 0
+    assert CliRunner().invoke(app, ["alpha", "beta", "--csv", "--json", "--study", str(study.folder)]).exit_code == 2

@@ -1,0 +1,86 @@
+"""Why did a run miss this? Facts by hand, and neighbours against a plain product."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.components.why import why_panel
+from backend.retrieval.retrieve import retrieve
+from backend.why import name_words, near_namesake, nearest, why
+from db.records import Question
+from tests.app_pages import HOSTILE, hand_made_study, words
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return hand_made_study(tmp_path_factory.mktemp("why") / "toy")
+
+
+def test_ranks_margins_and_words_by_hand(study):
+    """Question 2: alpha has its gold at 3 of scores 9, 8.5, 8 ...; beta at 1. The winner of alpha is a filler."""
+    found = why(study, study.questions.get("q2"), ["alpha", "beta", "short", "alpha"])
+    alpha, beta, short = found.standings
+    assert (alpha.rank, alpha.score, alpha.margin, alpha.top) == (3, 8.0, 1.0, 9.0) and (beta.rank, beta.margin) == (1, 0.0)
+    assert found.passages[alpha.winner].title == "Filler 0" and not found.holds_answer[alpha.winner] and found.holds_answer[beta.winner]
+    assert found.words[alpha.gold].shared == ("2",) and found.words[alpha.winner].missing == ("thing", "2")
+    assert found.frequency == 20 and found.trained is None and found.neighbours == {}
+    missed = why(study, study.questions.get("q3"), ["alpha"]).standings[0]
+    assert (missed.rank, missed.score, missed.margin, missed.gold) == (None, None, None, None)
+    assert why(study, study.questions.get("q4"), ["short"]).standings == [], "short did not search it"
+
+
+def test_near_namesakes():
+    assert near_namesake("Arve Furset", "Arve Henriksen") == 0.5
+    assert near_namesake("Arve Furset", "Arve Furset") == near_namesake("Arve Furset", "Arve Furset (skier)") == 0.0
+    assert near_namesake("Arve Furset", "Oslo") == near_namesake(None, "Oslo") == near_namesake("!", "Oslo") == 0.0
+    assert name_words("The Battle of Hastings (film)") == ["battle", "hastings"]
+
+
+def test_training_by_relation_wording_and_subject(tmp_path):
+    study = hand_made_study(tmp_path / "trained")
+    study.questions.add([
+        Question("t1", "Where is THING 1?", ("x",), "P19", "THING 1", split="train"),
+        Question("t2", "Who made that?", ("x",), "P19", "that", template="Who made [X]?", split="train"),
+    ])  # fmt: skip
+    found = why(study, study.questions.get("q1"), ["alpha"]).trained
+    assert (found.total, found.relation, found.template, found.subject) == (2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine", "l2"])
+@pytest.mark.parametrize("count_rows", [50, 12_000])
+def test_neighbours_equal_a_plain_product(similarity, count_rows):
+    vectors = np.random.default_rng(0).normal(size=(count_rows, 8)).astype(np.float16)
+    plain = vectors.astype(np.float64)
+    values = {
+        "dot": plain @ plain[7],
+        "cosine": plain @ plain[7] / np.linalg.norm(plain, axis=1) / np.linalg.norm(plain[7]),
+        "l2": -((plain - plain[7]) ** 2).sum(axis=1),
+    }[similarity]
+    values[7] = -np.inf
+    found = nearest(vectors, 7, 5, similarity, {3}, block=17 if count_rows == 50 else 5000)
+    assert [each.ordinal for each in found] == np.argsort(-values)[:5].tolist()
+    assert [each.similarity for each in found] == pytest.approx(np.sort(values)[::-1][:5].tolist(), abs=1e-3)
+    assert len(nearest(vectors[:3], 0, 5)) == 2
+
+
+def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_path):
+    import shutil
+
+    from backend.study import Study
+
+    study = Study.open(shutil.copytree(indexed_study.folder, tmp_path / "copy"))
+    run = retrieve(study, "dense", encoder="tiny", split="dev", k=5, device="cpu")
+    question = study.questions.all()[0]
+    found = why(study, question, [run.name], neighbours=3)
+    near = found.neighbours["tiny"]
+    assert len(near) == 3 and all(each.ordinal in found.passages for each in near)
+    assert near[0].similarity >= near[1].similarity
+    assert "Nearest to the gold, by tiny" in words(why_panel(study, question, [run.name]))
+
+
+def test_the_panel_says_it_in_words_and_escapes(study):
+    shown = words(why_panel(study, study.questions.get("q2"), ["alpha", "beta"]))
+    assert "alpha 3 8.000 1.000 Filler 0 no" in shown and "mentioned 20 times" in shown
+    hostile = why_panel(study, study.questions.get("q6"), ["alpha", "beta"])
+    assert "<script" not in hostile and HOSTILE.split("<")[0] in words(hostile)
