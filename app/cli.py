@@ -14,14 +14,15 @@ from typer.core import TyperGroup
 from app.cli_batches import batch_app
 from app.cli_compare import compare
 from app.cli_labels import labels_app
+from app.cli_map import map_app
 from app.cli_people import people_app
 from db.errors import BlindspotError
 
 if TYPE_CHECKING:
     from backend.study import Study
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "open", "batch", "people", "labels", "export", "download",
-        "jobs")
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "batch", "people", "labels", "export",
+        "download", "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -486,8 +487,8 @@ def demo(
 
 
 app.command("compare")(compare)
-GROUPS = {"import": import_app, "index": index_app, "encoder": encoder_app, "batch": batch_app, "people": people_app, "labels": labels_app,
-          "export": export_app, "jobs": jobs_app}
+GROUPS = {"import": import_app, "index": index_app, "encoder": encoder_app, "map": map_app, "batch": batch_app, "people": people_app,
+          "labels": labels_app, "export": export_app, "jobs": jobs_app}
 for name, group in GROUPS.items():
     app.add_typer(group, name=name)
 

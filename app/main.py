@@ -21,6 +21,7 @@ PAGES = {
     "Compare": "compare",
     "Relations": "relations",
     "Slices": "slices",
+    "Map": "map",
     "Question": "question",
     "Judge": "judge",
     "Quality": "quality",

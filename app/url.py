@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-HOME, COMPARE, RELATIONS, SLICES, QUESTION, JUDGE, QUALITY = "./", "compare", "relations", "slices", "question", "judge", "quality"
+HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
+QUESTION, JUDGE, QUALITY = "question", "judge", "quality"
 
 
 def value(key: str, default: str = "") -> str:

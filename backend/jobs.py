@@ -40,6 +40,7 @@ KINDS = {
     "index dense": "backend.retrieval.dense:build_index",
     "index faiss": "backend.retrieval.approximate:build",
     "retrieve": "backend.retrieval.retrieve:retrieve",
+    "map": "backend.maps:make",
     "make batch": "backend.batches:make_batch",
 }
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"

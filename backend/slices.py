@@ -30,6 +30,7 @@ TEXTS = {
     "word": "word:where (the question word; other where there is none)",
     "group": 'group:"4-9 mentions" (how often the subject is mentioned, in steps)',
     "tag": "tag:bm25_only",
+    "selection": 'selection:"far east" (saved on the map)',
 }
 NUMBERS = {
     "bucket": "bucket:0 or bucket>=6 (official buckets: 0 most frequent, 7 rarest)",
@@ -143,6 +144,11 @@ class Facts:
             if value not in TAGS:
                 raise NotAnExpression(f"there is no tag {value!r}; there are {', '.join(TAGS)}", condition.position)
             return self.tag(value)
+        if name == "selection":
+            from backend.maps.saved import saved_selection
+
+            chosen = set(saved_selection(self.study, value).questions)
+            return np.fromiter((q.id in chosen for q in self.comparison.questions), bool, len(self.comparison))
         if name == "set":
             return np.fromiter((value in (q.dataset, q.split) for q in self.comparison.questions), bool, len(self.comparison)) | (
                 self.comparison.sets == value

@@ -162,3 +162,21 @@ def test_data_never_becomes_markup(study):
     page = compare(study, set="test · toy")
     assert "<script>window.pwned=1</script>" in page.text
     assert "<script" not in page.html and "<img" not in page.html
+
+
+def test_labels_correct_the_figures(tmp_path):
+    """Question 3: alpha finds nothing and beta its answer at 2. A filler that both have first is judged positive."""
+    from db.gestures import Choice, Gesture
+    from db.labels import Labels
+    from db.people import People
+
+    study = hand_made_study(tmp_path / "s")
+    assert "With the labels of people" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
+    People(study.labels_path).add("Ann")
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    labels.add("Ann", Gesture("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))
+    page = Page(study.folder, "compare", a="alpha", b="beta", k=1)
+    (panel,) = page.part(r'<table class="figures small">.*?</table>')
+    alpha, beta = panel.split("alpha")[1].split("beta")
+    assert f"{100 * 3 / 7:.1f}" in alpha and f"{100 * 4 / 7:.1f}" in alpha
+    assert f"{100 * 2 / 7:.1f}" in beta and f"{100 * 3 / 7:.1f}" in beta

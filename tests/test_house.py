@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {"app": {"app", "backend", "analysis", "db"}, "backend": {"backend", "analysis", "db"}, "analysis": {"analysis"}, "db": {"db"}}
-HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "jnius", "umap", "pandas", "plotly", "streamlit", "scipy", "sklearn")
+HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "jnius", "umap", "openTSNE", "pandas", "plotly", "streamlit", "scipy", "sklearn")
 
 
 def modules(room):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from app import study
+from app import study, url, who
 from app.components import jobs
-from app.components.marks import notice
-from app.markup import show, tag
+from app.components.marks import count, notice
+from app.markup import link, show, tag
 from backend.study import Study
 from db.errors import BlindspotError
 from db.people import People, Person
 from db.queue import Batch, Queue
 from db.records import SPLITS
 
-_REFUSED = "batches-refused"
+_REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
 _ABOUT_SPLITS = "None: whatever the runs searched. Labels of dev and test correct the evaluation and never enter training."
 
@@ -31,6 +33,24 @@ def batch_panel(opened: Study, lead: Person) -> None:
         _make(opened, lead, {batch.name for batch in batches})
         _people(people, lead)
         jobs.panel(opened)
+
+
+def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
+    """A button that makes a batch of these questions; for leads alone. Every question of it goes in."""
+    lead = who.who(opened.labels_path)
+    if lead is None or not lead.may("lead"):
+        return
+    words = f"Send {count(len(question_ids), 'question')} to judging"
+    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs), lead))
+    if sent := st.session_state.pop(_SENT, None):
+        show(notice(f"Batch {sent} is being made: ", link("Judge", url.JUDGE), " will have it in some seconds."))
+
+
+def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
+    taken = {batch.name for batch in Queue(opened.labels_path).batches()}
+    name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
+    jobs.submit(opened, "make batch", {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name})
+    st.session_state[_SENT] = name
 
 
 def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> None:

@@ -11,6 +11,7 @@ PAGES = (
     ("Compare", url.COMPARE),
     ("Relations", url.RELATIONS),
     ("Slices", url.SLICES),
+    ("Map", url.MAP),
     ("Question", url.QUESTION),
     ("Judge", url.JUDGE),
     ("Quality", url.QUALITY),

@@ -10,6 +10,7 @@ import streamlit as st
 from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
 from app.components.analysis import analysis_style
+from app.components.judged_table import judged_table
 from app.components.marks import count, empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.tables import accuracy_table, flip_table, group_table, scrolling
@@ -88,6 +89,7 @@ def page() -> None:
             cls="side-by-side overview",
         )
     )
+    show(judged_table(opened, (a, b), chosen.k, compared.a.kind, rule))
     rows = selection.rows(compared, chosen, kept)
     questions = div(
         _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"

@@ -7,6 +7,7 @@ import streamlit as st
 
 from app import selection, study, url
 from app.components.analysis import analysis_style
+from app.components.batches import send_to_judging
 from app.components.marks import count, empty, letter, notice
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
@@ -115,6 +116,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
         with columns[2]:
             if said := st.session_state.pop("slice-said", None):
                 show(notice(said[0], kind=said[1]))
+            send_to_judging(opened, [compared.questions[row].id for row in np.flatnonzero(kept)], (chosen.a, chosen.b), "slice-judge")
 
 
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):

@@ -1,0 +1,104 @@
+"""Groups of passages that lie together in the original space, and the words that tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+Method = Literal["hdbscan", "kmeans"]
+METHODS: tuple[str, ...] = ("hdbscan", "kmeans")
+NOISE = -1
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: int = 30, seed: int = 0) -> np.ndarray:
+    """The cluster of each point. (n, c) float -> (n,) int32, clusters from 0 by falling size; -1 belongs to none (hdbscan alone).
+
+    Args:
+        points: principal components of the vectors, compared by Euclidean distance.
+        count: clusters of kmeans. min_size: the smallest cluster of hdbscan (Campello et al. 2013), which takes the leaves of its
+            tree: chosen by stability, most passages of a real collection fall into one cluster.
+
+    Raises: ValueError for an unknown method.
+    """
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    if method == "kmeans":
+        from sklearn.cluster import KMeans
+
+        labels = KMeans(min(count, len(points)), n_init=4, random_state=seed).fit_predict(points)
+    elif method == "hdbscan":
+        from sklearn.cluster import HDBSCAN
+
+        size = max(2, min(min_size, len(points) // 2))
+        model = HDBSCAN(min_cluster_size=size, min_samples=min(5, size), cluster_selection_method="leaf", n_jobs=1, copy=True)
+        labels = model.fit_predict(points)
+    else:
+        raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+    return by_size(labels)
+
+
+def by_size(labels: np.ndarray) -> np.ndarray:
+    """Clusters named 0, 1, ... by falling size, of equals by their first point; -1 stays. (n,) int -> (n,) int32."""
+    labels = np.asarray(labels)
+    names, first, sizes = np.unique(labels[labels != NOISE], return_index=True, return_counts=True)
+    order = np.lexsort((first, -sizes))
+    found = np.full(len(labels), NOISE, np.int32)
+    for new, old in enumerate(names[order]):
+        found[labels == old] = new
+    return found
+
+
+def words(text: str) -> set[str]:
+    """The different words of a text: letters only, three or more, case folded."""
+    return set(_WORD.findall(text.casefold()))
+
+
+def telling_words(texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01) -> dict[int, list[str]]:
+    """The words that tell each cluster from the rest, most telling first.
+
+    Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1): a word
+    counts once in a passage, so that one long passage cannot name a cluster, and the prior is the words of all passages.
+
+    Args:
+        texts: the words of each passage (see `words`). labels: (n,) int; -1 is no cluster and is only part of the rest.
+        prior: weight of the prior, as a share of all words.
+
+    Returns: up to `top` words of each cluster, all of them more usual in it than elsewhere.
+    """
+    counts, vocabulary = _counts(texts, labels)
+    names = [label for label in counts if label != NOISE]
+    everything = sum(counts.values(), np.zeros(len(vocabulary)))
+    usual = (everything >= 2) & (everything <= 0.6 * len(texts) if len(counts) > 1 else True)
+    alpha = prior * everything
+    told: dict[int, list[str]] = {}
+    for label in sorted(names):
+        inside = counts[label]
+        z = log_odds_z(inside, everything - inside, alpha)
+        z = np.where(usual & (inside > 0) & np.isfinite(z), z, -np.inf)
+        order = sorted(np.argsort(-z, kind="stable")[: 4 * top].tolist(), key=lambda i: (-z[i], vocabulary[i]))
+        told[label] = [vocabulary[i] for i in order if z[i] > 0][:top]
+    return told
+
+
+def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """Monroe et al.'s equation 22: the difference of a word's log-odds in two bodies of text over its standard deviation.
+
+    Args: (w,) counts of each word in the one and in the other, and the prior's counts. Returns: (w,) float64.
+    """
+    n_in, n_out, n_prior = inside.sum(), outside.sum(), alpha.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds_in = np.log((inside + alpha) / (n_in + n_prior - inside - alpha))
+        odds_out = np.log((outside + alpha) / (n_out + n_prior - outside - alpha))
+        return (odds_in - odds_out) / np.sqrt(1 / (inside + alpha) + 1 / (outside + alpha))
+
+
+def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:
+    """Passages of each cluster that hold each word."""
+    places: dict[str, int] = {}
+    members: dict[int, list[int]] = {}
+    for text, label in zip(texts, np.asarray(labels).tolist(), strict=True):
+        members.setdefault(label, []).extend(places.setdefault(word, len(places)) for word in sorted(set(text)))
+    return {label: np.bincount(found, minlength=len(places)).astype(float) for label, found in members.items()}, list(places)

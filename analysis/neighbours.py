@@ -1,0 +1,94 @@
+"""Exact nearest neighbours in the space the vectors came from, in blocks: the map's picture is never asked for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Similarity = Literal["cosine", "l2"]
+SIMILARITIES: tuple[str, ...] = ("cosine", "l2")
+_ROWS = 16_384
+_SPARE = 16             # candidates beyond k that are compared in float64
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest rows of each query, nearest first; of equals the lower row first.
+
+    rows: (q, k) int64. similarity: (q, k) float32, the cosine; for l2 the distance with its sign turned, so that more is nearer.
+    """
+
+    rows: np.ndarray
+    similarity: np.ndarray
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows at length 1; a row of zeros stays. (n, d) -> (n, d) float32."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def nearest(queries: np.ndarray, vectors: np.ndarray, k: int, similarity: Similarity = "cosine",
+            without: np.ndarray | None = None) -> Neighbours:
+    """The k nearest rows of `vectors` to each query: found in float32 with some to spare, ordered in float64.
+
+    Args:
+        queries: (q, d) float. vectors: (n, d) float16 or float32, maybe a memory map; read once, in blocks.
+        without: (q,) int, a row that is no neighbour of query i (itself); -1 for none.
+
+    Raises: ValueError for a k that there are not enough rows for.
+    """
+    asked, queries = np.asarray(queries), _prepared(queries, similarity)
+    left = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
+    if not 1 <= k <= left:
+        raise ValueError(f"{k} neighbours asked for of {left} rows")
+    wide = min(k + _SPARE, left)
+    rows = np.empty((len(queries), 0), np.int64)
+    found = np.empty((len(queries), 0), np.float32)
+    for start in range(0, len(vectors), _ROWS):
+        values = _similarities(queries, _prepared(vectors[start:start + _ROWS], similarity), similarity)
+        here = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
+        if without is not None:
+            values[here == np.asarray(without)[:, None]] = -np.inf
+        rows, found = np.concatenate([rows, here], axis=1), np.concatenate([found, values], axis=1)
+        order = _order(found, rows, wide)
+        rows, found = np.take_along_axis(rows, order, 1), np.take_along_axis(found, order, 1)
+    exact = np.stack([_exact(query, np.asarray(vectors[row]), similarity) for query, row in zip(asked, rows)])
+    order = _order(exact, rows, k)
+    return Neighbours(np.take_along_axis(rows, order, 1), np.take_along_axis(exact, order, 1).astype(np.float32))
+
+
+def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+    """(d,) and (m, d) -> (m,) float64."""
+    query, vectors = query.astype(np.float64), vectors.astype(np.float64)
+    if similarity == "l2":
+        return -np.linalg.norm(vectors - query, axis=1)
+    return vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-24)
+
+
+def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+    """(q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the l2 distance with its sign turned."""
+    product = queries @ vectors.T
+    if similarity == "cosine":
+        return product
+    squared = np.sum(queries**2, axis=1)[:, None] + np.sum(vectors**2, axis=1)[None] - 2 * product
+    return -np.sqrt(np.maximum(squared, 0))
+
+
+def _prepared(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
+    if similarity not in SIMILARITIES:
+        raise ValueError(f"similarity is one of {', '.join(SIMILARITIES)}, not {similarity!r}")
+    return unit(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)
+
+
+def _order(values: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
+    """Places of the k highest values of each line, falling; of equals the lower row first."""
+    k = min(k, values.shape[1])
+    kth = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k]
+    order = np.empty((len(values), k), np.int64)
+    for line, (value, row, least) in enumerate(zip(values, rows, kth)):
+        near = np.flatnonzero(value >= least)
+        order[line] = near[np.lexsort((row[near], -value[near]))[:k]]
+    return order

@@ -1,0 +1,169 @@
+"""Maps: many dimensions on a plane, how far the plane can be trusted, and two encoders on one plane.
+
+A map keeps near things near, as well as two dimensions allow. Distances between far groups, the sizes of groups and the empty
+space between them say nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al. 2016).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from analysis.accuracy import Estimate, mean
+from analysis.neighbours import unit
+
+Method = Literal["umap", "tsne"]
+METHODS: tuple[str, ...] = ("umap", "tsne")
+DETERMINISM = ("Computed with one thread and a fixed seed: the same input, versions and kind of processor give the same picture; "
+               "another seed gives another picture of the same neighbourhoods.")
+_BLOCK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """Principal components: values (n, c) float32, and the share of the variance they keep."""
+
+    values: np.ndarray
+    explained: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far a map keeps the neighbourhoods of the original space.
+
+    k: neighbours looked at. points: how many are on the map; rows: how many of them were measured (a seeded sample), each
+    against all points. trustworthiness: 1 where no point that is near on the map is far in truth (Venna and Kaski 2001).
+    overlap: the share of a point's k true neighbours that are among its k nearest on the map. by_chance: the same for points
+    strewn at random.
+    """
+
+    k: int
+    points: int
+    rows: int
+    trustworthiness: Estimate
+    overlap: Estimate
+    by_chance: float
+
+
+def principal_components(vectors: np.ndarray, count: int = 50) -> Components:
+    """The first `count` principal components, by the covariance's eigenvectors; signs are fixed. (n, d) -> (n, c) float32."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    centred = vectors - vectors.mean(axis=0)
+    covariance = np.asarray(centred.T @ centred, dtype=np.float64)
+    values, axes = np.linalg.eigh(covariance)
+    count = min(count, len(values))
+    axes, kept = axes[:, ::-1][:, :count], values[::-1][:count]
+    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(count)] < 0, -1, 1)
+    total = float(np.maximum(values, 0).sum())
+    explained = float(np.maximum(kept, 0).sum() / total) if total > 0 else 1.0
+    return Components((centred @ axes.astype(np.float32)).astype(np.float32), min(explained, 1.0))
+
+
+def project(points: np.ndarray, method: Method = "umap", *, neighbours: int = 15, min_dist: float = 0.1, perplexity: float = 30.0,
+            seed: int = 0, start: np.ndarray | None = None) -> np.ndarray:
+    """Points on a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
+
+    Args:
+        points: principal components, say; at least 10 rows.
+        neighbours, min_dist: for umap. perplexity: for tsne; lowered to what n allows.
+        start: (n, 2) where to start from, such as another map of the same points; default spectral (umap) or the first two
+            principal components (tsne).
+
+    Raises: ValueError for too few points or an unknown method.
+    """
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    if len(points) < 10:
+        raise ValueError(f"a map needs 10 points at least, not {len(points)}")
+    if method == "umap":
+        return _umap(points, min(neighbours, len(points) - 1), min_dist, seed, start)
+    if method == "tsne":
+        return _tsne(points, min(perplexity, (len(points) - 1) / 3), seed, start)
+    raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
+
+
+def _umap(points: np.ndarray, neighbours: int, min_dist: float, seed: int, start: np.ndarray | None) -> np.ndarray:
+    from umap import UMAP
+
+    first = "spectral" if start is None else np.asarray(start, dtype=np.float32)
+    model = UMAP(n_neighbors=neighbours, min_dist=min_dist, init=first, random_state=seed, n_jobs=1)
+    return np.asarray(model.fit_transform(points), dtype=np.float32)
+
+
+def _tsne(points: np.ndarray, perplexity: float, seed: int, start: np.ndarray | None) -> np.ndarray:
+    from openTSNE import TSNE
+    from openTSNE.initialization import rescale
+
+    first = "pca" if start is None else rescale(np.array(start, dtype=np.float64))
+    model = TSNE(perplexity=perplexity, initialization=first, random_state=seed, n_jobs=1, metric="euclidean")
+    return np.asarray(model.fit(points.astype(np.float64)), dtype=np.float32)
+
+
+def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The rotation (or reflection) of `vectors` that comes nearest to `target`: orthogonal Procrustes (Schoenemann 1966).
+
+    Nothing is moved or stretched, so every length, cosine and distance among the vectors stays as it is.
+
+    Args: (n, d) both, row i the same thing. Returns: (d, d) float64 R; `vectors @ R` is aligned.
+    """
+    if vectors.shape != target.shape:
+        raise ValueError(f"{vectors.shape} and {target.shape} cannot be aligned: the widths differ")
+    product = np.asarray(vectors, np.float32).T @ np.asarray(target, np.float32)
+    left, _, right = np.linalg.svd(np.asarray(product, np.float64))
+    return left @ right
+
+
+def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0) -> Quality:
+    """Trustworthiness and neighbour overlap of a map.
+
+    Args:
+        original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of cosines).
+        coordinates: (n, 2).
+        rows: measure that many points, drawn by `seed`, each against all; more than n means all.
+
+    Ties: a rank is one more than the number of strictly nearer points. Intervals: bootstrap over the measured points.
+    Raises: ValueError where n is not above 2k, for which trustworthiness has no meaning.
+    """
+    n = len(original)
+    if n != len(coordinates) or not 1 <= k < n / 2:
+        raise ValueError(f"{k} neighbours cannot be measured on {n} points and {len(coordinates)} coordinates")
+    measured = np.arange(n) if rows >= n else np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
+    original, coordinates = np.asarray(original, np.float32), np.asarray(coordinates, np.float32)
+    strangers, shared = np.empty(len(measured)), np.empty(len(measured))
+    for start in range(0, len(measured), _BLOCK):
+        block = measured[start:start + _BLOCK]
+        far, seen = _squared(original, block), _squared(coordinates, block)
+        on_map = np.argpartition(seen, k - 1, axis=1)[:, :k]
+        to = np.take_along_axis(far, on_map, 1)
+        ranks = np.stack([1 + (far < to[:, j:j + 1]).sum(axis=1) for j in range(k)], axis=1)
+        strangers[start:start + len(block)] = np.maximum(ranks - k, 0).sum(axis=1)
+        truth = np.argpartition(far, k - 1, axis=1)[:, :k]
+        shared[start:start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
+    trust = 1 - 2 * strangers / (k * (2 * n - 3 * k - 1))
+    return Quality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
+
+
+def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Squared distances of some rows to all, infinite to itself. (n, d), (b,) -> (b, n) float32."""
+    squares = np.einsum("ij,ij->i", points, points)
+    found = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
+    found[np.arange(len(rows)), rows] = np.inf
+    return found
+
+
+def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:
+    """Two encoders' vectors of the same things in one space: the second turned onto the first, principal components of both.
+
+    Args: (n, d) both, already at unit length where cosines count.
+    Returns: components of the 2n rows, the first encoder's above; and how far the two are apart after turning: the root of
+        sum |a - bR|^2 / sum |a - mean a|^2, 0 for a mere rotation, 1 where a point lies as far from its twin as from the middle.
+    """
+    turned = np.asarray(second, np.float32) @ rotation_onto(second, first).astype(np.float32)
+    left = float(np.linalg.norm(first - turned) / max(float(np.linalg.norm(first - first.mean(axis=0))), 1e-12))
+    return principal_components(np.concatenate([first, turned]), count), left
+
+
+def geometry(vectors: np.ndarray, similarity: str) -> np.ndarray:
+    """Vectors as a map compares them: at unit length (cosine) for dot and cosine encoders, as they are for l2. (n, d) float32."""
+    return np.asarray(vectors, np.float32) if similarity == "l2" else unit(vectors)

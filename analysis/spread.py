@@ -1,0 +1,134 @@
+"""How widely the positives of a group are spread in the original space, as numbers.
+
+EntityQuestions' Figure 2 shows the positives of place-of-birth clumped together under DPR and spread after training. These
+numbers say it without the picture, whose sizes and gaps mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from analysis.accuracy import Estimate, mean
+from analysis.neighbours import unit
+
+FEW = 30
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One group under one encoder.
+
+    similarity: mean cosine of two different positives; high is clumped. Jackknife interval.
+    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval.
+    margin: mean over questions of the cosine with its own best positive less that with the best positive of other questions of
+        the group; below 0 another question's positive stands above its own. Bootstrap interval. None where there are no
+        question vectors, or no other positives.
+    """
+
+    positives: int
+    questions: int
+    similarity: Estimate
+    nearest: Estimate
+    margin: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadChange:
+    """A group before and after, and the paired differences (after less before), each with its interval."""
+
+    before: Spread
+    after: Spread
+    similarity: Estimate
+    nearest: Estimate
+    margin: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group's positives and questions.
+
+    positives: (p,) rows of the passage vectors, each once.
+    questions: (q,) rows of the question vectors. own: for each question, places in `positives` of its own positives.
+    """
+
+    positives: np.ndarray
+    questions: np.ndarray
+    own: Sequence[Sequence[int]]
+
+
+def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, seed: int = 0) -> Spread:
+    """One group's spread. passages (n, d), questions (m, d): vectors of one encoder, of any length; cosines are compared."""
+    pseudo, near, margins = _measured(passages, questions, group)
+    return _spread(group, pseudo, near, margins, seed)
+
+
+def change(before: tuple[np.ndarray, np.ndarray | None], after: tuple[np.ndarray, np.ndarray | None], group: Group,
+           seed: int = 0) -> SpreadChange:
+    """The same group under two encoders. before, after: (passages, questions) as in `spread`; their widths may differ."""
+    first, second = _measured(*before, group), _measured(*after, group)
+    margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
+    return SpreadChange(_spread(group, *first, seed), _spread(group, *second, seed), _jackknife(second[0] - first[0]),
+                        mean(second[1] - first[1], seed=seed), margins)
+
+
+def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None, seed: int) -> Spread:
+    return Spread(len(group.positives), len(group.questions), _jackknife(pseudo), mean(near, seed=seed),
+                  None if margins is None else mean(margins, seed=seed))
+
+
+def _measured(passages: np.ndarray, questions: np.ndarray | None, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(pseudo-values of the mean cosine, cosine with the nearest other positive, margins) of a group of two positives or more."""
+    if len(group.positives) < 2:
+        raise ValueError("a group needs two positives at least")
+    vectors = unit(passages[group.positives]).astype(np.float64)
+    asked = None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
+    return pairwise_pseudo_values(vectors), _nearest_other(vectors), None if asked is None else _margins(asked, vectors, group.own)
+
+
+def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
+    """Jackknife pseudo-values of the mean cosine of two different rows; their mean is that mean. (n, d) at unit length -> (n,)."""
+    n = len(vectors)
+    total = vectors.sum(axis=0)
+    theta = (total @ total - n) / (n * (n - 1))
+    if n == 2:
+        return np.full(2, theta)
+    rest = total[None] - vectors
+    without = (np.einsum("ij,ij->i", rest, rest) - (n - 1)) / ((n - 1) * (n - 2))
+    return n * theta - (n - 1) * without
+
+
+def _jackknife(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
+    """The mean of pseudo-values with a normal interval; no interval below three."""
+    n, value = len(pseudo), float(pseudo.mean())
+    if n < 3:
+        return Estimate(value, n, None, None, "jackknife needs three")
+    half = NormalDist().inv_cdf((1 + level) / 2) * float(pseudo.std(ddof=1)) / np.sqrt(n)
+    return Estimate(value, n, value - half, value + half, "jackknife")
+
+
+def _nearest_other(vectors: np.ndarray) -> np.ndarray:
+    found = np.empty(len(vectors))
+    for start in range(0, len(vectors), _BLOCK):
+        cosines = vectors[start:start + _BLOCK] @ vectors.T
+        cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))] = -np.inf
+        found[start:start + len(cosines)] = cosines.max(axis=1)
+    return found
+
+
+def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequence[int]]) -> np.ndarray | None:
+    """(q,) float64; None where the questions share all their positives, so that there is no other."""
+    found = []
+    for start in range(0, len(questions), _BLOCK):
+        for row, places in zip(questions[start:start + _BLOCK] @ positives.T, own[start:start + _BLOCK]):
+            mine = list(places)
+            if not mine or len(mine) == len(row):
+                continue
+            best = row[mine].max()
+            row[mine] = -np.inf
+            found.append(best - row.max())
+    return np.array(found) if found else None

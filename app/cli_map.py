@@ -1,0 +1,145 @@
+"""`blindspot map`: make maps of the embedding space, list them, print what is known of one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from backend.maps import Map
+    from backend.study import Study
+
+StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
+
+map_app = typer.Typer(help="Maps of the embedding space: make, list, look at their numbers.", no_args_is_help=True,
+                      pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+
+
+@map_app.command("new")
+def map_new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the map.")],
+    encoder: Annotated[str, typer.Option(help="A dense index.")] = "minilm",
+    second: Annotated[str | None, typer.Option(help="A second dense index: the map shows both, before and after.")] = None,
+    questions: Annotated[str | None, typer.Option(help="A split, a question set, or SET/SPLIT; default those of --run, else all.")] = None,
+    selection: Annotated[str | None, typer.Option(help="The questions of a selection that was saved on a map, instead.")] = None,
+    run: Annotated[str | None, typer.Option(help="The run whose first passages go on the map.")] = None,
+    passages: Annotated[list[str] | None, typer.Option(
+        metavar="gold|top|random", help="Which passages; may be given several times. Default gold, random, and top with --run.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="So many of each question's first passages.")] = 10,
+    random: Annotated[int, typer.Option(min=0, help="So many random passages.")] = 2000,
+    most: Annotated[int, typer.Option(help="Passages at most.")] = 10_000,
+    draw_questions: Annotated[bool, typer.Option(help="Show the questions as points too.")] = True,
+    method: Annotated[str, typer.Option(metavar="umap|tsne", help="How the plane is made.")] = "umap",
+    seed: Annotated[int, typer.Option(min=0, help="Of the plane, the random passages and the clusters.")] = 0,
+    neighbours: Annotated[int, typer.Option(help="Of UMAP.")] = 15,
+    min_dist: Annotated[float, typer.Option(help="Of UMAP.")] = 0.1,
+    perplexity: Annotated[float, typer.Option(help="Of t-SNE.")] = 30.0,
+    components: Annotated[int, typer.Option(help="Principal components that are projected and clustered.")] = 50,
+    clusters: Annotated[str, typer.Option(metavar="kmeans|hdbscan|none", help="How clusters are found.")] = "kmeans",
+    cluster_count: Annotated[int, typer.Option(help="How many clusters k-means makes.")] = 20,
+    cluster_size: Annotated[int, typer.Option(help="The smallest cluster of HDBSCAN.")] = 30,
+    replace: Annotated[bool, typer.Option("--replace", help="Make a map of that name again; changes of its clusters are lost.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Make a map: questions and passages on a plane, with clusters and the numbers that say how far to trust it."""
+    from app.progress import shown
+    from backend import jobs
+    from backend.maps.saved import saved_selection
+    from backend.study import Study
+
+    opened = Study.open(study)
+    slice = list(saved_selection(opened, selection).questions) if selection else None
+    chosen = list(passages) if passages else ["gold", "top", "random"] if run else ["gold", "random"]
+    arguments: dict[str, Any] = {
+        "name": name, "encoder": encoder, "second": second, "questions": questions, "slice": slice, "run": run, "passages": chosen,
+        "top": top, "random": random, "most": most, "draw_questions": draw_questions, "method": method, "seed": seed,
+        "neighbours": neighbours, "min_dist": min_dist, "perplexity": perplexity, "components": components, "clusters": clusters,
+        "cluster_count": cluster_count, "cluster_size": cluster_size, "replace_old": replace}  # fmt: skip
+    with shown() as watch:
+        made = jobs.run(opened, "map", arguments, watch)
+    _print_map(made)
+    print(f"Look at it: blindspot open, page Map ({name}).")
+
+
+@map_app.command("list")
+def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
+    """The maps of the study, oldest first."""
+    from app.tables import print_json
+    from backend.maps import maps_of
+
+    made = maps_of(_open(study))
+    if as_json:
+        print_json(list(made.values()))
+        return
+    if not made:
+        print("There is no map yet; make one with 'blindspot map new NAME'.")
+    for name, manifest in made.items():
+        encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
+        print(f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {manifest['question_points']:,} questions, "
+              f"{manifest['passages']:,} passages, made {manifest['made']}")
+
+
+@map_app.command("show")
+def map_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A map.")],
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """What stands beside a map on its page: quality, the spread of each group, the clusters."""
+    from app.tables import print_json
+    from backend.maps import Map
+    from backend.maps.edits import clusters_of
+    from backend.maps.values import cluster_rows, known
+
+    map = Map.open(_open(study), name)
+    state = clusters_of(map)
+    rows = cluster_rows(known(map), state, {}, 1)
+    if as_json:
+        clusters = [{"number": row.id + 1, **{key: value for key, value in asdict(row).items() if key not in ("id", "hits")},
+                     "words": state.words.get(row.id, []), "note": state.notes.get(row.id, "")} for row in rows]
+        print_json({**map.manifest, "spread": map.spread, "clusters": clusters})
+        return
+    _print_map(map)
+    _print_spread(map)
+    for row in rows:
+        print(f"Cluster {row.name}: {row.size:,} passages, {100 * row.unlabelled.value:.0f}% unlabelled, {row.questions:,} questions")
+
+
+def _open(folder: str | None) -> Study:
+    from backend.study import Study
+
+    return Study.open(folder)
+
+
+def _print_map(map: Map) -> None:
+    manifest = map.manifest
+    sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
+    print(f"Map {map.name}: {map.drawn:,} questions and {len(map.ordinals):,} passages ({sources}), {manifest['request']['method']}, "
+          f"seed {manifest['seed']}, {manifest['seconds']:.0f} s.")
+    for encoder in manifest["encoders"]:
+        quality = encoder["quality"]
+        trust, overlap = quality["trustworthiness"], quality["overlap"]
+        print(f"{encoder['name']}: trustworthiness {trust['value']:.3f} ({trust['low']:.3f} to {trust['high']:.3f}), neighbour overlap "
+              f"{overlap['value']:.3f} ({overlap['low']:.3f} to {overlap['high']:.3f}; {quality['by_chance']:.4f} by chance), "
+              f"k = {quality['k']}, n = {quality['rows']:,} of {quality['points']:,} points")
+    if len(manifest["encoders"]) > 1:
+        print(map.together)
+
+
+def _print_spread(map: Map) -> None:
+    """Mean cosine, nearest other and margin of each group; two encoders: before, after, change."""
+    for row in map.spread:
+        first = row.get("before", row)
+        parts = []
+        for key, words in (("similarity", "mean cosine"), ("nearest", "nearest other"), ("margin", "margin")):
+            shown = (first[key], row["after"][key], row[key]) if "before" in row else (first[key],)
+            if all(shown):
+                told = " -> ".join(f"{each['value']:.3f}" for each in shown[:2])
+                last = shown[-1]
+                change = f", change {last['value']:+.3f}" if len(shown) == 3 else ""
+                interval = "" if last["low"] is None else f" ({last['low']:+.3f} to {last['high']:+.3f})"
+                parts.append(f"{words} {told}{change}{interval}")
+        print(f"Positives of {row['group']} ({first['positives']:,}): {'; '.join(parts)}")

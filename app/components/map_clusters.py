@@ -1,0 +1,129 @@
+"""The clusters of a map: a table of them, and one that is opened, to be read, renamed, noted, split, merged or judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import streamlit as st
+
+from app.components.map_data import Points, first_hits, known_of
+from app.components.map_parts import address
+from app.components.map_selection import attempt, panel, person
+from app.components.marks import WILSON, figure
+from app.components.tables import scrolling
+from app.markup import Html, div, link, show, span, tag, term
+from backend.maps import Map
+from backend.maps import edits as changes
+from backend.maps.edits import Clusters
+from backend.maps.values import ClusterRow, cluster_rows
+
+UNLABELLED = "The share of the cluster's passages that are no gold and that nobody judged, for the questions of this map"
+QUESTIONS = "Questions of this map with a positive passage in the cluster"
+RUNS_SHOWN = 4
+
+
+def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | None) -> None:
+    """Every cluster with its numbers; the last edit can be undone here."""
+    if not state.ids:
+        show(div(tag("h2", "Clusters"), tag("p", "This map was made without clusters."), cls="panel"))
+        return
+    shown = list(runs)[:RUNS_SHOWN]
+    rows = cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in shown}, k)
+    loose = int((state.labels == changes.NOISE).sum())
+    with st.container(key="map-clusters"):
+        show(tag("h2", "Clusters"), _undone(map, state))
+        _undo_buttons(map, state)
+        show(scrolling(_table(map, rows, shown, k, opened)))
+        show(
+            tag(
+                "p",
+                f"By {map.encoders[0]} in the original space. "
+                + (f"{loose:,} passages are in no cluster. " if loose else "")
+                + "The words are those that tell a cluster from the rest (log-odds with a prior, Monroe et al.). "
+                f"Found: the share of the questions with a positive in the cluster that a run answers within {k}; {WILSON}.",
+                cls="convention",
+            )
+        )
+
+
+def _undone(map: Map, state: Clusters) -> Html:
+    return tag("p", f"{state.edits} change{'' if state.edits == 1 else 's'} made by hand." if state.edits else "", cls="convention")
+
+
+def _undo_buttons(map: Map, state: Clusters) -> None:
+    if not (state.undoable or state.redoable):
+        return
+    left, right, _ = st.columns([2, 2, 3])
+    if state.undoable:
+        left.button(
+            f"Undo: {state.undoable}", key="map-undo", on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits), "Undone."))
+        )
+    if state.redoable:
+        right.button(
+            f"Do again: {state.redoable}",
+            key="map-redo",
+            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits), "Done again.")),
+        )
+
+
+def _did(_: Clusters, words: str) -> str:
+    return words
+
+
+def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, opened: int | None) -> Html:
+    head = tag(
+        "tr",
+        tag("th", "cluster", scope="col", cls="left"),
+        tag("th", "passages", scope="col"),
+        tag("th", term("unlabelled", UNLABELLED), scope="col"),
+        tag("th", term("questions", QUESTIONS), scope="col"),
+        *(tag("th", f"{run} finds @{k}", scope="col") for run in runs),
+    )
+    lines = [
+        tag(
+            "tr",
+            tag(
+                "th",
+                link(row.name, address(map, cluster=row.id + 1, point=None, selection=None, list=None), data_focus=f"cluster-{row.id}"),
+                scope="row",
+            ),
+            tag("td", f"{row.size:,}"),
+            tag("td", f"{100 * row.unlabelled.value:.0f}%"),
+            tag("td", f"{row.questions:,}"),
+            *(tag("td", figure(row.hits[run], inline=True), cls="few" if row.hits[run].n < 30 else None) for run in runs),
+            cls="chosen" if row.id == opened else None,
+        )
+        for row in rows
+    ]
+    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures clusters")
+
+
+def opened_cluster(map: Map, points: Points, state: Clusters, id: int, run: str | None, k: int) -> None:
+    """One cluster: its passages, and what can be done to it. Raises Missing."""
+    members = state.members(id)
+    words = ", ".join(state.words.get(id, ())) or "no word tells it from the rest"
+    note = div(state.notes[id], cls="notice map-note") if state.notes.get(id) else ""
+    show(div(span(f"{words}. ", cls="soft"), link("all clusters", address(map, cluster=None, list=None), cls="quiet"), note))
+    panel(map, points, [points.ids[map.drawn + place] for place in members.tolist()], state.name(id), run, k, can_clear=False)
+    _change(map, state, id)
+
+
+def _change(map: Map, state: Clusters, id: int) -> None:
+    """What is typed is read when the button is pressed: the run of the script that drew the button knew only what stood there before."""
+    others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
+    seen, by, at = state.edits, person(map), f"{id}-{state.edits}"
+    typed = st.session_state
+    with st.expander("Rename or note"):
+        st.text_input("Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="empty: its telling words")
+        _button("Rename", "map-rename", lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, by), "Renamed.")
+        st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
+        _button("Keep the note", "map-note", lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, by), "Kept the note.")
+    with st.expander("Split or merge"):
+        st.number_input("Parts", 2, 20, 2, key="map-parts", help="By k-means in the original space.")
+        _button("Split", "map-split", lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=by), "Split.")
+        st.multiselect("Merge with", list(others), format_func=others.get, key=f"map-merge-{at}")
+        _button("Merge", "map-merge", lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, by), "Merged.")
+
+
+def _button(words: str, key: str, work: Callable[[], Clusters], done: str) -> None:
+    st.button(words, key=key, on_click=lambda: attempt(lambda: _did(work(), done)))

@@ -1,0 +1,96 @@
+"""What the map page holds between runs of its script: the open map, its points' titles, what the study knows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import streamlit as st
+
+from analysis.neighbours import Neighbours
+from app import study as opened_study
+from backend.maps import Map
+from backend.maps.selection import PASSAGE, QUESTION
+from backend.maps.values import Known, known
+from backend.study import Study
+
+START = 140  # characters of a passage that are shown when it is pointed at
+
+
+@dataclass(frozen=True)
+class Points:
+    """The points of a map: ids ("q:..." or "p:..."), what is read first of each, and how its text begins."""
+
+    ids: list[str]
+    titles: list[str]
+    starts: list[str]
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        return {id: number for number, id in enumerate(self.ids)}
+
+
+def open_map(study: Study, name: str) -> Map:
+    """Raises Missing, Refused."""
+    folder = study.path("maps", name) / "manifest.json"
+    return _map(study, str(study.folder), name, folder.stat().st_mtime_ns if folder.is_file() else None)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _map(_study: Study, folder: str, name: str, mark: int | None) -> Map:
+    return Map.open(_study, name)
+
+
+def points(map: Map) -> Points:
+    return _points(map, str(map.study.folder), map.name, map.manifest["made"])
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _points(_map: Map, *key: object) -> Points:
+    questions = _map.study.questions.some(_map.question_ids[: _map.drawn])
+    passages = _map.study.corpus.passages(_map.ordinals.tolist())
+    return Points(
+        [QUESTION + question.id for question in questions] + [PASSAGE + passage.id for passage in passages],
+        [question.text for question in questions] + [passage.title for passage in passages],
+        [", ".join(question.answers[:3]) for question in questions] + [passage.text[:START] for passage in passages],
+    )
+
+
+def known_of(map: Map) -> Known:
+    """Made anew when a label is stored or questions are imported."""
+    labels = map.study.labels_path
+    marks = tuple(path.stat().st_mtime_ns for path in (labels, labels.with_name(labels.name + "-wal")) if path.exists())
+    return _known(map, str(map.study.folder), map.name, map.manifest["made"], marks)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _known(_map: Map, *key: object) -> Known:
+    return known(_map)
+
+
+def first_hits(study: Study, run: str) -> dict[str, int]:
+    """Rank of the first relevant passage by question id, 0 for none, of the questions that the run can be measured on."""
+    found = opened_study.measured(study, run, "answers", opened_study.rule(study, run, run))
+    return dict(zip((question.id for question in found.questions), found.first.tolist()))
+
+
+def runs_over(map: Map) -> list[str]:
+    """The runs that searched one of the map's questions, the map's own first."""
+    asked, own = set(map.question_ids), map.manifest["request"]["run"]
+    found = [name for name in opened_study.runs(map.study) if asked & _searched(map.study, str(map.study.folder), name)]
+    return sorted(found, key=lambda name: name != own)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _searched(_study: Study, folder: str, name: str) -> frozenset[str]:
+    return frozenset(_study.run(name).question_ids)
+
+
+def neighbours_of(map: Map, point: int, count: int, view: int) -> Neighbours:
+    """`Map.neighbours`, held. Raises Missing, Refused."""
+    return _neighbours(map, str(map.folder), map.manifest["made"], point, count, view, tuple(map.outdated()))
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _neighbours(_map: Map, folder: str, made: str, point: int, count: int, view: int, outdated: tuple[str, ...]) -> Neighbours:
+    return _map.neighbours(point, count, view)

@@ -1,0 +1,258 @@
+"""The picture: points by WebGL, one trace for each category and kind, so that the legend can show or hide it.
+
+A category has a colour and a shape; questions are always diamonds. More points than can be chosen from are drawn as density.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from backend.maps import Map
+from backend.maps.edits import NO_CLUSTER
+from backend.maps.values import FOUND, MISSED, NOBODYS, NOT_IN_RUN, UNLABELLED, categories
+
+SELECTABLE = 20_000
+OTHERS = "other"
+GREY = "#8a949e"
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#b8860b",
+    "#56b4e9",
+    "#7a5fb8",
+    "#a0522d",
+    "#2e8b8b",
+    "#b03a5b",
+    "#6b8e23",
+    "#4169a1",
+)
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "cross",
+    "hexagon",
+    "triangle-down",
+    "pentagon",
+    "star",
+    "triangle-left",
+    "triangle-right",
+    "hourglass",
+    "bowtie",
+)
+QUIET = (NOBODYS, NOT_IN_RUN, UNLABELLED, NO_CLUSTER, OTHERS, "other passage", "of several relations", "of several groups")
+FIXED = {
+    FOUND: ("#0072b2", "circle"),
+    MISSED: ("#d55e00", "x"),
+    "gold": ("#b8860b", "star"),
+    "positive": ("#009e73", "square"),
+    "negative": ("#d55e00", "x"),
+    "related": ("#cc79a7", "triangle-up"),
+    "open": ("#7a5fb8", "hexagon"),
+    "question": ("#cc79a7", "circle"),
+}
+HEIGHT, HEIGHT_OF_TWO = 640, 540
+_LINE = 62
+
+
+def held_figure(map: Map, found: Sequence[str], views: Sequence[int], marked: frozenset[str], *parts: Any) -> Any:
+    """`figure`, held while nothing that it shows changes. parts: titles, starts, ids and `labelled`."""
+    return _held(map, found, parts, map.folder, map.manifest["made"], tuple(views), marked, hash(tuple(found)))
+
+
+@st.cache_resource(max_entries=12, show_spinner=False)
+def _held(
+    _map: Map, _found: Sequence[str], _parts: tuple, folder: Path, made: str, views: tuple[int, ...], marked: frozenset[str], mark: int
+) -> Any:
+    titles, starts, ids, labelled = _parts
+    return figure(_map, titles, starts, ids, _found, views, marked, labelled)
+
+
+def figure(
+    map: Map,
+    titles: Sequence[str],
+    starts: Sequence[str],
+    ids: Sequence[str],
+    found: Sequence[str],
+    views: Sequence[int],
+    marked: Collection[str] = (),
+    labelled: Any = str,
+) -> Any:
+    """The map as a plotly figure.
+
+    Args:
+        titles, starts, ids: of each point. found: its category.
+        views: the encoders to show, side by side.
+        marked: ids of points to be ringed.
+        labelled: a category's words for people.
+    """
+    from plotly.subplots import make_subplots
+
+    shown = selectable(len(map), len(views))
+    names = map.encoders
+    heads = [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
+    made = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
+    every = categories(found, most=len(COLOURS))
+    kept = set(every)
+    drawn = np.array([name if name in kept else OTHERS for name in found], dtype=object)[shown]
+    order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in QUIET, -int((drawn == name).sum())))
+    texts = [_hover(titles[i], starts[i], labelled(found[i])) for i in shown.tolist()]
+    colours = _colours([name for name in every if name not in QUIET])
+    is_question = shown < map.drawn
+    for column, view in enumerate(views, 1):
+        places = np.asarray(map.coordinates(view))
+        if len(shown) < len(map):
+            made.add_trace(_density(places), 1, column)
+        if marked:
+            ringed = [i for i, id in enumerate(ids) if id in marked]
+            made.add_trace(_rings(places[ringed]), 1, column)
+        in_legend = set() if column == 1 else set(order)
+        for name in order:
+            for question in (False, True):
+                rows = np.flatnonzero((drawn == name) & (is_question == question))
+                if not len(rows):
+                    continue
+                colour, shape = colours.get(name, (GREY, "circle"))
+                made.add_trace(
+                    _trace(
+                        places[shown[rows]],
+                        [ids[i] for i in shown[rows]],
+                        [texts[i] for i in rows],
+                        labelled(name),
+                        question,
+                        colour,
+                        _shape(shape, name, question),
+                        name not in in_legend,
+                        name in QUIET,
+                    ),
+                    1,
+                    column,
+                )
+                in_legend.add(name)
+    _lay_out(made, map, len(views))
+    return made
+
+
+def height(views: int) -> int:
+    """Pixels."""
+    return HEIGHT if views == 1 else HEIGHT_OF_TWO
+
+
+def selectable(points: int, views: int) -> np.ndarray:
+    """Rows that are drawn as points: all, or a fixed random part where they are too many. (m,) int64, rising."""
+    room = SELECTABLE // views
+    return np.arange(points) if points <= room else np.sort(np.random.default_rng(0).choice(points, room, replace=False))
+
+
+def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    free = iter(zip(COLOURS, SHAPES))
+    return {name: FIXED[name] if name in FIXED else next(free) for name in names}
+
+
+def _shape(shape: str, name: str, question: bool) -> str:
+    if not question:
+        return shape
+    return "diamond-open" if name == MISSED else "diamond"
+
+
+def _trace(
+    places: np.ndarray, ids: list[str], texts: list[str], name: str, question: bool, colour: str, shape: str, legend: bool, quiet: bool
+) -> dict[str, Any]:
+    return {
+        "type": "scattergl",
+        "mode": "markers",
+        "x": places[:, 0],
+        "y": places[:, 1],
+        "customdata": ids,
+        "text": texts,
+        "hovertemplate": "%{text}<extra></extra>",
+        "name": escape(name, quote=False),
+        "showlegend": legend,
+        "legendgroup": name,
+        "marker": {
+            "color": colour,
+            "symbol": shape,
+            "size": 8 if question else 6,
+            "opacity": 0.4 if quiet else 0.8,
+            "line": {"width": 0.8 if question else 0, "color": "rgba(255,255,255,0.55)"},
+        },
+        "unselected": {"marker": {"opacity": 0.12}},
+        "selected": {"marker": {"opacity": 1}},
+    }
+
+
+def _rings(places: np.ndarray) -> dict[str, Any]:
+    return {
+        "type": "scattergl",
+        "mode": "markers",
+        "x": places[:, 0],
+        "y": places[:, 1],
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": "marked",
+        "marker": {"color": "#e0218a", "symbol": "circle-open", "size": 14, "line": {"width": 2.5}},
+        "unselected": {"marker": {"opacity": 1}},
+    }
+
+
+def _density(places: np.ndarray, cells: int = 160) -> dict[str, Any]:
+    counts, x, y = np.histogram2d(places[:, 0], places[:, 1], bins=cells)
+    counts = np.where(counts > 0, np.log1p(counts), np.nan)
+    return {
+        "type": "heatmap",
+        "x": (x[:-1] + x[1:]) / 2,
+        "y": (y[:-1] + y[1:]) / 2,
+        "z": counts.T,
+        "showscale": False,
+        "hoverinfo": "skip",
+        "colorscale": [[0, "rgba(120,130,140,0.12)"], [1, "rgba(120,130,140,0.75)"]],
+    }
+
+
+def _hover(title: str, start: str, category: str) -> str:
+    """Plotly reads a few tags in hover texts; what is not ours is escaped."""
+    head = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(title, _LINE)[:2]) or "(no title)"
+    lines = textwrap.wrap(start, _LINE)[:3]
+    body = "<br>".join(escape(line, quote=False) for line in lines)
+    return f"<b>{head}</b><br>{body}<br><i>{escape(category, quote=False)}</i>"
+
+
+def _lay_out(made: Any, map: Map, views: int) -> None:
+    """No axes: their numbers mean nothing. On a shared plane both pictures move together."""
+    hidden = {
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": False,
+        "ticks": "",
+        "showline": True,
+        "mirror": True,
+        "linewidth": 1,
+        "linecolor": "rgba(128,140,150,0.35)",
+    }
+    made.update_xaxes(**hidden)
+    made.update_yaxes(**hidden)
+    for column in range(1, views + 1):
+        axis = "" if column == 1 else str(column)
+        made.update_layout({f"yaxis{axis}": {"scaleanchor": f"x{axis}"}})
+    if views > 1 and map.manifest["together"] == "aligned":
+        made.update_layout(xaxis2={"matches": "x"}, yaxis2={"matches": "y"})
+    for number, head in enumerate(made.layout.annotations):
+        head.update(x=made.layout[f"xaxis{number + 1 if number else ''}"].domain[0], xanchor="left", font={"size": 14})
+    made.update_layout(
+        height=height(views),
+        margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
+        dragmode="lasso",
+        hovermode="closest",
+        legend={"orientation": "h", "yanchor": "top", "y": -0.02, "x": 0, "itemsizing": "constant", "font": {"size": 12}},
+        hoverlabel={"align": "left"},
+        uirevision=map.name,
+    )

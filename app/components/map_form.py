@@ -1,0 +1,155 @@
+"""Making a map: the questions that have sane answers already, and the command that does the same."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from typing import Any
+
+import streamlit as st
+
+from app import study as opened_study
+from app.components import jobs
+from app.components.marks import notice
+from app.markup import link, show, tag
+from app.url import HOME
+from backend.maps import MapRequest, maps_of
+from backend.study import Study
+from db.errors import BlindspotError
+
+SOURCES = {"gold": "gold passages of the questions", "top": "the first passages that a run found", "random": "random passages"}
+METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
+CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups alone", "none": "none"}
+
+
+def form(study: Study, taken: set[str]) -> None:
+    """The form, and the button that starts the job."""
+    indexes = study.parts("indexes")
+    dense = [name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"]
+    if not dense:
+        show(notice("A map needs a dense index: make one on ", link("Home", HOME), " or with ", tag("code", "blindspot index dense"), "."))
+        return
+    runs = list(opened_study.runs(study))
+    sets = list(
+        dict.fromkeys([*(c["split"] for c in study.questions.counts()), *(c["dataset"] for c in study.questions.counts() if c["dataset"])])
+    )
+    with st.container(key="map-form"):
+        show(tag("h2", "Make a map"))
+        arguments = _asked(study, dense, runs, sets, taken)
+        wrong = _wrong(arguments)
+        if wrong:
+            show(notice(wrong, kind="warning"))
+        jobs.start_button(study, "map", arguments, key="map-start", words="Make the map", lacking=wrong)
+        st.code(_command(arguments, study), language=None, wrap_lines=True)
+    jobs.panel(study)
+
+
+def _asked(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
+    first, second, third, fourth = st.columns(4)
+    encoder = first.selectbox("Encoder", dense, key="make-encoder")
+    others = ["", *(name for name in dense if name != encoder)]
+    after = second.selectbox(
+        "Compare with (after)",
+        others,
+        key="make-second",
+        format_func=lambda name: name or "no other",
+        help="A second encoder of the same passages: both are shown side by side, before and after training.",
+    )
+    default_run = next((i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0)
+    run = third.selectbox("Run", runs, index=default_run if runs else None, key="make-run", help="Whose first passages go on the map.")
+    asked = fourth.selectbox(
+        "Questions", ["", *sets], key="make-questions", format_func=lambda name: name or "those of the run", help="A split or a set."
+    )
+    passages = st.multiselect(
+        "Passages", list(SOURCES), default=list(SOURCES) if run else ["gold", "random"], key="make-passages", format_func=SOURCES.get
+    )
+    first, second, third, fourth = st.columns(4)
+    top = first.number_input("First k of the run", 1, 1000, 10, key="make-top")
+    random = second.number_input("Random passages", 0, 200_000, 2000, step=500, key="make-random")
+    most = third.number_input(
+        "Passages at most",
+        30,
+        200_000,
+        10_000,
+        step=1000,
+        key="make-most",
+        help="20,000 points can be chosen from; more are drawn as density. UMAP takes a minute or two for 10,000.",
+    )
+    name = fourth.text_input("Name", _free_name(encoder, after, taken), key=f"make-name-{encoder}-{after}")
+    with st.expander("Method, seed, clusters"):
+        first, second, third, fourth = st.columns(4)
+        method = first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.get)
+        if method == "umap":
+            shape = {
+                "neighbours": second.number_input(
+                    "Neighbours", 2, 200, 15, key="make-neighbours", help="Low: fine detail; high: the large."
+                ),
+                "min_dist": third.number_input("Least distance", 0.0, 1.0, 0.1, key="make-min-dist"),
+            }
+        else:
+            shape = {"perplexity": float(second.number_input("Perplexity", 2, 500, 30, key="make-perplexity"))}
+        seed = fourth.number_input(
+            "Seed", 0, 10**6, study.settings.seed, key="make-seed", help="Look at two seeds: what differs is no finding."
+        )
+        first, second, third, _ = st.columns(4)
+        clusters = first.selectbox("Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.get)
+        if clusters == "kmeans":
+            shape["cluster_count"] = second.number_input("How many clusters", 2, 200, 20, key="make-cluster-count")
+        elif clusters == "hdbscan":
+            shape["cluster_size"] = second.number_input("Smallest cluster", 2, 1000, 30, key="make-cluster-size")
+        draw = third.checkbox("Show the questions too", True, key="make-draw")
+    given = {
+        "name": name.strip(),
+        "encoder": encoder,
+        "second": after or None,
+        "run": run,
+        "questions": asked or None,
+        "passages": list(passages),
+        "top": top,
+        "random": random,
+        "most": most,
+        "method": method,
+        "seed": seed,
+        "clusters": clusters,
+        "draw_questions": draw,
+        **shape,
+    }
+    defaults = {each.name: each.default for each in fields(MapRequest)}
+    return {
+        key: value
+        for key, value in given.items()
+        if key == "name" or value != (list(defaults[key]) if key == "passages" else defaults[key])
+    }
+
+
+def _wrong(arguments: dict[str, Any]) -> str:
+    try:
+        MapRequest(**arguments)
+    except BlindspotError as error:
+        return str(error)
+    return ""
+
+
+def _free_name(encoder: str, after: str | None, taken: set[str]) -> str:
+    base = f"{encoder}-and-{after}" if after else encoder
+    return next(name for number in range(1, len(taken) + 2) if (name := base if number == 1 else f"{base}-{number}") not in taken)
+
+
+def _command(arguments: dict[str, Any], study: Study) -> str:
+    """What to type for the same map."""
+    words = ["blindspot", "map", "new", arguments["name"]]
+    for key, value in arguments.items():
+        option = f"--{key.replace('_', '-')}"
+        if key == "name":
+            continue
+        if key == "draw_questions":
+            words.append("--no-draw-questions")
+        elif isinstance(value, list):
+            words += [part for each in value for part in (option, each)]
+        elif value is not None:
+            words += [option, str(value)]
+    return " ".join(shlex.quote(word) for word in [*words, "--study", str(study.folder)])
+
+
+def taken_names(study: Study) -> set[str]:
+    return set(maps_of(study))

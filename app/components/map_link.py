@@ -1,0 +1,23 @@
+"""The picture's behaviour in the browser: a click opens a point, two pictures point at each other. See `map_link.js`."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+
+
+@cache
+def _source() -> str:
+    return Path(__file__).with_name("map_link.js").read_text(encoding="utf-8")
+
+
+def map_link() -> None:
+    """Mount the script, once per run."""
+    _component()(key="map-link", height="content")
+
+
+@st.cache_resource(show_spinner=False)
+def _component():
+    return st.components.v2.component("blindspot.map_link", js=_source())

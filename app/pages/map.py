@@ -1,0 +1,172 @@
+"""Map: the questions and passages of a slice on a plane, coloured by what is known of them; from a lasso to a judged batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app import study as opened_study
+from app import url
+from app.components import map_clusters, map_form, map_selection
+from app.components.map_data import Points, first_hits, known_of, open_map, points, runs_over
+from app.components.map_figure import height, held_figure, selectable
+from app.components.map_link import map_link
+from app.components.map_parts import address, opened_point, quality_line, spread_table, warnings
+from app.components.map_style import map_style
+from app.components.marks import empty, notice, relation_label
+from app.entry import enter
+from app.markup import div, link, show, tag
+from backend.maps import Map, maps_of
+from backend.maps.edits import Clusters, clusters_of
+from backend.maps.saved import saved_selection
+from backend.maps.values import BY, SEVERAL, values
+
+COLOURS = {
+    "kind": "question or passage",
+    "relation": "relation",
+    "bucket": "frequency bucket",
+    "hit": "hit or miss",
+    "label": "label",
+    "cluster": "cluster",
+}
+DEFAULT_K = 20
+
+
+def page() -> None:
+    map_style()
+    study = opened_study.current()
+    made = maps_of(study)
+    map_selection.said()
+    if not made or url.value("new"):
+        _make(study, set(made))
+        if not made:
+            return
+    names = list(made)[::-1]
+    with st.container(key="pickers"):
+        columns = st.columns([3, 2.2, 2.4, 1.3, 2.2, 1.7], vertical_alignment="bottom")
+        with columns[0]:
+            name = url.select("Map", "map", names, names[0], forget=("point", "cluster", "selection", "list", "view"))
+        map = open_map(study, name)
+        runs = runs_over(map)
+        with columns[1]:
+            usual = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
+            by = url.select("Colour by", "by", [each for each in BY if runs or each != "hit"], usual, format_func=COLOURS.get)
+        with columns[2]:
+            run = url.select("Run", "run", runs, runs[0]) if runs else None
+        with columns[3]:
+            k = _k()
+        with columns[4]:
+            view = _view(map)
+        with columns[5]:
+            if not url.value("new"):
+                show(div(link("make another map", address(map, new=1), cls="quiet"), cls="map-another"))
+    _picture(map, by, run, k, view)
+
+
+def _make(study, taken: set[str]) -> None:
+    if not taken:
+        show(
+            empty(
+                "There is no map yet",
+                "A map shows the questions and passages of a slice as an encoder sees them: what lies close together, "
+                "which relation clumps, where the misses are. Making one takes a minute or two; it is kept.",
+            )
+        )
+    elif url.value("new"):
+        show(div(link("back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
+    map_form.form(study, taken)
+
+
+def _k() -> int:
+    options = ["1", "5", "10", "20", "50", "100"]
+    chosen = str(url.number("k", DEFAULT_K, 1, 1000))
+    return int(
+        url.select(
+            "k", "k", sorted({*options, chosen}, key=int), str(DEFAULT_K), help="A hit, and what goes to judging, stands among the first k."
+        )
+    )
+
+
+def _view(map: Map) -> list[int]:
+    if len(map.encoders) == 1:
+        return [0]
+    words = {"both": "before and after", "0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
+    chosen = url.select("Encoders", "view", list(words), "both", format_func=words.get)
+    return [0, 1] if chosen == "both" else [int(chosen)]
+
+
+def _picture(map: Map, by: str, run: str | None, k: int, view: list[int]) -> None:
+    shown, state = points(map), clusters_of(map)
+    cluster = url.number("cluster", 0, 0) - 1
+    cluster = cluster if cluster in state.ids else None
+    saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
+    point = url.value("point")
+    with st.container(key="map-body"):
+        left, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
+        with left:
+            with st.container(key="map-picture"):
+                _plot(map, shown, state, by, run, k, view, _marked(map, shown, state, cluster, saved))
+            show(warnings(map, len(selectable(len(map), len(view)))), quality_line(map))
+        with right:
+            with st.container():
+                if point in shown.number:
+                    show(opened_point(map, shown, shown.number[point], view[0]))
+                elif point:
+                    show(notice("This point is not on this map. ", link("close", address(map, point=None))))
+            _chosen(map, shown, state, cluster, saved, run, k, bool(point))
+    map_clusters.table(map, state, runs_over(map), k, cluster)
+    show(spread_table(map))
+
+
+def _chosen(
+    map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None, run: str | None, k: int, reading: bool
+) -> None:
+    ids = map_selection.chosen(map)
+    if cluster is not None:
+        map_clusters.opened_cluster(map, shown, state, cluster, run, k)
+    elif saved is not None:
+        there = [id for id in saved if id in shown.number]
+        if len(there) < len(saved):
+            show(notice(f"{len(saved) - len(there):,} points of this selection are not on this map."))
+        map_selection.panel(map, shown, there, url.value("selection"), run, k)
+    elif ids:
+        map_selection.panel(map, shown, ids, "Selection", run, k)
+    elif not reading:
+        map_selection.hint(map, run)
+
+
+def _marked(map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None) -> frozenset[str]:
+    """What is ringed: an opened cluster and a saved selection. The opened point is ringed in the browser, without a new picture."""
+    marked = set(saved or ())
+    if cluster is not None:
+        marked.update(shown.ids[map.drawn + place] for place in np.flatnonzero(state.labels == cluster).tolist())
+    return frozenset(marked)
+
+
+def _plot(map: Map, shown: Points, state: Clusters, by: str, run: str | None, k: int, view: list[int], marked: frozenset[str]) -> None:
+    first = first_hits(map.study, run) if run and by == "hit" else None
+    found = values(map, known_of(map), by, state, first, map.study.run(run) if run and by == "hit" else None, k)
+    labelled = (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name) if by == "relation" else str
+    made = held_figure(map, found, view, marked, shown.titles, shown.starts, shown.ids, labelled)
+    st.plotly_chart(
+        made,
+        key=map_selection.plot_key(map),
+        on_select=lambda: map_selection.take(map),
+        selection_mode=("points", "box", "lasso"),
+        height=height(len(view)),
+        config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
+        alt=f"{len(map):,} points of the map {map.name}, coloured by {COLOURS[by]}; the clusters below list the same passages",
+    )
+    map_link()
+    if by == "hit":
+        show(
+            tag(
+                "p",
+                f"A question is found if {run} has a relevant passage among its first {k}; a passage, if it stands there itself for a "
+                "question it is a positive of.",
+                cls="convention",
+            )
+        )
+
+
+enter(page)

@@ -1,0 +1,223 @@
+"""What people changed of a map's clusters: split, merged, renamed, noted. Kept as a list of edits, each of which can be undone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from analysis import clusters
+from analysis.clusters import NOISE
+from analysis.projection import geometry, principal_components
+from backend.manifest import read_json, write_json
+from backend.maps.making import named
+from backend.maps.stored import Map
+from db.errors import BadInput, Missing, Refused
+
+LONGEST_NAME, LONGEST_NOTE = 80, 4000
+NO_CLUSTER = "in no cluster"
+_FILE = "edits.json"
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters of a map as they stand after `edits` edits.
+
+    labels: (p,) int32 the cluster of each passage, -1 for none. words: telling words. names: those that people gave.
+    undoable, redoable: what the last edit, and the one taken back last, did; None where there is none.
+    """
+
+    labels: np.ndarray
+    words: dict[int, list[str]]
+    names: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
+    edits: int = 0
+    undoable: str | None = None
+    redoable: str | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """Clusters by falling size, of equals the lower id first."""
+        ids, sizes = np.unique(self.labels[self.labels != NOISE], return_counts=True)
+        return [int(id) for id in ids[np.lexsort((ids, -sizes))]]
+
+    def name(self, id: int) -> str:
+        """The name that people gave, else the telling words; the number tells namesakes apart."""
+        if id == NOISE:
+            return NO_CLUSTER
+        return f"{id + 1} · {self.names.get(id) or ', '.join(self.words.get(id, ())[:3]) or 'no telling words'}"
+
+    def members(self, id: int) -> np.ndarray:
+        """Places in the map's `ordinals`. Raises Missing for a cluster that is not there."""
+        found = np.flatnonzero(self.labels == id)
+        if not len(found):
+            raise Missing(f"there is no cluster {id + 1} on this map")
+        return found
+
+
+def clusters_of(map: Map) -> Clusters:
+    """The map's clusters with everything that people changed. Raises BadInput where a file is damaged."""
+    found = Clusters(np.array(map._array("clusters.npy")), {int(id): words for id, words in read_json(map.folder / "words.json").items()})
+    log = _read(map)
+    try:
+        for edit in log["edits"]:
+            found = _applied(found, edit)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"is damaged ({error}); delete it to have the clusters as they were made", map.folder / _FILE) from error
+    return Clusters(found.labels, found.words, found.names, found.notes, len(log["edits"]), _told(log["edits"]), _told(log["undone"]))
+
+
+def rename(map: Map, id: int, name: str, seen: int | None = None, by: str | None = None) -> Clusters:
+    """Give a cluster a name; an empty one gives its telling words back. Raises Missing, Refused."""
+    name = " ".join(name.split())
+    if len(name) > LONGEST_NAME:
+        raise Refused(f"a name of a cluster has {LONGEST_NAME} characters at most")
+    return _edit(map, lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name}, seen, by)
+
+
+def note(map: Map, id: int, text: str, seen: int | None = None, by: str | None = None) -> Clusters:
+    """Write a note on a cluster, in the place of the last. Raises Missing, Refused."""
+    if len(text) > LONGEST_NOTE:
+        raise Refused(f"a note has {LONGEST_NOTE:,} characters at most")
+    return _edit(map, lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()}, seen, by)
+
+
+def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None = None) -> Clusters:
+    """Make one cluster of several; it keeps the number, name and note of the first. Raises Missing, Refused for fewer than two."""
+    ids = list(dict.fromkeys(ids))
+    if len(ids) < 2:
+        raise Refused("merging takes two clusters at least")
+
+    def edit(now: Clusters) -> dict:
+        labels = now.labels.copy()
+        for id in ids:
+            now.members(id)
+            labels[labels == id] = ids[0]
+        return {"kind": "merge", "clusters": ids, "words": {str(ids[0]): named(map.study, map.ordinals, labels).get(ids[0], [])}}
+
+    return _edit(map, edit, seen, by)
+
+
+def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = None, by: str | None = None) -> Clusters:
+    """Cut a cluster into parts by k-means in the original space; the largest keeps the number. Raises Missing, Refused."""
+    def edit(now: Clusters) -> dict:
+        members = now.members(id)
+        if not 2 <= parts <= min(len(members), 50):
+            raise Refused(f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not {parts}")
+        found = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
+        free = _next(now, _read(map)["edits"])
+        new = [id, *range(free, free + int(found.max()))]
+        labels = now.labels.copy()
+        labels[members] = np.array(new)[found]
+        words = named(map.study, map.ordinals, labels)
+        return {"kind": "split", "cluster": id, "new": new, "parts": found.tolist(),
+                "words": {str(each): words.get(each, []) for each in new}}
+
+    return _edit(map, edit, seen, by)
+
+
+def undo(map: Map, seen: int | None = None) -> Clusters:
+    """Take the last edit back. Raises Refused where there is none."""
+    return _move(map, "edits", "undone", "nothing to undo", seen)
+
+
+def redo(map: Map, seen: int | None = None) -> Clusters:
+    """Do again what was undone last. Raises Refused where there is nothing, or something was changed since."""
+    return _move(map, "undone", "edits", "nothing to do again", seen)
+
+
+def _components(map: Map, members: np.ndarray) -> np.ndarray:
+    encoder = map.manifest["encoders"][0]
+    if encoder["name"] in map.outdated():
+        raise Refused(f"the index {encoder['name']!r} is not the one this map was made of; make the map again")
+    vectors = np.load(map.study.path("indexes", encoder["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+    similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
+    return principal_components(geometry(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]).values
+
+
+def _next(now: Clusters, edits: Sequence[Mapping]) -> int:
+    """A number that no cluster has or had."""
+    used = [int(now.labels.max(initial=-1)), *now.words, *(id for edit in edits for id in edit.get("new", edit.get("clusters", ())))]
+    return max(used) + 1
+
+
+def _applied(now: Clusters, edit: Mapping[str, Any]) -> Clusters:
+    labels, words, names, notes = now.labels, dict(now.words), dict(now.names), dict(now.notes)
+    kind = edit["kind"]
+    if kind == "rename":
+        names[edit["cluster"]] = edit["name"]
+    elif kind == "note":
+        notes[edit["cluster"]] = edit["text"]
+    else:
+        labels = labels.copy()
+        if kind == "merge":
+            labels[np.isin(labels, edit["clusters"])] = edit["clusters"][0]
+        elif kind == "split":
+            labels[labels == edit["cluster"]] = np.array(edit["new"])[np.array(edit["parts"])]
+        else:
+            raise ValueError(f"no edit is called {kind!r}")
+        words.update((int(id), found) for id, found in edit["words"].items())
+    return Clusters(labels, words, names, notes)
+
+
+def _told(edits: Sequence[Mapping]) -> str | None:
+    """ "split cluster 3": the last edit, for people."""
+    if not edits:
+        return None
+    edit = edits[-1]
+    if edit["kind"] == "merge":
+        return f"merge of clusters {', '.join(str(id + 1) for id in edit['clusters'])}"
+    return f"{edit['kind']} of cluster {edit['cluster'] + 1}"
+
+
+def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
+    with _held(map):
+        now, log = clusters_of(map), _read(map)
+        _refuse_stale(now, seen)
+        log["edits"].append({**make(now), "by": by, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        log["undone"] = []
+        write_json(map.folder / _FILE, log)
+        return clusters_of(map)
+
+
+def _move(map: Map, source: str, target: str, nothing: str, seen: int | None) -> Clusters:
+    with _held(map):
+        log = _read(map)
+        _refuse_stale(clusters_of(map), seen)
+        if not log[source]:
+            raise Refused(nothing)
+        log[target].append(log[source].pop())
+        write_json(map.folder / _FILE, log)
+        return clusters_of(map)
+
+
+def _refuse_stale(now: Clusters, seen: int | None) -> None:
+    if seen is not None and seen != now.edits:
+        raise Refused("somebody else changed the clusters of this map meanwhile; look at them and do it again")
+
+
+def _read(map: Map) -> dict[str, list]:
+    path = map.folder / _FILE
+    if not path.is_file():
+        return {"edits": [], "undone": []}
+    log = read_json(path)
+    if not isinstance(log, dict) or not all(isinstance(log.get(key), list) for key in ("edits", "undone")):
+        raise BadInput("is damaged; delete it to have the clusters as they were made", path)
+    return log
+
+
+@contextmanager
+def _held(map: Map) -> Iterator[None]:
+    """One at a time edits a map's clusters; others wait a moment."""
+    file = os.open(map.folder / ".edits.lock", os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

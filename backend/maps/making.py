@@ -1,0 +1,171 @@
+"""Making a map: vectors, plane, quality, clusters and spread, kept as one folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from analysis import clusters, projection
+from analysis.projection import Components, geometry, joint, principal_components, project, quality
+from backend.manifest import read_manifest, whole_folder, write_json, write_manifest
+from backend.maps.request import MapRequest, Points, chosen_points
+from backend.maps.spreads import spreads
+from backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
+from backend.retrieval.dense import Dense
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+Result = TypeVar("Result")
+
+QUALITY_AT = 15
+MEASURED_ROWS = 1000
+_ROWS = 8192
+_LOOK = 0.25            # seconds between two looks at whether to stop
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """One encoder's vectors of the map's points: as they are, and as the map compares them (questions first, then passages)."""
+
+    dense: Dense
+    passages: np.ndarray
+    questions: np.ndarray | None
+    points: np.ndarray
+
+    @property
+    def similarity(self) -> str:
+        return self.dense.manifest["similarity"]
+
+
+def make(study: Study, replace_old: bool = False, progress: Progress | None = None, **request: Any) -> Map:
+    """`make_map` with the request's fields as arguments: what a job calls."""
+    return make_map(study, MapRequest(**request), replace_old, progress)
+
+
+def make_map(study: Study, request: MapRequest, replace_old: bool = False, progress: Progress | None = None) -> Map:
+    """Make a map and keep it in maps/<name>.
+
+    Raises:
+        Missing: an index, a run or questions that do not exist.
+        Refused: the name is taken and `replace_old` is false, there are too few points, or another process makes this map.
+    """
+    folder = study.path("maps", request.name)
+    if read_manifest(folder) is not None and not replace_old:
+        raise Refused(f"there is already a map named {request.name!r}; choose another name, or replace it")
+    tell, started = progress or (lambda done, total, doing: None), time.monotonic()
+    with study.building(f"maps/{request.name}"):
+        tell(0, None, "choosing the points")
+        points = chosen_points(study, request)
+        if not points.questions:
+            request = replace(request, draw_questions=False)
+        encoders = [_vectors(study, name, points, request, tell) for name in (request.encoder, request.second) if name]
+        planes, parts = _planes(encoders, request, tell)
+        tell(0, None, "measuring the quality")
+        told = [_quality(encoder, plane, request.seed) for encoder, plane in zip(encoders, planes)]
+        labels, names = _clusters(study, encoders[0], points, request, tell)
+        tell(0, None, "measuring the spread of each group")
+        groups = spreads(study, points, [(encoder.passages, encoder.questions) for encoder in encoders], request.seed)
+        with whole_folder(folder) as building:
+            for number, (encoder, plane) in enumerate(zip(encoders, planes)):
+                np.save(building / f"coordinates.{number}.npy", plane)
+                if encoder.questions is not None:
+                    np.save(building / f"questions.{number}.npy", encoder.questions)
+            np.save(building / "ordinals.npy", points.ordinals)
+            np.save(building / "clusters.npy", labels)
+            write_json(building / "questions.json", [question.id for question in points.questions])
+            write_json(building / "words.json", names)
+            write_json(building / "spread.json", groups)
+            write_manifest(building, {
+                "kind": "map", "name": request.name, "request": asdict(request), "seed": request.seed, "corpus": study.corpus.digest,
+                "passages": len(points.ordinals), "questions": len(points.questions),
+                "question_points": len(points.questions) if request.draw_questions else 0, "sources": points.sources,
+                "encoders": [{"name": encoder.dense.name, "distance": "euclidean" if encoder.similarity == "l2" else "cosine",
+                              "index_made": encoder.dense.manifest["made"], "model_hash": encoder.dense.manifest["model_hash"],
+                              "dimension": encoder.dense.manifest["dimension"], "quality": figures}
+                             for encoder, figures in zip(encoders, told)],
+                **parts, "determinism": projection.DETERMINISM, "seconds": round(time.monotonic() - started, 1)})
+    return Map.open(study, request.name)
+
+
+def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell: Progress) -> _Vectors:
+    dense = Dense(study, name)
+    passages = np.empty((len(points.ordinals), dense.vectors.shape[1]), np.float32)
+    for start in range(0, len(passages), _ROWS):
+        tell(start, len(passages), f"reading the vectors of {name}")
+        passages[start:start + _ROWS] = dense.vectors[points.ordinals[start:start + _ROWS]]
+    questions = dense.encode([question.text for question in points.questions], tell) if request.draw_questions else None
+    everything = passages if questions is None else np.concatenate([questions, passages])
+    return _Vectors(dense, passages, questions, geometry(everything, dense.manifest["similarity"]))
+
+
+def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tuple[list[np.ndarray], dict]:
+    """Coordinates for each encoder, and what the manifest says of how they belong together."""
+    def drawn(components: Components, doing: str, start: np.ndarray | None = None) -> np.ndarray:
+        return watched(lambda: project(components.values, request.method, neighbours=request.neighbours, min_dist=request.min_dist,
+                                       perplexity=request.perplexity, seed=request.seed, start=start), tell, doing)
+
+    tell(0, None, "principal components")
+    name = {"umap": "UMAP", "tsne": "t-SNE"}[request.method]
+    first = principal_components(encoders[0].points, request.components)
+    if len(encoders) == 1:
+        return [drawn(first, f"drawing the map ({name})")], {"together": SINGLE, "explained": [first.explained]}
+    widths = [encoder.points.shape[1] for encoder in encoders]
+    if widths[0] == widths[1]:
+        both, left = joint(encoders[0].points, encoders[1].points, request.components)
+        plane = drawn(both, f"drawing both encoders' points on one map ({name})")
+        half = len(encoders[0].points)
+        return [plane[:half], plane[half:]], {"together": ALIGNED, "explained": [both.explained], "left_after_turning": left}
+    second = principal_components(encoders[1].points, request.components)
+    plane = drawn(first, f"drawing the first map ({name})")
+    other = drawn(second, f"drawing the second map ({name})", start=plane)
+    return [plane, other], {"together": MATCHED, "explained": [first.explained, second.explained]}
+
+
+def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
+    k = min(QUALITY_AT, (len(plane) - 1) // 2)
+    return asdict(quality(encoder.points, plane, k, MEASURED_ROWS, seed))
+
+
+def _clusters(study: Study, encoder: _Vectors, points: Points, request: MapRequest, tell: Progress) -> tuple[np.ndarray, dict]:
+    """The cluster of each passage by the first encoder, and each cluster's words."""
+    if request.clusters == "none":
+        return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
+    of_passages = principal_components(geometry(encoder.passages, encoder.similarity), request.components)
+    labels = watched(lambda: clusters.cluster(of_passages.values, request.clusters, count=request.cluster_count,
+                                              min_size=request.cluster_size, seed=request.seed), tell, "finding clusters")
+    tell(0, None, "naming the clusters")
+    return labels, {str(label): words for label, words in named(study, points.ordinals, labels).items()}
+
+
+def named(study: Study, ordinals: np.ndarray, labels: np.ndarray) -> dict[int, list[str]]:
+    """The telling words of each cluster of passages, their titles left out: a name repeated in a title is no topic."""
+    texts = [clusters.words(passage.text) for passage in study.corpus.passages(ordinals.tolist())]
+    return clusters.telling_words(texts, labels)
+
+
+def watched(work: Callable[[], Result], tell: Progress, doing: str) -> Result:
+    """Do `work` in a thread that ends with the process, so that whoever waits can be told, and can stop waiting."""
+    outcome: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            outcome["result"] = work()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        tell(0, None, doing)
+        thread.join(_LOOK)
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["result"]

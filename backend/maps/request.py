@@ -1,0 +1,141 @@
+"""What is put on a map: questions, and passages by their gold, by a run's top k, and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis import clusters, projection
+from backend.retrieval.retrieve import questions_of
+from backend.settings import check_name
+from db.errors import Refused
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+SOURCES = ("gold", "top", "random")
+CLUSTERS = (*clusters.METHODS, "none")
+FEWEST, MOST = 30, 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class MapRequest:
+    """How to make a map.
+
+    name: of the map; a folder and a part of an address.
+    encoder, second: dense indexes; with `second` the map shows both, before and after.
+    questions: a split, a set or SET/SPLIT, as `retrieve` takes it; None and no `slice`: those of `run`, else all.
+    slice: question ids, in the place of `questions`.
+    passages: which of SOURCES: gold of the questions, the `top` first of `run`, `random` ones to fill up.
+    most: passages at most; gold comes first, then the run's by rank, then random ones. Where gold alone is more, it is sampled.
+    draw_questions: whether the questions are points too.
+    neighbours, min_dist: umap's. perplexity: t-SNE's. components: principal components that are projected and clustered.
+    clusters: hdbscan, kmeans or none; cluster_count for kmeans, cluster_size (the smallest) for hdbscan.
+    """
+
+    name: str
+    encoder: str = "minilm"
+    second: str | None = None
+    questions: str | None = None
+    slice: tuple[str, ...] | None = None
+    run: str | None = None
+    passages: tuple[str, ...] = ("gold", "top", "random")
+    top: int = 10
+    random: int = 2000
+    most: int = 10_000
+    draw_questions: bool = True
+    method: str = "umap"
+    seed: int = 0
+    neighbours: int = 15
+    min_dist: float = 0.1
+    perplexity: float = 30.0
+    components: int = 50
+    clusters: str = "kmeans"
+    cluster_count: int = 20
+    cluster_size: int = 30
+
+    def __post_init__(self) -> None:
+        """Raises Refused for what makes no sense."""
+        check_name(self.name, "map")
+        for key in ("passages", "slice"):  # lists, where the request was kept as JSON
+            value = getattr(self, key)
+            object.__setattr__(self, key, None if value is None else tuple(value))
+        _one_of("method", self.method, projection.METHODS)
+        _one_of("clusters", self.clusters, CLUSTERS)
+        for source in self.passages:
+            _one_of("passages", source, SOURCES)
+        if not self.passages:
+            raise Refused(f"a map needs passages: one or more of {', '.join(SOURCES)}")
+        if self.second == self.encoder:
+            raise Refused(f"the second encoder must be another than the first, {self.encoder!r}")
+        if "top" in self.passages and self.run is None:
+            raise Refused("the top passages of which run? Name one with --run, or leave 'top' out of the passages")
+        if not FEWEST <= self.most <= MOST:
+            raise Refused(f"a map holds {FEWEST} to {MOST:,} passages, not {self.most:,}")
+        for key, least in (("top", 1), ("random", 0), ("neighbours", 2), ("perplexity", 2), ("components", 2), ("cluster_count", 2),
+                           ("cluster_size", 2), ("min_dist", 0), ("seed", 0)):
+            if getattr(self, key) < least:
+                raise Refused(f"{key.replace('_', ' ')} must be {least} or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The map's questions, and its passages by ordinal, rising; `sources` counts where the passages come from."""
+
+    questions: list[Question]
+    ordinals: np.ndarray
+    sources: dict[str, int] = field(default_factory=dict)
+
+
+def chosen_points(study: Study, request: MapRequest) -> Points:
+    """The questions and passages that the request asks for.
+
+    Raises Missing for questions, a run or a slice that do not exist, Refused for too few passages.
+    """
+    questions = _questions(study, request)
+    rng, kept, sources = np.random.default_rng(request.seed), np.empty(0, np.int64), {}
+    for source in (source for source in SOURCES if source in request.passages):
+        room = request.most - len(kept)
+        new = _of(source, study, request, questions, kept, rng)
+        new = new[~np.isin(new, kept)]
+        if len(new) > room:
+            new = rng.choice(new, room, replace=False) if source == "gold" else new[:room]
+        kept = np.concatenate([kept, new])
+        sources[source] = len(new)
+    if len(kept) < FEWEST:
+        raise Refused(f"only {len(kept)} passages are chosen; a map needs {FEWEST} at least: take random ones too")
+    return Points(questions, np.sort(kept).astype(np.int32), sources)
+
+
+def _of(source: str, study: Study, request: MapRequest, questions: Sequence[Question], kept: np.ndarray,
+        rng: np.random.Generator) -> np.ndarray:
+    """Different ordinals, in the order in which they are wanted."""
+    if source == "gold":
+        found = study.corpus.ordinals({id for question in questions for id in question.gold})
+        return np.array(sorted(found.values()), np.int64)
+    if source == "top":
+        run = study.run(request.run)
+        rows = [row for question in questions if (row := run.row(question.id)) is not None]
+        by_rank = np.asarray(run.hits.ordinals)[rows, : request.top].T.reshape(-1).astype(np.int64)
+        return np.fromiter((ordinal for ordinal in dict.fromkeys(by_rank.tolist()) if ordinal >= 0), np.int64)
+    others = np.setdiff1d(np.arange(len(study.corpus)), kept)
+    return rng.choice(others, min(request.random, len(others)), replace=False)
+
+
+def _questions(study: Study, request: MapRequest) -> list[Question]:
+    if request.slice is not None:
+        return study.questions.some(dict.fromkeys(request.slice))
+    if request.questions is None and request.run is not None:
+        return study.questions.some(study.run(request.run).question_ids)
+    if request.questions is None and not len(study.questions):
+        return []
+    return questions_of(study, request.questions)
+
+
+def _one_of(what: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise Refused(f"{what} must be one of {', '.join(known)}, not {value!r}")

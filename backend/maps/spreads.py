@@ -1,0 +1,55 @@
+"""The spread of each relation's positives under each encoder of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.spread import Group, change, spread
+from backend.maps.request import Points
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+ALL = "all"
+
+
+def spreads(study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]], seed: int) -> list[dict[str, Any]]:
+    """A row for each relation whose questions have two positives on the map, and one for all; the largest first.
+
+    Args:
+        encoders: (passages (p, d), questions (q, d) or None) for each, rows as in `points`.
+
+    Returns: rows of `group`, then the fields of `analysis.spread.Spread` for one encoder, of `SpreadChange` for two.
+    """
+    own = positives(study, points)
+    rows = []
+    for relation in (ALL, *sorted({question.relation for question in points.questions if question.relation})):
+        asked = [i for i, question in enumerate(points.questions) if own[i] and relation in (ALL, question.relation)]
+        members = np.array(sorted({place for i in asked for place in own[i]}), np.int64)
+        if len(members) < 2:
+            continue
+        where = {place: number for number, place in enumerate(members.tolist())}
+        group = Group(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
+        found = change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
+        rows.append({"group": relation, **asdict(found)})
+    return sorted(rows, key=lambda row: (row["group"] != ALL, -(row.get("before") or row)["positives"]))
+
+
+def positives(study: Study, points: Points) -> list[list[int]]:
+    """For each question the places in `points.ordinals` of its positives: its gold as labels have corrected it."""
+    from db.labels import Labels
+
+    ids = [question.id for question in points.questions]
+    pairs = [pair for pair in Labels(study.labels_path).corrected(ids) if pair.relevance == "positive"] if ids else []
+    known = study.corpus.ordinals({pair.passage for pair in pairs})
+    where = {ordinal: place for place, ordinal in enumerate(points.ordinals.tolist())}
+    found: dict[str, set[int]] = {}
+    for pair in pairs:
+        place = where.get(known.get(pair.passage, -1))
+        if place is not None:
+            found.setdefault(pair.question, set()).add(place)
+    return [sorted(found.get(id, ())) for id in ids]

@@ -1,0 +1,119 @@
+"""A map as it is kept: points by id, coordinates, quality; its neighbours come from the original space."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.neighbours import Neighbours, nearest
+from backend.manifest import read_json, read_manifest
+from backend.settings import check_name
+from db.errors import BadInput, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
+TOGETHER = {
+    SINGLE: "One encoder.",
+    ALIGNED: "Both encoders on one plane: the second's vectors were turned onto the first's (orthogonal Procrustes, which keeps every "
+             "cosine), then all points were projected together. A point's two places can be compared.",
+    MATCHED: "Two maps: the encoders differ in width, so each is projected alone, the second from the places of the first. Compare "
+             "who is near whom, not where a point lies.",
+}
+
+
+class Map:
+    """A finished map. Points are numbered: the questions that are drawn first, then the passages.
+
+    question_ids: of the map's questions, drawn or not. ordinals: (p,) int32 of its passages, rising.
+    """
+
+    def __init__(self, study: Study, folder: Path, manifest: dict):
+        self.study, self.folder, self.name, self.manifest = study, folder, folder.name, manifest
+
+    @classmethod
+    def open(cls, study: Study, name: str) -> Map:
+        """Raises Missing for a map that is absent or unfinished, Refused for one made over other passages."""
+        check_name(name, "map")
+        folder = study.path("maps", name)
+        manifest = read_manifest(folder)
+        if manifest is None:
+            known = ", ".join(study.parts("maps")) or "none yet; make one with 'blindspot map new'"
+            raise Missing(f"there is no map {name!r}; maps here: {known}")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"map {name!r} was made over other passages than this study holds; make it again")
+        return cls(study, folder, manifest)
+
+    def __len__(self) -> int:
+        return self.drawn + len(self.ordinals)
+
+    @property
+    def encoders(self) -> list[str]:
+        return [encoder["name"] for encoder in self.manifest["encoders"]]
+
+    @property
+    def drawn(self) -> int:
+        """How many points are questions."""
+        return self.manifest["question_points"]
+
+    @property
+    def together(self) -> str:
+        """How the encoders' pictures belong together, in a sentence."""
+        return TOGETHER[self.manifest["together"]]
+
+    @cached_property
+    def question_ids(self) -> list[str]:
+        return read_json(self.folder / "questions.json")
+
+    @cached_property
+    def ordinals(self) -> np.ndarray:
+        return self._array("ordinals.npy")
+
+    @cached_property
+    def spread(self) -> list[dict]:
+        """Rows of `backend.maps.spreads.spreads`."""
+        return read_json(self.folder / "spread.json")
+
+    def coordinates(self, encoder: int = 0) -> np.ndarray:
+        """(points, 2) float32."""
+        return self._array(f"coordinates.{encoder}.npy")
+
+    def outdated(self) -> list[str]:
+        """Encoders whose index was made again, or is gone, since the map was made."""
+        indexes = self.study.parts("indexes")
+        return [each["name"] for each in self.manifest["encoders"] if indexes.get(each["name"], {}).get("made") != each["index_made"]]
+
+    def neighbours(self, point: int, k: int = 10, encoder: int = 0) -> Neighbours:
+        """The passages of the whole collection that are nearest to a point in the original space, itself left out.
+
+        Raises Missing where the encoder's index is gone, Refused where it was made again since.
+        """
+        each = self.manifest["encoders"][encoder]
+        if each["name"] in self.outdated():
+            raise Refused(f"the index {each['name']!r} is not the one this map was made of; make the map again")
+        vectors = np.load(self.study.path("indexes", each["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+        similarity = "l2" if each["distance"] == "euclidean" else "cosine"
+        if point < self.drawn:
+            return nearest(self._array(f"questions.{encoder}.npy")[point:point + 1], vectors, min(k, len(vectors)), similarity)
+        ordinal = int(self.ordinals[point - self.drawn])
+        return nearest(vectors[ordinal:ordinal + 1], vectors, min(k, len(vectors) - 1), similarity, without=np.array([ordinal]))
+
+    def _array(self, name: str) -> np.ndarray:
+        path = self.folder / name
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except FileNotFoundError:
+            raise Missing(f"{path} is gone; make the map {self.name!r} again") from None
+        except (ValueError, EOFError) as error:
+            raise BadInput(f"is damaged ({error}); delete the map and make it again", path) from error
+
+
+def maps_of(study: Study) -> dict[str, dict]:
+    """Finished maps over this study's passages: name to manifest, oldest first."""
+    if not study.has_corpus:
+        return {}
+    return {name: manifest for name, manifest in study.parts("maps").items() if manifest.get("corpus") == study.corpus.digest}

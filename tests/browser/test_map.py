@@ -1,0 +1,163 @@
+"""The map in a real browser: a lasso to a judged batch, a click to a passage, two encoders side by side."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+
+import pytest
+from playwright.sync_api import expect
+
+from app import server
+from backend.maps import MapRequest, make_map
+from backend.maps.saved import saved_selections
+from backend.retrieval.dense import build_index
+from backend.settings import add_encoder
+from backend.study import Study
+from db.queue import Queue
+from tests.browser.test_journeys import parameters, ready, visit
+from tests.studies import tiny_bert
+
+WHOLE = {"encoder": "tiny", "questions": "dev", "run": "tiny-dev", "passages": ("gold", "random"), "random": 61, "method": "tsne",
+         "perplexity": 8, "cluster_count": 4, "components": 10}
+POINT = """(number) => {
+  const plot = document.querySelector(".js-plotly-plot"), layout = plot._fullLayout, frame = plot.getBoundingClientRect();
+  const trace = plot._fullData.find((each) => each.customdata && each.customdata.length > number);
+  return [frame.left + layout.xaxis._offset + layout.xaxis.d2p(trace.x[number]),
+          frame.top + layout.yaxis._offset + layout.yaxis.d2p(trace.y[number])];
+}"""
+
+
+@pytest.fixture(scope="module")
+def mapped(study, tmp_path_factory) -> Study:
+    """A copy of the study with a second encoder, and the maps `one` and `two`."""
+    folder = tmp_path_factory.mktemp("mapped") / "people"
+    shutil.copytree(study.folder, folder)
+    made = Study.open(folder)
+    tiny_bert(folder / "models" / "other", 1)
+    add_encoder(made.settings_path, "other", {"model": str(folder / "models" / "other"), "pooling": "cls", "max_tokens": 64})
+    build_index(made, "other", device="cpu")
+    make_map(made, MapRequest("two", second="other", **WHOLE))
+    make_map(made, MapRequest("one", **WHOLE))
+    return made
+
+
+@pytest.fixture(scope="module")
+def maps_address(mapped, tmp_path_factory):
+    with socket.socket() as probe:
+        probe.bind((server.ADDRESS, 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("map-server") / "log"
+    with open(log, "w") as output:
+        process = subprocess.Popen(server.command(port), env=server.environment(mapped), stdout=output, stderr=subprocess.STDOUT,
+                                   cwd=log.parent)  # fmt: skip
+    try:
+        server.wait_until_up(port, process)
+        yield f"http://{server.ADDRESS}:{port}/"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def picture(tab, address: str, query: str) -> dict[str, float]:
+    """Open a map; the frame of its first picture."""
+    visit(tab, f"{address}map?{query}")
+    tab.wait_for_selector(".js-plotly-plot[data-linked=yes] .nsewdrag")
+    tab.wait_for_timeout(500)
+    return tab.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+
+
+def lasso(tab, frame: dict[str, float], left: float = 0.02, right: float = 0.98) -> None:
+    """A lasso along the border of the picture's part from `left` to `right`."""
+    corners = [(left, 0.02), (right, 0.02), (right, 0.98), (left, 0.98), (left, 0.04)]
+    places = [(frame["x"] + across * frame["width"], frame["y"] + down * frame["height"]) for across, down in corners]
+    tab.mouse.move(*places[0])
+    tab.mouse.down()
+    for place in places[1:]:
+        tab.mouse.move(*place, steps=8)
+    tab.mouse.up()
+
+
+def typed(tab, label: str, words: str) -> None:
+    """Type into a field and let the page take it in: a press on a button that is being drawn anew is lost."""
+    tab.get_by_label(label).fill(words)
+    tab.get_by_label(label).press("Enter")
+    tab.wait_for_timeout(200)
+    tab.wait_for_selector("[data-test-script-state=notRunning]", state="attached")
+
+
+def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
+    frame = picture(tab, maps_address, "map=one&k=10")
+    lasso(tab, frame)
+    panel = tab.locator(".st-key-map-selection")
+    expect(panel.locator(".list-head")).to_contain_text("40 questions, 61 passages")
+    typed(tab, "Name of the batch", "by lasso")
+    panel.get_by_role("button", name="Make the batch").click()
+    expect(tab.locator(".notice", has_text="Made the batch “by lasso”: 40 questions")).to_be_visible()
+    assert [batch.name for batch in Queue(mapped.labels_path).batches()] == ["by lasso"]
+
+    panel.get_by_text("Save as a slice").click()
+    typed(tab, "Name of the slice", "everyone")
+    panel.get_by_role("button", name="Save", exact=True).click()
+    expect(tab.locator(".notice", has_text="Saved “everyone”")).to_be_visible()
+    assert parameters(tab)["selection"] == "everyone" and len(saved_selections(mapped)["everyone"].questions) == 40
+    tab.reload()
+    ready(tab)
+    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions, 61 passages")
+
+
+def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_address):
+    lasso(tab, picture(tab, maps_address, "map=one"), right=0.5)
+    head = tab.locator(".st-key-map-selection .list-head")
+    expect(head).to_be_visible()
+    told = head.inner_text()
+    tab.get_by_label("Colour by").click()
+    tab.get_by_role("option", name="cluster").click()
+    expect(tab.locator(".js-plotly-plot .legendtext", has_text="question")).to_be_visible()
+    assert parameters(tab)["by"] == "cluster"
+    expect(head).to_have_text(told, use_inner_text=True)
+    tab.get_by_role("button", name="Clear the selection").click()
+    expect(head).to_have_count(0)
+    expect(tab.get_by_text("Choose on the picture")).to_be_visible()
+
+
+def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, maps_address):
+    picture(tab, maps_address, "map=one&by=kind")
+    tab.mouse.move(*tab.evaluate(POINT, 5))
+    tab.wait_for_selector(".js-plotly-plot .hoverlayer .hovertext")
+    pointed = tab.locator(".js-plotly-plot .hoverlayer .hovertext").text_content()
+    tab.mouse.click(*tab.evaluate(POINT, 5))
+    expect(tab.locator(".map-point h2")).to_be_visible()
+    assert parameters(tab)["point"].startswith(("p:", "q:"))
+    assert pointed.startswith(tab.locator(".map-point h2").inner_text()), "the passage under the pointer is the one that opens"
+    expect(tab.locator(".map-point .map-list li")).to_have_count(10)
+    other = tab.locator(".map-point .map-list a").first
+    name = other.inner_text()
+    other.click()
+    expect(tab.locator(".map-point h2")).to_have_text(name)
+    tab.go_back()
+    tab.go_back()
+    expect(tab.locator(".map-point")).to_have_count(0)
+
+
+def test_what_is_chosen_in_one_picture_is_ringed_in_the_other(tab, maps_address):
+    frame = picture(tab, maps_address, "map=two")
+    expect(tab.locator(".js-plotly-plot .nsewdrag")).to_have_count(2)
+    lasso(tab, frame)
+    expect(tab.locator("canvas.twins")).to_have_attribute("data-chosen", "101")
+    expect(tab.locator(".st-key-map-selection .list-head")).to_contain_text("40 questions, 61 passages")
+    ringed = tab.evaluate("""() => {
+      const canvas = document.querySelector("canvas.twins"), layout = document.querySelector(".js-plotly-plot")._fullLayout;
+      const scale = canvas.width / layout.width, pen = canvas.getContext("2d");
+      const inked = (axis) => pen.getImageData(axis._offset * scale, 0, axis._length * scale, canvas.height).data.some((value) => value);
+      return [inked(layout.xaxis), inked(layout.xaxis2)];
+    }""")
+    assert ringed == [False, True]
+
+
+def test_hostile_titles_stay_text_on_the_map(tab, maps_address):
+    picture(tab, maps_address, "map=one&point=p:hostile")
+    tab.wait_for_selector(".map-point")
+    assert tab.evaluate("window.pwned") is None
+    assert tab.locator(".map-point script, .map-point img").count() == 0

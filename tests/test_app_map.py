@@ -1,0 +1,217 @@
+"""The map page as a person gets it, without a browser: empty states, the form, colours, clusters, points, selections."""
+
+import numpy as np
+import pytest
+
+from app.components.map_figure import SELECTABLE, figure, selectable
+from backend.maps import MapRequest, make_map
+from backend.maps.edits import clusters_of, rename
+from backend.maps.saved import save_selection
+from backend.maps.values import known, values
+from backend.retrieval.dense import build_index
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from db.records import Passage
+from tests.app_pages import HOSTILE, Page
+from tests.studies import births, make_study, people, tiny_bert
+
+WHOLE = {"encoder": "tiny", "questions": "dev", "passages": ("gold", "random"), "random": 61, "method": "tsne", "perplexity": 8,
+         "cluster_count": 4, "components": 10}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """61 passages, one of them hostile, 40 questions, two encoders, a run; maps `one` and `two`."""
+    passages = people()
+    made = make_study(tmp_path_factory.mktemp("app-map") / "people", [*passages, Passage("hostile", HOSTILE, f"{HOSTILE} tells.")],
+                      births(passages))
+    for name, seed in (("tiny", 0), ("other", 1)):
+        tiny_bert(made.folder / "models" / name, seed)
+        add_encoder(made.settings_path, name, {"model": str(made.folder / "models" / name), "pooling": "cls", "max_tokens": 64})
+        build_index(made, name, device="cpu")
+    retrieve(made, "dense", encoder="tiny", split="dev", k=20, device="cpu")
+    make_map(made, MapRequest("one", **WHOLE))
+    make_map(made, MapRequest("two", second="other", **WHOLE))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_signed_in(monkeypatch):
+    """On this machine; the page under test has no cookies to ask."""
+    monkeypatch.setattr("app.who.who", lambda path: None)
+    monkeypatch.setattr("app.who.mode", lambda: "local")
+
+
+def test_without_a_map_the_page_says_what_one_is_and_how_to_make_it(study, tmp_path):
+    bare = make_study(tmp_path / "bare", people())
+    page = Page(bare.folder, "map")
+    assert "There is no map yet" in page.text and "blindspot index dense" in page.text
+
+
+def test_the_form_has_sane_answers_and_tells_the_command(study):
+    page = Page(study.folder, "map", new=1)
+    encoder = page.app.selectbox(key="make-encoder").value
+    assert page.app.text_input(key=f"make-name-{encoder}-").value == encoder
+    command = next(code.value for code in page.app.code if "map new" in code.value)
+    assert command.startswith("blindspot map new ") and "--run tiny-dev" in command and str(study.folder) in command
+    assert not page.app.button(key="map-start").disabled
+    page.app.multiselect(key="make-passages").set_value([])
+    again(page, study)
+    assert page.app.button(key="map-start").disabled and "a map needs passages" in page.text
+
+
+def test_the_numbers_stand_beside_the_picture(study):
+    page = Page(study.folder, "map", map="one")
+    quality = study.parts("maps")["one"]["encoders"][0]["quality"]
+    assert f"trustworthiness {quality['trustworthiness']['value']:.3f}" in page.text
+    assert f"neighbour overlap {quality['overlap']['value']:.3f}" in page.text
+    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them mean nothing" in page.text
+    assert "place of birth (P19)" in page.text  # the spread of each group
+
+
+def test_two_encoders_stand_side_by_side_with_their_change(study):
+    page = Page(study.folder, "map", map="two")
+    assert "orthogonal Procrustes" in page.text and "trustworthiness of other" in page.text
+    heads = page.part(r'<table class="figures spread">.*?</thead>')[0]
+    assert heads.count("tiny other change") == 3
+    alone = Page(study.folder, "map", map="two", view="1")
+    assert alone.app.selectbox(key="url-view").value == "1"
+
+
+@pytest.mark.parametrize("by", ["kind", "relation", "bucket", "hit", "label", "cluster"])
+def test_every_colour_can_be_shown(study, by):
+    page = Page(study.folder, "map", map="one", by=by)
+    assert page.app.selectbox(key="url-by").value == by
+    assert "Choose on the picture" in page.text
+
+
+def test_a_point_opens_with_its_true_neighbours(study):
+    page = Page(study.folder, "map", map="one", point="p:p0")
+    assert "Nearest in the original space" in page.text and "over all 61 passages" in page.text
+    assert len(page.part(r"<li><span class=\"soft number\">.*?</li>")) == 10
+    question = Page(study.folder, "map", map="one", point="q:P19.dev.0")
+    assert "Where was Arve Aurset0 born?" in question.text and "Answers: Oslo" in question.text
+    assert "This point is not on this map" in Page(study.folder, "map", map="one", point="p:nobody").text
+
+
+def test_hostile_text_is_text_everywhere(study):
+    page = Page(study.folder, "map", map="one", point="p:hostile")
+    assert HOSTILE in page.text and "<script>" not in page.html and "<img" not in page.html
+    state = clusters_of(map_of(study))
+    cluster = int(state.labels[60])
+    rename(map_of(study), cluster, "<img src=x onerror=alert(1)>")
+    try:
+        opened = Page(study.folder, "map", map="one", cluster=cluster + 1)
+        assert "<img" not in opened.html and "<img src=x onerror=alert(1)>" in opened.text
+    finally:
+        (map_of(study).folder / "edits.json").unlink()
+
+
+def test_hover_texts_are_escaped_and_points_carry_their_ids(study):
+    map = map_of(study)
+    state, what = clusters_of(map), known(map)
+    ids = [f"p:{i}" for i in range(len(map))]
+    made = figure(map, [HOSTILE] * len(map), [HOSTILE] * len(map), ids, values(map, what, "kind", state), [0])
+    traces = [trace for trace in made.data if trace.customdata is not None]
+    assert sorted(id for trace in traces for id in trace.customdata) == sorted(ids)
+    assert not any("<script" in text or "<img" in text for trace in traces for text in trace.text)
+    assert {trace.type for trace in traces} == {"scattergl"}
+    for trace in traces:
+        rows = [int(id[2:]) for id in trace.customdata]
+        np.testing.assert_array_equal(np.stack([trace.x, trace.y], axis=1), map.coordinates()[rows])
+
+
+def test_questions_have_a_shape_of_their_own_and_missed_ones_another(study):
+    map = map_of(study)
+    state, what = clusters_of(map), known(map)
+    first = {question.id: i % 2 for i, question in enumerate(what.questions)}
+    run = study.run("tiny-dev")
+    found = values(map, what, "hit", state, first, run, 5)
+    made = figure(map, ["t"] * len(map), ["s"] * len(map), [str(i) for i in range(len(map))], found, [0])
+    shapes = {}
+    for trace in made.data:
+        for id in trace.customdata:
+            shapes[(int(id) < map.drawn, found[int(id)])] = trace.marker.symbol
+    assert shapes[(True, "found")] == "diamond" and shapes[(True, "missed")] == "diamond-open"
+    assert len({shapes[(False, "found")], shapes[(False, "missed")], "diamond", "diamond-open"}) == 4
+
+
+def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():
+    assert selectable(SELECTABLE, 1).tolist() == list(range(SELECTABLE))
+    many = selectable(100_000, 2)
+    assert len(many) == SELECTABLE // 2 and len(np.unique(many)) == len(many)
+    assert np.array_equal(many, selectable(100_000, 2))
+
+
+def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, monkeypatch):
+    monkeypatch.setattr("app.components.map_figure.SELECTABLE", 60)
+    map = map_of(study)
+    what, state = known(map), clusters_of(map)
+    made = figure(map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], values(map, what, "kind", state), [0])
+    density = next(trace for trace in made.data if trace.type == "heatmap")
+    assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"
+    assert sum(len(trace.customdata) for trace in made.data if trace.customdata is not None) == 60
+    page = Page(study.folder, "map", map="one")
+    assert "101 points: 60 of them, drawn at random, can be chosen" in page.text
+
+
+def test_a_cluster_is_opened_renamed_and_the_change_undone(study):
+    state = clusters_of(map_of(study))
+    first = state.ids[0]
+    page = Page(study.folder, "map", map="one", cluster=first + 1)
+    assert f"{len(state.members(first))} passages" in page.text
+    page.app.text_input(key=f"map-rename-{first}-0").set_value("skiers & <b>bakers</b>")
+    page.app.button(key="map-rename").click()
+    again(page, study)
+    assert "Renamed." in page.text and f"{first + 1} · skiers & <b>bakers</b>" in page.text
+    page.app.button(key="map-undo").click()
+    again(page, study)
+    assert "Undone." in page.text and "bakers</b>" not in page.text
+    page.app.number_input(key="map-parts").set_value(2)
+    page.app.button(key="map-split").click()
+    again(page, study)
+    assert "Split." in page.text and len(clusters_of(map_of(study)).ids) == len(state.ids) + 1
+    page.app.button(key="map-undo").click()
+    again(page, study)
+    assert np.array_equal(clusters_of(map_of(study)).labels, state.labels)
+
+
+def test_a_cluster_is_sent_to_judging(study):
+    from db.queue import Queue
+
+    first = clusters_of(map_of(study)).ids[0]
+    page = Page(study.folder, "map", map="one", cluster=first + 1, k=10)
+    next(box for box in page.app.text_input if box.label == "Name of the batch").set_value("from a cluster")
+    page.app.button(key="map-batch").click()
+    again(page, study)
+    batch = next(each for each in Queue(study.labels_path).batches() if each.name == "from a cluster")
+    assert f"Made the batch “from a cluster”: {batch.questions} question" in page.text
+    page.app.button(key="map-batch").click()
+    again(page, study)
+    assert "there is a batch 'from a cluster' already" in page.text
+
+
+def test_a_saved_selection_opens_by_its_address(study):
+    save_selection(study, "three of them", ["P19.dev.0"], ["p:p0", "p:p1", "q:P19.dev.0", "p:gone"], "one")
+    page = Page(study.folder, "map", map="one", selection="three of them")
+    assert "1 question, 2 passages" in page.text and "1 points of this selection are not on this map" in page.text
+    assert "there is no saved selection 'nothing'" in Page(study.folder, "map", map="one", selection="nothing").text
+
+
+def test_an_address_that_makes_no_sense_shows_the_newest_map(study):
+    page = Page(study.folder, "map", map="../../etc", by="colour", k="many", cluster="999", view="7")
+    assert page.app.selectbox(key="url-map").value == "two" and page.app.selectbox(key="url-by").value == "relation"
+
+
+def again(page, study):
+    """The next run of the script, after what was typed or pressed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BLINDSPOT_STUDY", str(study.folder))
+        page.app.run()
+    assert not page.app.exception, page.app.exception
+
+
+def map_of(study):
+    from backend.maps import Map
+
+    return Map.open(study, "one")

@@ -1,0 +1,221 @@
+"""Maps, their quality, alignment, neighbours and spread, against scikit-learn and scipy and against figures made by hand."""
+
+import numpy as np
+import pytest
+
+from analysis.accuracy import Estimate
+from analysis.neighbours import nearest, unit
+from analysis.projection import geometry, joint, principal_components, project, quality, rotation_onto
+from analysis.spread import Group, change, pairwise_pseudo_values, spread
+
+
+def blobs(n=120, d=12, groups=4, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(groups, d)) * 6
+    member = np.arange(n) % groups
+    return (centres[member] + rng.normal(size=(n, d))).astype(np.float32), member
+
+
+def random_rotation(d, seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
+
+
+def test_principal_components_are_scikit_learns_up_to_sign():
+    from sklearn.decomposition import PCA
+
+    vectors, _ = blobs()
+    ours, theirs = principal_components(vectors, 5), PCA(5, svd_solver="full").fit(vectors)
+    scores = theirs.transform(vectors)
+    signs = np.sign((ours.values * scores).sum(axis=0))
+    np.testing.assert_allclose(ours.values * signs, scores, atol=1e-3)
+    assert ours.explained == pytest.approx(theirs.explained_variance_ratio_.sum(), abs=1e-5)
+
+
+def test_principal_components_of_all_equal_vectors_are_zeros():
+    found = principal_components(np.ones((20, 4), np.float32), 2)
+    assert not found.values.any() and found.explained == 1.0
+
+
+@pytest.mark.parametrize("k", [3, 10])
+def test_trustworthiness_is_scikit_learns(k):
+    from sklearn.manifold import trustworthiness
+
+    vectors, _ = blobs()
+    for coordinates in (vectors[:, :2], np.random.default_rng(1).normal(size=(len(vectors), 2))):
+        found = quality(vectors, coordinates, k, rows=10_000)
+        assert found.rows == found.points == len(vectors)
+        assert found.trustworthiness.value == pytest.approx(trustworthiness(vectors, coordinates, n_neighbors=k), abs=1e-6)
+
+
+def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
+    from sklearn.neighbors import NearestNeighbors
+
+    vectors, _ = blobs()
+    coordinates, k = vectors[:, :2], 7
+    true, seen = (NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False) for points in (vectors, coordinates))
+    expected = np.mean([len(set(a) & set(b)) / k for a, b in zip(true, seen, strict=True)])
+    found = quality(vectors, coordinates, k, rows=10_000)
+    assert found.overlap.value == pytest.approx(expected)
+    assert found.by_chance == pytest.approx(7 / 119)
+
+
+def test_a_sample_of_rows_measures_the_same_thing():
+    vectors, _ = blobs(600)
+    coordinates = vectors[:, :2]
+    whole, part = quality(vectors, coordinates, 10, rows=600), quality(vectors, coordinates, 10, rows=300, seed=3)
+    assert part.rows == 300 and part.trustworthiness.n == 300
+    assert part.trustworthiness.low <= whole.trustworthiness.value <= part.trustworthiness.high
+    assert part.overlap.low <= whole.overlap.value <= part.overlap.high
+
+
+def test_a_map_that_is_the_space_itself_is_perfect():
+    plane = np.random.default_rng(0).normal(size=(80, 2)).astype(np.float32)
+    found = quality(plane, plane * 3 + 1, 5)
+    assert found.trustworthiness.value == 1 and found.overlap.value == 1
+
+
+def test_quality_refuses_more_neighbours_than_it_can_measure():
+    with pytest.raises(ValueError, match="cannot be measured"):
+        quality(np.zeros((20, 3)), np.zeros((20, 2)), 10)
+
+
+def test_the_rotation_is_scipys_and_undoes_a_rotation():
+    from scipy.linalg import orthogonal_procrustes
+
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(200, 8)).astype(np.float32)
+    noisy = (first @ random_rotation(8) + 0.1 * rng.normal(size=first.shape)).astype(np.float32)
+    np.testing.assert_allclose(rotation_onto(noisy, first), orthogonal_procrustes(noisy, first)[0], atol=1e-4)
+    turned = first @ random_rotation(8, seed=4).astype(np.float32)
+    np.testing.assert_allclose(turned @ rotation_onto(turned, first), first, atol=1e-4)
+
+
+def test_a_joint_space_of_a_vector_set_and_its_rotation_puts_each_pair_on_one_spot():
+    vectors, _ = blobs()
+    found, left = joint(vectors, vectors @ random_rotation(12).astype(np.float32), 5)
+    np.testing.assert_allclose(found.values[:120], found.values[120:], atol=1e-2)
+    assert left == pytest.approx(0, abs=1e-4)
+    noise = np.random.default_rng(2).normal(size=vectors.shape).astype(np.float32)
+    assert joint(vectors, vectors + noise, 5)[1] > 0.05
+
+
+def test_different_widths_cannot_be_aligned():
+    with pytest.raises(ValueError, match="widths differ"):
+        rotation_onto(np.zeros((5, 3)), np.zeros((5, 4)))
+
+
+def test_tsne_is_the_same_twice_and_keeps_groups_together():
+    vectors, member = blobs()
+    points = principal_components(vectors, 5).values
+    first, second = (project(points, "tsne", perplexity=10, seed=5) for _ in range(2))
+    assert np.array_equal(first, second)
+    near = nearest(first, first, 3, "l2", without=np.arange(len(first))).rows
+    assert (member[near] == member[:, None]).mean() > 0.95
+    started = project(points, "tsne", perplexity=10, seed=5, start=first)
+    assert started.shape == (120, 2) and np.isfinite(started).all()
+
+
+@pytest.mark.slow
+def test_umap_is_the_same_twice_and_keeps_groups_together():
+    vectors, member = blobs()
+    points = principal_components(vectors, 5).values
+    first, second = (project(points, "umap", neighbours=10, seed=5) for _ in range(2))
+    assert np.array_equal(first, second)
+    near = nearest(first, first, 3, "l2", without=np.arange(len(first))).rows
+    assert (member[near] == member[:, None]).mean() > 0.95
+    assert project(points, "umap", seed=5, start=first).shape == (120, 2)
+
+
+def test_a_map_of_too_few_points_or_by_an_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="10 points"):
+        project(np.zeros((9, 3)))
+    with pytest.raises(ValueError, match="umap, tsne"):
+        project(np.zeros((19, 3)), "pacmap")
+
+
+@pytest.mark.parametrize("similarity, metric", [("cosine", "cosine"), ("l2", "euclidean")])
+def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkeypatch):
+    from sklearn.neighbors import NearestNeighbors
+
+    monkeypatch.setattr("analysis.neighbours._ROWS", 37)
+    vectors, _ = blobs(200)
+    distances, rows = NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(vectors).kneighbors(vectors[:20] + 0.01)
+    found = nearest(vectors[:20] + 0.01, vectors, 6, similarity)
+    assert np.array_equal(found.rows, rows)
+    expected = 1 - distances if similarity == "cosine" else -distances
+    np.testing.assert_allclose(found.similarity, expected, atol=2e-3)
+
+
+def test_equal_neighbours_are_ordered_by_row_and_a_row_is_not_its_own():
+    vectors = np.tile([[1.0, 0.0]], (6, 1))
+    assert nearest(vectors[:1], vectors, 3, without=np.array([0])).rows.tolist() == [[1, 2, 3]]
+    with pytest.raises(ValueError, match="6 neighbours"):
+        nearest(vectors[:1], vectors, 6, without=np.array([0]))
+
+
+def test_the_mean_cosine_of_three_vectors_by_hand():
+    vectors = np.array([[1, 0], [0, 1], [1, 0]], np.float32)  # cosines 0, 1, 0
+    found = spread(vectors, None, Group(np.arange(3), np.arange(0), []))
+    assert found.similarity.value == pytest.approx(1 / 3)
+    assert found.nearest.value == pytest.approx((1 + 0 + 1) / 3)
+    assert found.margin is None
+
+
+def test_pseudo_values_are_the_jackknifes_and_the_interval_is_scipys():
+    from scipy import stats
+
+    rng = np.random.default_rng(0)
+    vectors = unit(rng.normal(size=(40, 6)) + 1).astype(np.float64)
+
+    def statistic(rows):
+        cosines = vectors[rows] @ vectors[rows].T
+        return cosines[np.triu_indices(len(rows), 1)].mean()
+
+    n, everything = len(vectors), np.arange(len(vectors))
+    expected = [n * statistic(everything) - (n - 1) * statistic(np.delete(everything, i)) for i in range(n)]
+    found = pairwise_pseudo_values(vectors)
+    np.testing.assert_allclose(found, expected, atol=1e-6)  # unit vectors are float32
+    interval = stats.norm.interval(0.95, found.mean(), stats.sem(found))
+    told = spread(vectors, None, Group(everything, np.arange(0), [])).similarity
+    assert (told.low, told.high) == pytest.approx(interval)
+
+
+def test_the_margin_of_two_questions_by_hand():
+    passages = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    questions = np.array([[1, 0], [0, 1]], np.float32)
+    # the first: own 0 (cosine 1) against 1 and 2 (0, 0.6): 0.4; the second: own 2 (0.8) against 0 and 1 (0, 1): -0.2
+    found = spread(passages, questions, Group(np.arange(3), np.arange(2), [[0], [2]]))
+    assert found.margin.value == pytest.approx(0.1) and found.margin.n == 2
+    shared = spread(passages, questions, Group(np.arange(3), np.arange(2), [[0, 1, 2], [0, 1, 2]]))
+    assert shared.margin is None, "no passage is another question's"
+
+
+def test_a_group_that_spread_out_shows_it_in_every_number():
+    rng = np.random.default_rng(0)
+    clumped = rng.normal(size=(60, 10)) * 0.2 + np.eye(10)[0]
+    spread_out = rng.normal(size=(60, 10))
+    group = Group(np.arange(60), np.arange(60), [[i] for i in range(60)])
+    found = change((clumped, clumped), (spread_out, spread_out), group)
+    assert found.before.similarity.value > 0.6 > 0.1 > found.after.similarity.value
+    for each in (found.similarity, found.nearest):
+        assert isinstance(each, Estimate) and each.high < 0
+    assert found.margin.low > 0
+    assert found.similarity.value == pytest.approx(found.after.similarity.value - found.before.similarity.value)
+
+
+def test_intervals_of_the_mean_cosine_cover_the_truth_about_as_often_as_they_say():
+    """Directions drawn about (1, 1, 1, 1); the truth from a large draw."""
+    rng = np.random.default_rng(7)
+    truth = np.linalg.norm(unit(rng.normal(size=(400_000, 4)) + 0.5).astype(np.float64).mean(axis=0)) ** 2
+    covered = 0
+    for _ in range(400):
+        vectors = unit(rng.normal(size=(50, 4)) + 0.5)
+        told = spread(vectors, None, Group(np.arange(50), np.arange(0), [])).similarity
+        covered += told.low <= truth <= told.high
+    assert 0.91 <= covered / 400 <= 0.98
+
+
+def test_geometry_is_unit_length_for_dot_and_untouched_for_l2():
+    vectors = np.array([[3, 4], [0, 0]], np.float16)
+    np.testing.assert_allclose(geometry(vectors, "dot"), [[0.6, 0.8], [0, 0]], atol=1e-6)
+    assert geometry(vectors, "l2").tolist() == [[3, 4], [0, 0]]
