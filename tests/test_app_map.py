@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.components.map_figure import SELECTABLE, figure, selectable
+from app.components.map.figure import SELECTABLE, figure, selectable
 from backend.maps import MapRequest, make_map
 from backend.maps.edits import clusters_of, rename
 from backend.maps.saved import save_selection
@@ -144,7 +144,7 @@ def test_more_points_than_can_be_chosen_from_are_a_fixed_sample():
 
 
 def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, monkeypatch):
-    monkeypatch.setattr("app.components.map_figure.SELECTABLE", 60)
+    monkeypatch.setattr("app.components.map.figure.SELECTABLE", 60)
     map = map_of(study)
     what, state = known(map), clusters_of(map)
     made = figure(map, ["t"] * 101, ["s"] * 101, [str(i) for i in range(101)], values(map, what, "kind", state), [0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from app.cli_batches import batch_app
+from app.commands.batches import batch_app
 from backend.batches import Mix, batch_of_pairs, make_batch, questions_of
 from backend.near_duplicates import near_duplicates
 from backend.pools import Pools

@@ -217,7 +217,7 @@ def test_the_command_prints_the_same_figures(study):
     import typer
     from typer.testing import CliRunner
 
-    from app.cli_compare import compare
+    from app.commands.compare import compare
 
     app = typer.Typer()
     app.command()(compare)

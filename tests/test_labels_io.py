@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app.cli_labels import labels_app
+from app.commands.labels import labels_app
 from backend.batches import batch_of_pairs
 from backend.formats.label_events import plain_cell, safe_cell
 from backend.labels_io import export_labels, import_labels

@@ -331,7 +331,7 @@ def test_a_selection_is_kept_by_name_and_found_again(study, whole):
 def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
     from typer.testing import CliRunner
 
-    from app.cli_map import map_app
+    from app.commands.map import map_app
 
     monkeypatch.setitem(jobs.KINDS, "map", "backend.maps:make")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))

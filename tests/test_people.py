@@ -7,7 +7,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from app.cli_people import people_app
+from app.commands.people import people_app
 from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.people import People
 from tests.judging import Desk

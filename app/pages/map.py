@@ -7,12 +7,12 @@ import streamlit as st
 
 from app import study as opened_study
 from app import url
-from app.components import map_clusters, map_form, map_selection
-from app.components.map_data import Points, first_hits, known_of, open_map, points, runs_over
-from app.components.map_figure import height, held_figure, selectable
-from app.components.map_link import map_link
-from app.components.map_parts import address, opened_point, quality_line, spread_table, warnings
-from app.components.map_style import map_style
+from app.components.map import clusters, form, selection
+from app.components.map.data import Points, first_hits, known_of, open_map, points, runs_over
+from app.components.map.figure import height, held_figure, selectable
+from app.components.map.link import map_link
+from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
+from app.components.map.style import map_style
 from app.components.marks import empty, notice, relation_label
 from app.entry import enter
 from app.markup import div, link, show, tag
@@ -36,7 +36,7 @@ def page() -> None:
     map_style()
     study = opened_study.current()
     made = maps_of(study)
-    map_selection.said()
+    selection.said()
     if not made or url.value("new"):
         _make(study, set(made))
         if not made:
@@ -74,7 +74,7 @@ def _make(study, taken: set[str]) -> None:
         )
     elif url.value("new"):
         show(div(link("back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
-    map_form.form(study, taken)
+    form.form(study, taken)
 
 
 def _k() -> int:
@@ -114,25 +114,25 @@ def _picture(map: Map, by: str, run: str | None, k: int, view: list[int]) -> Non
                 elif point:
                     show(notice("This point is not on this map. ", link("close", address(map, point=None))))
             _chosen(map, shown, state, cluster, saved, run, k, bool(point))
-    map_clusters.table(map, state, runs_over(map), k, cluster)
+    clusters.table(map, state, runs_over(map), k, cluster)
     show(spread_table(map))
 
 
 def _chosen(
     map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None, run: str | None, k: int, reading: bool
 ) -> None:
-    ids = map_selection.chosen(map)
+    ids = selection.chosen(map)
     if cluster is not None:
-        map_clusters.opened_cluster(map, shown, state, cluster, run, k)
+        clusters.opened_cluster(map, shown, state, cluster, run, k)
     elif saved is not None:
         there = [id for id in saved if id in shown.number]
         if len(there) < len(saved):
             show(notice(f"{len(saved) - len(there):,} points of this selection are not on this map."))
-        map_selection.panel(map, shown, there, url.value("selection"), run, k)
+        selection.panel(map, shown, there, url.value("selection"), run, k)
     elif ids:
-        map_selection.panel(map, shown, ids, "Selection", run, k)
+        selection.panel(map, shown, ids, "Selection", run, k)
     elif not reading:
-        map_selection.hint(map, run)
+        selection.hint(map, run)
 
 
 def _marked(map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None) -> frozenset[str]:
@@ -150,8 +150,8 @@ def _plot(map: Map, shown: Points, state: Clusters, by: str, run: str | None, k:
     made = held_figure(map, found, view, marked, shown.titles, shown.starts, shown.ids, labelled)
     st.plotly_chart(
         made,
-        key=map_selection.plot_key(map),
-        on_select=lambda: map_selection.take(map),
+        key=selection.plot_key(map),
+        on_select=lambda: selection.take(map),
         selection_mode=("points", "box", "lasso"),
         height=height(len(view)),
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},

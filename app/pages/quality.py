@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app import study, who
-from app.components.quality_view import render
+from app.components.quality.view import render
 from app.entry import enter
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.components.marks import count, percent
-from app.components.quality_marks import bounds, coefficient, heads, row, share
+from app.components.quality.marks import bounds, coefficient, heads, row, share
 from app.components.tables import scrolling
 from app.markup import Html, div, span, tag, term
 from backend.quality import LONGEST, Agreements, Quality, Work

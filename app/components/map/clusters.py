@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
-from app.components.map_data import Points, first_hits, known_of
-from app.components.map_parts import address
-from app.components.map_selection import attempt, panel, person
+from app.components.map.data import Points, first_hits, known_of
+from app.components.map.parts import address
+from app.components.map.selection import attempt, panel, person
 from app.components.marks import WILSON, figure
 from app.components.tables import scrolling
 from app.markup import Html, div, link, show, span, tag, term

@@ -10,7 +10,7 @@ import streamlit as st
 
 @cache
 def _source() -> str:
-    return Path(__file__).with_name("map_link.js").read_text(encoding="utf-8")
+    return Path(__file__).with_name("link.js").read_text(encoding="utf-8")
 
 
 def map_link() -> None:

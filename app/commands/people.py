@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 
 import typer
 
+from app.commands.common import StudyOption, group
+
 if TYPE_CHECKING:
     from db.people import People
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's name.")]
 Role = Annotated[str, typer.Option(metavar="annotator|adjudicator|lead", help="What the person may do.")]
 
-people_app = typer.Typer(help="Who works on the study: add, invite, pause.", no_args_is_help=True, pretty_exceptions_enable=False,
-                         add_completion=False, rich_markup_mode=None)
+people_app = group("Who works on the study: add, invite, pause.")
 
 
 @people_app.command("list")

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.commands.common import AsJson, StudyOption, group, open_study
+
 if TYPE_CHECKING:
     from backend.maps import Map
-    from backend.study import Study
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
 
-map_app = typer.Typer(help="Maps of the embedding space: make, list, look at their numbers.", no_args_is_help=True,
-                      pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+map_app = group("Maps of the embedding space: make, list, look at their numbers.")
 
 
 @map_app.command("new")
@@ -70,7 +68,7 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     from app.tables import print_json
     from backend.maps import maps_of
 
-    made = maps_of(_open(study))
+    made = maps_of(open_study(study))
     if as_json:
         print_json(list(made.values()))
         return
@@ -94,7 +92,7 @@ def map_show(
     from backend.maps.edits import clusters_of
     from backend.maps.values import cluster_rows, known
 
-    map = Map.open(_open(study), name)
+    map = Map.open(open_study(study), name)
     state = clusters_of(map)
     rows = cluster_rows(known(map), state, {}, 1)
     if as_json:
@@ -107,11 +105,6 @@ def map_show(
     for row in rows:
         print(f"Cluster {row.name}: {row.size:,} passages, {100 * row.unlabelled.value:.0f}% unlabelled, {row.questions:,} questions")
 
-
-def _open(folder: str | None) -> Study:
-    from backend.study import Study
-
-    return Study.open(folder)
 
 
 def _print_map(map: Map) -> None:

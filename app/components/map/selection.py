@@ -8,8 +8,8 @@ from typing import Any
 import streamlit as st
 
 from app import url, who
-from app.components.map_data import Points, known_of
-from app.components.map_parts import address, point_list
+from app.components.map.data import Points, known_of
+from app.components.map.parts import address, point_list
 from app.components.marks import count, notice
 from app.markup import div, link, show, span, tag
 from backend.maps import Map

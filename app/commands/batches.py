@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.commands.common import StudyOption, group, open_study
+
 if TYPE_CHECKING:
     from backend.batches import BatchMade
-    from backend.study import Study
     from db.queue import Queue
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
 
-batch_app = typer.Typer(help="Batches of questions to judge: make, assign, close.", no_args_is_help=True, pretty_exceptions_enable=False,
-                        add_completion=False, rich_markup_mode=None)
+batch_app = group("Batches of questions to judge: make, assign, close.")
 
 
 @batch_app.command("new")
@@ -36,7 +35,7 @@ def batch_new(
     from app.progress import shown
     from backend.batches import make_batch, questions_of
 
-    opened = _open(study)
+    opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
     with shown() as watch:
         made = make_batch(opened, name, run, size=size, depth=depth, candidates=candidates, splits=split, slice=slice,
@@ -72,7 +71,7 @@ def batch_practice(
     """Make practice for newcomers of questions with settled labels."""
     from backend.practice import make_practice
 
-    made = make_practice(_open(study), name, size)
+    made = make_practice(open_study(study), name, size)
     _say(made.batch)
     print(f"{made.adjudicated:,} were adjudicated; {made.of_one_person:,} rest on one person's labels.")
 
@@ -116,7 +115,7 @@ def batch_assign(
 
     if anybody == (person is not None):
         raise typer.BadParameter("give a PERSON, or --anybody")
-    opened = _open(study)
+    opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
     count = Queue(opened.labels_path).assign(name, person, slice)
     print(f"{count:,} questions of batch {name} are for {person or 'anybody'} now.")
@@ -127,13 +126,8 @@ def _say(made: BatchMade) -> None:
     print(f"Made batch {made.name}: {sum(made.arms.values()):,} of {made.frame:,} questions ({arms}), {made.passages:,} passages.")
 
 
-def _open(folder: str | None) -> Study:
-    from backend.study import Study
-
-    return Study.open(folder)
-
 
 def _queue(folder: str | None) -> Queue:
     from db.queue import Queue
 
-    return Queue(_open(folder).labels_path)
+    return Queue(open_study(folder).labels_path)

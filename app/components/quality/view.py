@@ -8,10 +8,10 @@ import streamlit as st
 
 from app import url
 from app.components.marks import count, empty
-from app.components.quality_agreement import agreement_panel, people_panel
-from app.components.quality_audit import BYS, audit_panel
-from app.components.quality_batches import batches_panel
-from app.components.quality_disputes import JUDGE, disputes_panel
+from app.components.quality.agreement import agreement_panel, people_panel
+from app.components.quality.audit import BYS, audit_panel
+from app.components.quality.batches import batches_panel
+from app.components.quality.disputes import JUDGE, disputes_panel
 from app.markup import Html, div, join, link, show, tag
 from backend.audits import Audit, Progress, audit, progress
 from backend.quality import Quality, quality

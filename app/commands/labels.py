@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.commands.common import StudyOption, group, open_study
 from db.errors import BlindspotError, Missing
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    pass
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
 
-labels_app = typer.Typer(help="The labels that people gave: back up, check, write, read.", no_args_is_help=True,
-                         pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+labels_app = group("The labels that people gave: back up, check, write, read.")
 
 
 @labels_app.command("backup")
@@ -74,7 +73,7 @@ def labels_export(
     """Write the labels; the last event that went in is named."""
     from backend.labels_io import export_labels
 
-    written = export_labels(_open(study), format, out, until)
+    written = export_labels(open_study(study), format, out, until)
     print(f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again).")
     for note in written.notes:
         print(note)
@@ -91,16 +90,11 @@ def labels_import(
     """Read labels; events that are there already are passed over."""
     from backend.labels_io import import_labels
 
-    done = import_labels(_open(study), file, format, annotator, skip_bad)
+    done = import_labels(open_study(study), file, format, annotator, skip_bad)
     print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")
     if done.left_out:
         print(f"Left out {done.left_out:,} lines; they are listed in {done.file}")
 
-
-def _open(folder: str | None) -> Study:
-    from backend.study import Study
-
-    return Study.open(folder)
 
 
 def _labels_path(folder: str | None) -> Path:

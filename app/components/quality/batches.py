@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.components.quality_marks import heads, rate_figure, row
+from app.components.quality.marks import heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, span, tag, term
 from backend.audits import Progress

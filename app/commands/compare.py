@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
+from app.commands.common import StudyOption
 
 
 def compare(

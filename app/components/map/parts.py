@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.accuracy import Estimate
 from app import url
-from app.components.map_data import Points, neighbours_of
+from app.components.map.data import Points, neighbours_of
 from app.components.marks import count, notice, relation_label
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term

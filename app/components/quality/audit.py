@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from app import url
 from app.components.marks import count, percent, relation_label
-from app.components.quality_marks import bounds, gauge, heads, rate_figure, row, stopping
+from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from backend.audits import Audit, Rates

@@ -1,0 +1,122 @@
+"""`blindspot new` and `blindspot import`: a study, and what goes into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.common import FileArgument, Format, Settings, SkipBad, StudyOption, do, group, open_study, progress
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+import_app = group("Bring passages, questions or entity frequencies into a study.")
+
+
+def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+        title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,
+        results: Annotated[list[Path] | None, typer.Option(
+            "--from-run", metavar="FILE", help="Start from retriever output (DPR, Pyserini); may be given several times.")] = None,
+        split: Annotated[str, typer.Option(help="With --from-run: the split of its questions.")] = "test",
+        skip_bad: SkipBad = False) -> None:
+    """Make an empty study, or one of retriever output."""
+    if results:
+        from app.tables import print_made_from_results
+        from backend.from_results import study_from_results
+
+        with progress() as watch:
+            made = study_from_results(folder, results, title, split, skip_bad, watch)
+        print_made_from_results(made, str(folder))
+        return
+    from backend.study import Study
+
+    study = Study.create(folder, title)
+    print(f"Made the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
+
+
+@import_app.command("passages")
+def import_passages(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False,
+                    settings: Settings = None) -> None:
+    """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
+    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
+
+
+@import_app.command("questions")
+def import_questions(
+    file: FileArgument, study: StudyOption = None, format: Format = None,
+    split: Annotated[str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="For files that do not say: the question set's name.")] = None,
+    gold: Annotated[str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")] = "all",
+    skip_bad: SkipBad = False, settings: Settings = None,
+) -> None:
+    """Import questions, in any of the field's formats."""
+    _import(study, "questions", path=str(file.absolute()), format=format, split=split, dataset=dataset, gold=gold, skip_bad=skip_bad,
+            settings=settings or [])
+    opened = open_study(study)
+    if opened.has_corpus and opened.questions.subjects(without_frequency=True):
+        print("Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
+              "('blindspot import frequencies --count').")
+
+
+@import_app.command("frequencies")
+def import_frequencies(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A TSV with a header: entity, count.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Count the passages that mention each subject instead.")] = False,
+    study: StudyOption = None, skip_bad: SkipBad = False,
+) -> None:
+    """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    if (file is None) == (not count):
+        raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
+    if file is not None:
+        _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
+    else:
+        _say_imported(do(_open_or_new(study), "count frequencies"), "subjects")
+
+
+@import_app.command("qrels")
+def import_qrels(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False) -> None:
+    """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
+    _say_imported(do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels")
+
+
+@import_app.command("run")
+def import_run(
+    file: FileArgument,
+    name: Annotated[str, typer.Option("--name", help="The run's name in the study.")],
+    study: StudyOption = None, format: Format = None,
+    split: Annotated[str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")] = None,
+    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    _say_imported(do(open_study(study), "import run", path=str(file.absolute()), name=name, format=format, split=split, rule=rule,
+                      replace=replace, skip_bad=skip_bad), "questions of a run")
+
+
+def _import(folder: str | None, what: str, **arguments: Any) -> None:
+    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), what)
+
+
+def _open_or_new(folder: str | None) -> Study:
+    """A first import into an empty folder makes the study."""
+    import os
+
+    from backend.study import ENVIRONMENT_VARIABLE, Study
+
+    place = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
+    if place.is_dir() and not any(place.iterdir()):
+        return Study.create(place)
+    return Study.open(place)
+
+
+def _say_imported(result: Any, what: str) -> None:
+    if not result.unchanged:
+        rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
+        print(f"Imported {result.rows:,} {what} in {result.seconds:.1f} s{rate}.")
+    if result.left_out:
+        print(f"Left out {result.left_out:,} bad rows: see {result.left_out_file}")
+    for note in result.notes:
+        print(note)

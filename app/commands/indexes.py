@@ -1,0 +1,88 @@
+"""`blindspot index` and `blindspot encoder`: what retrieval needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.commands.common import Device, Encoder, StudyOption, do, group, open_study
+
+index_app = group("Index the passages for BM25 or for dense retrieval.")
+encoder_app = group("The encoders that study.toml names.")
+
+
+@index_app.command("bm25")
+def index_bm25(study: StudyOption = None,
+               threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None) -> None:
+    """Index the passages with Lucene."""
+    manifest = do(open_study(study), "index bm25", threads=threads)
+    print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
+
+
+@index_app.command("dense")
+def index_dense(
+    study: StudyOption = None, encoder: Encoder = "minilm",
+    vectors: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")] = None,
+    device: Device = None,
+) -> None:
+    """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
+    manifest = do(open_study(study), "index dense", name=encoder, vectors=None if vectors is None else str(vectors.absolute()), device=device)
+    print(f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+          f"{manifest['made_by']}, {manifest['seconds']} s.")
+
+
+@index_app.command("faiss")
+def index_faiss(
+    kind: Annotated[str, typer.Option(metavar="flat|hnsw|ivfpq", help="The index.")] = "hnsw",
+    encoder: Encoder = "minilm",
+    links: Annotated[int | None, typer.Option(min=2, help="HNSW: links per vector; default 32, DPR took 512.")] = None,
+    build_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efConstruction; default 200.")] = None,
+    search_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efSearch; default 128.")] = None,
+    lists: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")] = None,
+    code_bytes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: bytes per vector; default 64.")] = None,
+    probes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: lists searched; default 64.")] = None,
+    device: Device = None, study: StudyOption = None,
+) -> None:
+    """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
+    given = {"links": links, "build_effort": build_effort, "search_effort": search_effort, "lists": lists, "code_bytes": code_bytes, "probes": probes}
+    manifest = do(open_study(study), "index faiss", name=encoder, kind=kind, device=device,
+                   options={key: value for key, value in given.items() if value is not None})
+    recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
+    print(f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. Of the exact hits it finds "
+          f"{recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
+
+
+@encoder_app.command("add")
+def encoder_add(
+    encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, used by --encoder.")],
+    model: Annotated[str | None, typer.Option(help="A sentence-transformers or Hugging Face folder or name.")] = None,
+    question_model: Annotated[str | None, typer.Option(help="The question tower (DPR), with --passage-model.")] = None,
+    passage_model: Annotated[str | None, typer.Option(help="The passage tower (DPR), with --question-model.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls or mean, for a plain Hugging Face model.")] = None,
+    similarity: Annotated[str | None, typer.Option(help="dot, cosine or l2, where the model does not say.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=8, help="Longer texts are cut; default 256.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Name an encoder in study.toml, after loading it once to see that it works."""
+    from backend.retrieval.encoder import load_encoder
+    from backend.settings import EncoderSettings, add_encoder
+
+    folders = {"model": model, "question_model": question_model, "passage_model": passage_model}
+    values = {**{key: str(Path(value).absolute()) if value and Path(value).is_dir() else value for key, value in folders.items()},
+              "pooling": pooling, "similarity": similarity, "max_tokens": max_tokens}
+    opened = open_study(study)
+    if (model is None) == (question_model is None or passage_model is None):
+        raise typer.BadParameter("give --model, or --question-model and --passage-model")
+    loaded = load_encoder(EncoderSettings(**{key: value for key, value in values.items() if value is not None}), "cpu")
+    add_encoder(opened.settings_path, encoder, values)
+    print(f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
+          f"Next: blindspot index dense --encoder {encoder}")
+
+
+@encoder_app.command("list")
+def encoder_list(study: StudyOption = None) -> None:
+    """List the encoders of study.toml."""
+    for name, settings in open_study(study).settings.encoders.items():
+        print(f"{name}: {settings.model or f'{settings.question_model} + {settings.passage_model}'}")

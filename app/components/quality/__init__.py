@@ -1,0 +1,1 @@
+"""The Quality page, part by part."""
