@@ -30,7 +30,8 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
     if summary["questions"]:
         table = Table("question set", "split", *(_right(name) for name in ("questions", "with gold", "with answers")))
         for count in summary["questions"]:
-            table.add_row(escape(count["dataset"]), count["split"], *(f"{count[key]:,}" for key in ("questions", "with_gold", "with_answers")))
+            held = (f"{count[key]:,}" for key in ("questions", "with_gold", "with_answers"))
+            table.add_row(escape(count["dataset"]), count["split"], *held)
         console.print(table)
         console.print(f"Frequencies: {escape(summary['frequency_source'] or 'none')}")
     else:

@@ -272,11 +272,11 @@ def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path)
     assert import_run(study, path, "run", split="train").rows == 1 and study.run("run").question_ids == ["21"]
 
 
-def test_equal_scores_are_ordered_by_the_passages_row_and_lines_need_not_stand_together(study, tmp_path):
+def test_equal_scores_stay_in_the_files_order_and_lines_need_not_stand_together(study, tmp_path):
     path = tmp_path / "run.trec"
     path.write_text("11 Q0 4 1 1 x\n12 Q0 3 1 1 x\n11 Q0 wiki:2 2 1.0 x\n11 Q0 1 3 3 x\n")
     import_run(study, path, "run")
-    assert study.run("run").hits.ordinals.tolist() == [[0, 1, 3], [2, -1, -1]]
+    assert study.run("run").hits.ordinals.tolist() == [[0, 3, 1], [2, -1, -1]]
 
 
 def test_qrels_add_gold_and_keep_grades(study, tmp_path):

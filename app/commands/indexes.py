@@ -28,7 +28,8 @@ def index_dense(
     device: Device = None,
 ) -> None:
     """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
-    manifest = do(open_study(study), "index dense", name=encoder, vectors=None if vectors is None else str(vectors.absolute()), device=device)
+    given = None if vectors is None else str(vectors.absolute())
+    manifest = do(open_study(study), "index dense", name=encoder, vectors=given, device=device)
     print(f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
           f"{manifest['made_by']}, {manifest['seconds']} s.")
 
@@ -46,12 +47,13 @@ def index_faiss(
     device: Device = None, study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
-    given = {"links": links, "build_effort": build_effort, "search_effort": search_effort, "lists": lists, "code_bytes": code_bytes, "probes": probes}
+    given = {"links": links, "build_effort": build_effort, "search_effort": search_effort, "lists": lists, "code_bytes": code_bytes,
+             "probes": probes}
     manifest = do(open_study(study), "index faiss", name=encoder, kind=kind, device=device,
                    options={key: value for key, value in given.items() if value is not None})
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
-    print(f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. Of the exact hits it finds "
-          f"{recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
+    print(f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
+          f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
 
 
 @encoder_app.command("add")

@@ -28,11 +28,14 @@ def retrieve(
     split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
     encoder: Encoder = "minilm",
-    fusion: Annotated[str | None, typer.Option(metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml.")] = None,
+    fusion: Annotated[str | None, typer.Option(
+        metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml.")] = None,
     weight: Annotated[float | None, typer.Option(help="Hybrid: BM25 + WEIGHT x dense (DPR: 1.1).")] = None,
-    missing: Annotated[str, typer.Option(metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")] = "exact",
+    missing: Annotated[str, typer.Option(
+        metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")] = "exact",
     tune: Annotated[bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")] = False,
-    approximate: Annotated[str | None, typer.Option(metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors.")] = None,
+    approximate: Annotated[str | None, typer.Option(
+        metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors.")] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
     replace: Annotated[bool, typer.Option("--replace", help="Make a run of that name again.")] = False,
     device: Device = None, study: StudyOption = None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge", "quality", "map")
+PAGES = ("", "compare", "relations", "relations?view=frequency", "slices?slice=relation%3AP19&find=holm", "question?why=1", "judge",
+         "quality", "map")  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -100,7 +100,8 @@ client_id = "{CLIENT}"
 client_secret = "s"
 server_metadata_url = "{provider}/.well-known/openid-configuration"
 """)
-    process = subprocess.Popen([*server.command(port), "--secrets.files", str(secrets)], env=server.environment(study), stdout=subprocess.DEVNULL)
+    command = [*server.command(port), "--secrets.files", str(secrets)]
+    process = subprocess.Popen(command, env=server.environment(study), stdout=subprocess.DEVNULL)
     try:
         server.wait_until_up(port, process)
         Provider.email = "stranger@example.org"

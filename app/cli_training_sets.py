@@ -1,0 +1,204 @@
+"""`blindspot training-set`: make training sets, look at them, compare two, write one for a trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.common import AsJson, StudyOption, do, group, open_study, progress
+
+if TYPE_CHECKING:
+    from backend.training.training_set import TrainingSet
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The set's name.")]
+
+training_set_app = group("Training sets: make from runs, labels and scores, compare, take away.")
+
+
+@training_set_app.command("build")
+def build(
+    name: Name,
+    run: Annotated[list[str], typer.Option("--run", help="A run over training questions to mine; may be given several times.")],
+    policy: Annotated[str, typer.Option(
+        metavar="none|answer_match|cross_encoder|positive_aware|labels",
+        help="How mined negatives are cleaned; +labels sets people over it.")] = "none",
+    ranks: Annotated[str, typer.Option(metavar="FIRST-LAST", help="The ranks that negatives are mined from.")] = "1-100",
+    questions: Annotated[list[str] | None, typer.Option(help="train, unlabelled or SET/train; may be given again; default train.")] = None,
+    positives: Annotated[list[str] | None, typer.Option(
+        metavar="gold|distant|cross_encoder", help="Positives besides people's; may be given several times; default gold.")] = None,
+    model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores are used.")] = None,
+    keep_below: Annotated[float, typer.Option(help="cross_encoder: a negative has a lower probability than this.")] = 0.1,
+    propose_above: Annotated[float, typer.Option(help="cross_encoder: a pseudo-positive has a higher one than this.")] = 0.9,
+    share: Annotated[float, typer.Option(help="positive_aware: of the positive's probability, under which a negative lies.")] = 0.95,
+    margin: Annotated[float | None, typer.Option(help="positive_aware: below the positive's score in the run, instead of --share.")] = None,
+    related: Annotated[str, typer.Option(metavar="drop|negative", help="What becomes of passages that people call related.")] = "drop",
+    random: Annotated[int, typer.Option(min=0, help="Random negatives of each question.")] = 0,
+    other_gold: Annotated[int, typer.Option(min=0, help="Gold of other questions, as negatives of each question.")] = 0,
+    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    until: Annotated[int | None, typer.Option(min=0, help="The last label event to use; default all there are.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    study: StudyOption = None,
+) -> None:
+    """Make a training set. It never changes again; dev, test and whatever leaks from them stay out."""
+    first, dash, last = ranks.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
+        raise typer.BadParameter("--ranks takes two whole numbers, as in 1-100")
+    thresholds = {"keep_below": keep_below, "propose_above": propose_above, "share": share, "margin": margin, "related": related}
+    made = do(open_study(study), "build training set", name=name, runs=run, policy=policy, questions=questions or ["train"],
+              positives=positives or ["gold"], first=int(first), last=int(last or first), model=model, thresholds=thresholds,
+              random=random, other_gold=other_gold, rule=rule, until=until, seed=seed)
+    _say(made)
+
+
+@training_set_app.command("list")
+def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
+    """List the training sets, oldest first."""
+    from app.tables import print_json
+    from backend.training.training_set import training_sets
+
+    made = training_sets(open_study(study))
+    if json:
+        print_json(list(made.values()))
+        return
+    if not made:
+        print("There is no training set yet; make one with 'blindspot training-set build NAME --run RUN'.")
+    for name, manifest in made.items():
+        counts = manifest["counts"]
+        roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+        print(f"{name}: {manifest['policy']}, {counts['questions']:,} questions, {roles['positive']:,} positives, "
+              f"{roles['negative']:,} negatives, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}")
+
+
+@training_set_app.command("show")
+def show(
+    name: Name,
+    question: Annotated[str | None, typer.Option(metavar="ID", help="The pairs of one question instead.")] = None,
+    json: AsJson = False, study: StudyOption = None,
+) -> None:
+    """What a set is made of: by source and reason, what was removed at each rank, in each relation and bucket."""
+    from app.tables import print_json
+    from backend.training.training_set import TrainingSet
+
+    made = TrainingSet.open(open_study(study), name)
+    if question is not None:
+        pairs = [pair for _, group in made.groups([question]) for pair in group]
+        if json:
+            print_json([pair._asdict() for pair in pairs])
+        else:
+            _print_pairs(made, question, pairs)
+    elif json:
+        print_json(made.manifest)
+    else:
+        _say(made)
+        _print_counts(made.manifest["counts"])
+
+
+@training_set_app.command("diff")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="A training set.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    limit: Annotated[int, typer.Option(min=0, help="Pairs to print, 0 for all.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="Every change as a JSON line, for scripts.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """What changed between two sets, pair by pair, and why."""
+    from dataclasses import asdict
+    from itertools import islice
+    from json import dumps
+
+    from backend.training.differences import diff as changes
+    from backend.training.differences import summary
+    from backend.training.training_set import TrainingSet
+
+    opened = open_study(study)
+    old, new = TrainingSet.open(opened, before), TrainingSet.open(opened, after)
+    if json:
+        for change in changes(old, new):
+            print(dumps(asdict(change), ensure_ascii=False))
+        return
+    found = summary(old, new)
+    print(f"{found.changed:,} pairs changed, {found.same:,} are the same.")
+    for (was, now, why), count in found.changes.most_common():
+        print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")
+    for change in islice(changes(old, new), limit or None):
+        was, now = (" by ".join(held) if held else "not there" for held in (change.before, change.after))
+        print(f"{change.question} {change.passage}: {was} -> {now} ({change.why})")
+    if limit and found.changed > limit:
+        print(f"... and {found.changed - limit:,} more; --limit 0 prints all.")
+
+
+@training_set_app.command("export")
+def export(
+    name: Name,
+    format: Annotated[str, typer.Option(
+        "--format", metavar="dpr|rocketqa|sentence-transformers|tevatron|beir|parquet", help="The form to write it in.")],
+    negatives: Annotated[int | None, typer.Option(min=1, help="Hard negatives of a question, at most; default the form's.")] = None,
+    draw: Annotated[str, typer.Option(metavar="top|random", help="Which of them: those that stand highest, or drawn.")] = "top",
+    seed: Annotated[int, typer.Option(min=0, help="The seed of --draw random.")] = 0,
+    template: Annotated[str, typer.Option(help="How title and text become one, for sentence-transformers.")] = "{title} [SEP] {text}",
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="A new folder; default the set's name and the form's, here.")] = None,
+    study: StudyOption = None,
+) -> None:
+    """Write a set for a trainer: a folder with its files, a manifest and a card."""
+    from backend.training.exports import export as write
+
+    with progress() as watch:
+        written = write(open_study(study), name, format, out, negatives, draw, seed, template, watch)
+    print(f"Wrote {written.path}: " + ", ".join(f"{file} ({rows:,} rows)" for file, rows in written.rows.items()))
+    for note in written.notes:
+        print(note)
+
+
+def _say(made: TrainingSet) -> None:
+    counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
+    print(f"Training set {made.name}: policy {made.manifest['policy']}, {counts['questions']:,} questions, {counts['pairs']:,} pairs, "
+          f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}.")
+    for role, sources in counts["sources"].items():
+        print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
+    for reason, count in made.manifest["left_out"].items():
+        print(f"  {count:,} questions left out: {reason}")
+
+
+def _print_counts(counts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    reasons = Table("why", "pairs")
+    for reason, count in counts["reasons"].items():
+        reasons.add_row(escape(reason), f"{count:,}")
+    console.print(reasons)
+    fates = ("removed", "relabelled", "removed_by_people")
+    for kind in ("rank", "relation", "bucket"):
+        rows = counts[f"by_{kind}"]
+        table = Table(kind, "mined", "removed", "relabelled", "removed by people", "together")
+        for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
+            gone = sum(row[fate] for fate in fates)
+            mined = gone + row["kept"]
+            table.add_row(escape(name), f"{mined:,}", *(f"{row[fate]:,}" for fate in fates), f"{100 * gone / mined:.1f}%" if mined else "")
+        if rows:
+            console.print(table)
+
+
+def _first_ranks(rows: dict[str, dict[str, int]]) -> list[tuple[str, dict[str, int]]]:
+    """The first ten ranks one by one, the others by tens."""
+    groups: dict[str, dict[str, int]] = {}
+    for rank, row in rows.items():
+        low = (int(rank) - 1) // 10 * 10 + 1
+        name = rank if int(rank) <= 10 else f"{low}-{low + 9}"
+        held = groups.setdefault(name, dict.fromkeys(row, 0))
+        for key, count in row.items():
+            held[key] += count
+    return list(groups.items())
+
+
+def _print_pairs(made: TrainingSet, question: str, pairs: list[Any]) -> None:
+    if not pairs:
+        reason = made.left_out().get(question)
+        print(f"Question {question} is not in training set {made.name}" + (f": {reason}." if reason else "."))
+    for pair in pairs:
+        where = f", {pair.run} rank {pair.rank}" if pair.rank is not None else ""
+        print(f"{pair.passage}: {pair.role} by {pair.source}{where} ({pair.reason})")
