@@ -68,7 +68,7 @@ def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None
                 file.close()
             if progress is not None:
                 progress(ordinal, len(corpus), "writing passages for Lucene")
-            file = open(folder / f"{ordinal:09d}.jsonl", "w", encoding="utf-8")
+            file = open(folder / f"{ordinal:09d}.jsonl", "w", encoding="utf-8")  # noqa: SIM115
         file.write(json.dumps({"id": passage.id, "contents": f"{passage.title} {passage.text}"}) + "\n")
     file.close()
 

@@ -104,7 +104,7 @@ def tab(browser) -> Iterator:
     """A fresh tab; an error thrown by the page's script fails the test."""
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     thrown = []
     page.on("pageerror", lambda error: thrown.append(str(error)))
     yield page

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.app_pages import HOSTILE
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 def visit(tab, address: str) -> None:
