@@ -6,7 +6,7 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, runs
+from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, runs, training_sets
 from app.commands import map as maps
 from app.commands.common import group
 from app.commands.compare import compare
@@ -25,12 +25,18 @@ class _InOrder(TyperGroup):
 
 app = group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _InOrder)
 
-for name, command in {"demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-                      "compare": compare, "open": opening.open_app, "download": opening.download}.items():  # fmt: skip
+COMMANDS = {
+    "demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
+    "compare": compare, "open": opening.open_app, "download": opening.download,
+}  # fmt: skip
+GROUPS = {
+    "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
+    "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
+    "training-set": training_sets.training_set_app, "export": exports.export_app, "jobs": jobs.jobs_app,
+}  # fmt: skip
+for name, command in COMMANDS.items():
     app.command(name)(command)
-for name, commands in {"import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
-                       "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
-                       "export": exports.export_app, "jobs": jobs.jobs_app}.items():  # fmt: skip
+for name, commands in GROUPS.items():
     app.add_typer(commands, name=name)
 
 

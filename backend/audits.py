@@ -79,7 +79,7 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
     names = [each.name for each in queue.batches() if not each.practice] if batch is None else [batch]
     drawn = [(name, item) for name in names for item in queue.items(name) if item.arm == "audit"]
-    drawn = _as_one_sample(drawn, {each.name: each.settings for each in queue.batches()})
+    drawn = as_one_sample(drawn, {each.name: each.settings for each in queue.batches()})
     held = tuple(dict.fromkeys(name for name, _ in drawn))
     if not drawn:
         return Audit(held, 0, 0, 0, None)
@@ -105,7 +105,7 @@ def progress(study: Study) -> list[Progress]:
     return made
 
 
-def _as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
+def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
     """The items with the probabilities that they have in all audits that were drawn alike, taken together.
 
     Each audit draws from the questions that earlier ones left, so n1 and then n2 of N questions are n1 + n2 drawn of N at once.
@@ -171,10 +171,11 @@ def _strata(labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict
     if "pairs" not in settings:
         return {}
     held = _held(labels, {item.question for item in items})
+    of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
     strata: dict[str, list[tuple[str, Candidate]]] = defaultdict(list)
     for item in items:
         for each in item.candidates:
-            name = each.run or settings.get("origin") or ""
+            name = of.get((item.question, each.passage)) or each.run or settings.get("origin") or ""
             if name and (item.question, each.passage) in held:
                 strata[name].append((item.question, each))
     return {name: _Sampled(labels, rows, np.ones(len(rows)), WIDTH).all() for name, rows in strata.items()}

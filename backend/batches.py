@@ -103,9 +103,12 @@ def make_batch(
 
 def batch_of_pairs(
     study: Study, name: str, pairs: Sequence[tuple[str, str]], *, people_needed: int = 1, practice: bool = False, origin: str = "",
-    by: str | None = None,
+    strata: Sequence[str] | None = None, by: str | None = None,
 ) -> BatchMade:
     """Put (question id, passage id) pairs into the queue in their order: a stratum of a training set, what a map selected, practice.
+
+    Args:
+        strata: the stratum of each pair, whose accuracy Quality shows; annotators are not told.
 
     Raises:
         Missing: a question or passage that the study does not hold.
@@ -123,7 +126,10 @@ def batch_of_pairs(
         texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in wanted])]
         chosen = [Candidate(id, group) for id, group in zip(wanted, near_duplicates(texts), strict=True)]
         items.append(Item(question, tuple(_together(chosen)), people_needed=people_needed))
-    Queue(study.labels_path).add_batch(name, items, {"pairs": len(pairs), "origin": origin}, practice=practice, by=by)
+    settings: dict = {"pairs": len(pairs), "origin": origin}
+    if strata is not None:
+        settings["strata"] = [[question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)]
+    Queue(study.labels_path).add_batch(name, items, settings, practice=practice, by=by)
     return _made(name, items, len(items))
 
 

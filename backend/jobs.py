@@ -41,6 +41,10 @@ KINDS = {
     "index faiss": "backend.retrieval.approximate:build",
     "retrieve": "backend.retrieval.retrieve:retrieve",
     "map": "backend.maps:make",
+    "build training set": "backend.training.building:build",
+    "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
+    "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
+    "score run": "backend.training.scoring:score_run",
     "make batch": "backend.batches:make_batch",
 }
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"

@@ -12,6 +12,7 @@ CPU = (
     ("retrieval", []),
     ("analysis", []),
     ("labels", []),
+    ("denoising", []),
     ("app", []),
 )
 

@@ -30,9 +30,10 @@ DENIED = "people deny all its positives, or disagree on them"
 class Evidence:
     """Everything that is known of a question's passages.
 
-    gold: ordinals. unused: gold that is not asked for as positives, and is no negative either. distant: one, or None. candidates: to be negatives. labels: what people hold, by ordinal; "open" in dispute;
-    empty where the policy has no labels. probabilities: a cross-encoder's, by ordinal. ids: the passage id of every ordinal named.
-    listed: by run, the run's scores of passages at any rank; floors: its last score for the question.
+    gold: ordinals. unused: gold that is not asked for as positives, and is no negative either. distant: one, or None.
+    candidates: to be negatives. labels: what people hold, by ordinal, "open" in dispute; empty where the policy has no labels.
+    probabilities: a cross-encoder's, by ordinal. ids: the passage id of every ordinal named. listed: by run, the run's scores of
+    positives at any rank; floors: its last score for the question.
     """
 
     gold: Sequence[int]

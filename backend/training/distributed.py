@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
 
 def launched() -> bool:
@@ -47,6 +48,21 @@ def gathered(rows: Tensor) -> Tensor:
     from sentence_transformers.util import all_gather, all_gather_with_grad
 
     return all_gather_with_grad(rows) if rows.is_floating_point() else all_gather(rows)
+
+
+def average_gradients(model: Module) -> None:
+    """Give every process the mean of their gradients. Each must have gradients for the same weights."""
+    if not _joined():
+        return
+    import torch
+    from torch import distributed
+
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    together = torch.cat([gradient.flatten() for gradient in gradients])
+    distributed.all_reduce(together)
+    together /= world_size()
+    for gradient, part in zip(gradients, together.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
 
 
 def wait_for_all() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, takewhile, zip_longest
 from typing import Protocol, TypeVar
 
 from db.errors import Refused
@@ -128,7 +129,7 @@ class Pool:
 
 
 def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), seed: int = 0) -> Pool:
-    """The passages of the held-out questions, hard negatives as well, filled up with positives of others to `size`.
+    """All positives of the held-out questions, then up to `size` their hard negatives, rank by rank, then positives of others.
 
     Raises:
         Refused: no held-out question.
@@ -145,9 +146,9 @@ def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), see
         return rows[passage.id]
 
     known = tuple(tuple(row(passage) for passage in example.positives) for example in held_out)
-    for example in held_out:
-        for passage in example.negatives:
-            row(passage)
+    by_rank = chain.from_iterable(zip_longest(*(example.hard_negatives() for example in held_out)))
+    for passage in takewhile(lambda _: len(passages) < size, filter(None, by_rank)):
+        row(passage)
     numbers = list(range(len(others)))
     random.Random(f"{seed} pool").shuffle(numbers)
     for number in numbers:
@@ -188,7 +189,7 @@ def usable(examples: Examples) -> Some:
     """
     found = [number for number in range(len(examples)) if examples[number].positives]
     if not found:
-        raise Refused(f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned from it")
+        raise Refused(f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned")
     return Some(examples, found)
 
 

@@ -54,7 +54,7 @@ class Inputs:
         }
         # Labels that came since count only where they are used.
         asked = {key: value for key, value in request.as_dict().items() if key not in ("name", "until")}
-        held = {**about, "labels": last if request.cleaning.labels else None}
+        held = {**about, "labels": last if request.cleaning.labels else None, "left_out": sorted(left_out.items())}
         return cls(runs, scores, questions, left_out, labels, about, text_sha256(str(VERSION), json.dumps([asked, held], sort_keys=True)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.audit import Rate, rate
-from backend.audits import SETTLED, _as_one_sample
+from backend.audits import SETTLED, as_one_sample
 from backend.quality import standing_labels
 from backend.training.training_set import TrainingSet
 from db.labels import Labels
@@ -59,7 +59,7 @@ def _audited(study: Study) -> list[tuple[str, Candidate]]:
     drawn = [(batch.name, item) for batch in batches for item in queue.items(batch.name) if item.arm == "audit"]
     if not drawn:
         return []
-    drawn = _as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
+    drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
     done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events())}
     bad = labels.bad_questions()
     return [(item.question, each) for name, item in drawn if item.question not in bad

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,8 @@ from backend.training.training_set import TrainingSet
 
 if TYPE_CHECKING:
     from backend.study import Study
+
+_BLOCK = 200  # questions whose passages are looked up together
 
 
 class SetExamples:
@@ -27,13 +30,15 @@ class SetExamples:
         ordinals: list[np.ndarray] = []
         ends: list[tuple[int, int]] = []
         end = 0
-        for question, positives, negatives in training_set.examples(hard):
-            passages = [pair.passage for pair in (*positives, *negatives[:first])]
-            known = study.corpus.ordinals(passages)
-            ordinals.append(np.array([known[passage] for passage in passages], np.int32))
-            self.ids.append(question)
-            ends.append((end + len(positives), end + len(passages)))
-            end += len(passages)
+        examples = training_set.examples(hard)
+        while block := list(islice(examples, _BLOCK)):
+            chosen = [[pair.passage for pair in (*positives, *negatives[:first])] for _, positives, negatives in block]
+            known = study.corpus.ordinals({passage for passages in chosen for passage in passages})
+            ordinals.append(np.array([known[passage] for passages in chosen for passage in passages], np.int32))
+            for (question, positives, _), passages in zip(block, chosen, strict=True):
+                self.ids.append(question)
+                ends.append((end + len(positives), end + len(passages)))
+                end += len(passages)
         self._ordinals = np.concatenate(ordinals) if ordinals else np.zeros(0, np.int32)
         self._ends = np.array(ends, np.int64).reshape(-1, 2)
 

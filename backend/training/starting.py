@@ -52,7 +52,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     loaded = load_encoder(_with_pooling(start, shape.pooling), device).model
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
-            raise Refused(f"{start.model or start.question_model} has two towers already; train it with two, or start from a model with one")
+            raise Refused(f"{start.model or start.question_model} has two towers already; train both, or start from a model with one")
         after = list(loaded)[1:]
         pair = [[*loaded[0].sub_modules[route], *copy.deepcopy(after)] for route in ROUTES.values()]
     else:
@@ -97,7 +97,7 @@ def _shaped(modules: list, shape: Shape, tokens: int) -> list:
     modules = list(modules)
     modules[0].max_seq_length = min(tokens, _longest(modules[0]))
     if shape.layers is not None:
-        _keep_layers(modules[0], shape.layers)
+        keep_layers(modules[0].model, shape.layers)
     if shape.pooling is not None:
         modules = [Pooling(module.embedding_dimension, shape.pooling) if isinstance(module, Pooling) else module for module in modules]
     if shape.normalise is not None:
@@ -109,15 +109,16 @@ def _longest(transformer: Any) -> int:
     return getattr(transformer.model.config, "max_position_embeddings", None) or 512
 
 
-def _keep_layers(transformer: Any, count: int) -> None:
-    for owner, name in _layer_lists(transformer.model):
+def keep_layers(model: Any, count: int) -> None:
+    """Cut a transformer down to its first layers. Raises Refused where it has not so many, or does not show them."""
+    for owner, name in _layer_lists(model):
         layers = getattr(owner, name)
         if not 1 <= count <= len(layers):
             raise Refused(f"layers must lie between 1 and {len(layers)}, which this model has, not {count}")
         setattr(owner, name, layers[:count])
-        transformer.model.config.num_hidden_layers = count
+        model.config.num_hidden_layers = count
         return
-    raise Refused(f"{type(transformer.model).__name__} does not show its layers; train it whole, without --layers")
+    raise Refused(f"{type(model).__name__} does not show its layers; train it whole, without --layers")
 
 
 def _layer_lists(model: Any) -> Iterator[tuple[Any, str]]:

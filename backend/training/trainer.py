@@ -9,11 +9,12 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import CrossEncoderTrainer, SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
@@ -21,7 +22,7 @@ from transformers.trainer_callback import TrainerState
 
 from backend.manifest import read_json, write_json
 from backend.training.average_rank import measure
-from backend.training.distributed import leads
+from backend.training.distributed import average_gradients, leads, wait_for_all
 from backend.training.examples import Drawn, Order, Pool, passage_number
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
@@ -66,15 +67,26 @@ def _padded(rows: list[list[int]]) -> torch.Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-class Trainer(SentenceTransformerTrainer):
-    """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout."""
+class _Whole:
+    """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout.
+
+    Several processes average their gradients after the backward pass. The library would wrap the model for that
+    (DistributedDataParallel), which two towers, one forward pass each before one backward pass, do not survive.
+    """
 
     def __init__(self, *arguments: Any, order: Order, drawing: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any):
         self.order, self.drawing, self.frozen = order, drawing, frozen
         super().__init__(*arguments, **named)
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)  # autocast, no wrapper
+
+    def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
+        loss = super().training_step(*arguments, **named)
+        average_gradients(self.model)
+        return loss
 
     def get_train_dataloader(self) -> DataLoader:
-        return self.accelerator.prepare(DataLoader(self.drawing, batch_sampler=self.order, collate_fn=self.data_collator))
+        return self.accelerator.prepare(DataLoader(
+            self.drawing, batch_sampler=self.order, collate_fn=self.data_collator, pin_memory=self.args.device.type == "cuda"))
 
     def compute_loss(self, *arguments: Any, **named: Any) -> Any:
         for module in self.frozen:
@@ -88,6 +100,14 @@ class Trainer(SentenceTransformerTrainer):
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
 
+class DualEncoderTrainer(_Whole, SentenceTransformerTrainer):
+    pass
+
+
+class PairTrainer(_Whole, CrossEncoderTrainer):
+    pass
+
+
 class RankEvaluator(BaseEvaluator):
     """The average rank over a fixed pool, for the trainer."""
 
@@ -99,23 +119,59 @@ class RankEvaluator(BaseEvaluator):
         return measure(model, self.pool, self.template, self.similarity, self.batch)
 
 
+@dataclass(frozen=True)
+class PairCollator:
+    """What was drawn, as pairs of texts with the label 1 or 0."""
+
+    template: str
+
+    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+        pairs = [(drawn.example.question, passage, label) for drawn in batch
+                 for passage, label in ((drawn.positive, 1.0), *((negative, 0.0) for negative in drawn.negatives))]
+        return {"question": [question for question, _, _ in pairs],
+                "passage": [self.template.format(title=passage.title, text=passage.text) for _, passage, _ in pairs],
+                "label": torch.tensor([label for _, _, label in pairs])}
+
+
+class PairEvaluator(BaseEvaluator):
+    """The mean log loss of held-out pairs, and their average precision."""
+
+    def __init__(self, pairs: Sequence[Any], logits: Callable[..., Any], batch: int):
+        super().__init__()
+        self.pairs, self.logits, self.batch = pairs, logits, batch
+        self.positive = torch.tensor([float(pair.positive) for pair in pairs], dtype=torch.float64)
+
+    def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+        from sklearn.metrics import average_precision_score
+
+        scores = torch.from_numpy(self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, self.positive)
+        return {"held_out_loss": loss.item(), "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy()))}
+
+
 class Keeper(TrainerCallback):
     """Reports, logs, seals checkpoints, drops old ones, and stops when nothing gets better.
 
+    figures: what the evaluator gives and the log shows. sizes: of what, shown beside them.
     patience: evaluations without a better one after which training stops; 0 never stops it.
     """
 
-    def __init__(self, folder: Path, per_step: int, steps_per_epoch: int, patience: int, sizes: dict, progress: Progress | None):
-        self.folder, self.per_step, self.steps_per_epoch = folder, per_step, steps_per_epoch
-        self.patience, self.sizes, self.progress = patience, sizes, progress
-        self._said = (0, 0.0)  # step and time of the last line
+    def __init__(self, folder: Path, order: Order, figures: Sequence[str], patience: int, sizes: dict, progress: Progress | None):
+        self.folder, self.per_step, self.steps_per_epoch = folder, order.batch * order.processes, order.steps_per_epoch
+        self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
+        self._said = (0, 0.0)  # step and time of the last line, comparing and saving left out
+        self._ended = 0.0  # when the last step did
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
         self._said = (state.global_step, time.monotonic())
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
+        self._ended = time.monotonic()
         if self.progress is not None:
             self.progress(state.global_step, state.max_steps, "training")
+        if state.global_step >= state.max_steps:
+            control.should_save, control.should_evaluate = True, args.eval_strategy != "no"
+        return control
 
     def on_log(self, args: Any, state: TrainerState, control: Any, logs: dict, **named: Any) -> None:
         if "loss" not in logs:
@@ -129,15 +185,21 @@ class Keeper(TrainerCallback):
         self._write(state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began)
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: dict, **named: Any) -> None:
-        self._write(state, average_rank=metrics["eval_average_rank"], first=metrics["eval_first"], **self.sizes)
-        self._said = (self._said[0], self._said[1] + metrics.get("eval_runtime", 0.0))  # the rate is that of training
+        self._write(state, **{figure: metrics[f"eval_{figure}"] for figure in self.figures}, **self.sizes)
+        self._leave_out()
 
     def on_save(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
+        wait_for_all()  # each has written its part of the checkpoint
         if leads():
             write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
             drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
+        self._leave_out()
         control.should_training_stop = control.should_training_stop or out_of_patience(state, args.eval_steps, self.patience)
         return control
+
+    def _leave_out(self) -> None:
+        now = time.monotonic()
+        self._said, self._ended = (self._said[0], self._said[1] + now - self._ended), now
 
     def _write(self, state: TrainerState, **values: Any) -> None:
         if leads():
@@ -146,6 +208,12 @@ class Keeper(TrainerCallback):
 
 def out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
     return bool(patience and state.best_global_step is not None and state.global_step - state.best_global_step >= patience * every)
+
+
+def ended(checkpoint: Path, arguments: Any, patience: int) -> bool:
+    """Was training broken off after its last step?"""
+    state = state_of(checkpoint)
+    return state.global_step >= arguments.max_steps or out_of_patience(state, arguments.eval_steps, patience)
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -22,7 +22,7 @@ Rate = Annotated[float | None, typer.Option(help="Highest learning rate; default
 Warmup = Annotated[float | None, typer.Option(help="Share of the steps in which the learning rate rises; default 0.1.")]
 Decay = Annotated[bool | None, typer.Option("--decay/--no-decay", help="Let the learning rate fall to 0 after that; default yes.")]
 HeldOut = Annotated[int | None, typer.Option(help="Questions held out to compare checkpoints by; default 200, at most a fifth.")]
-Every = Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; default ten in all.")]
+Every = Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; default ten in all, a cross-encoder three.")]
 Patience = Annotated[int | None, typer.Option(help="Stop after so many comparisons without a better one; default 0, never.")]
 Seed = Annotated[int | None, typer.Option(help="Of the order, what is drawn and dropout; default 0.")]
 Precision = Annotated[str | None, typer.Option(metavar="auto|float32|bfloat16", help="Default auto: bfloat16 on a GPU that has it.")]
@@ -59,7 +59,7 @@ def dual_encoder(
                       passage_tokens=passage_tokens, pool=pool, batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps,
                       learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, evaluate_every=evaluate_every,
                       patience=patience, seed=seed, precision=precision)
-    made = _train("train dual encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
+    made = _train("train dual-encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
                   restart=restart)
     if made is not None:
         rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
@@ -84,7 +84,7 @@ def cross_encoder(
     settings = _given(layers=layers, tokens=tokens, negatives=negatives, calibration=calibration, batch=batch, epochs=epochs, steps=steps,
                       learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, evaluate_every=evaluate_every,
                       patience=patience, seed=seed, precision=precision)
-    made = _train("train cross encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
+    made = _train("train cross-encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
                   restart=restart)
     if made is not None:
         print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept.")
@@ -115,7 +115,7 @@ def per_relation(
 ) -> None:  # fmt: skip
     """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
     settings = _given(batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate, held_out=held_out, seed=seed)
-    made = _train("train per relation", study, name=name, encoder=encoder, training_set=on, settings=settings, device=device,
+    made = _train("train per-relation", study, name=name, encoder=encoder, training_set=on, settings=settings, device=device,
                   replace_old=replace)
     if made is not None:
         print(f"Trained {name}: question encoders for {made['relations']} relations over the index of {encoder}.")
@@ -132,7 +132,7 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
-    made = do(open_study(study), "retrieve per relation", name=name, split=split, k=k, run=run, device=device)
+    made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
     print(f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation.")
 
 

@@ -1,0 +1,225 @@
+"""Training a cross-encoder on what the retriever finds (RocketQA, Qu et al. 2021, step 2), and calibrating it on held-out labels.
+
+It reads question and passage together and is what denoises: negatives that it holds for answers are dropped. What is made is an
+ordinary folder that `CrossEncoder(...)` loads, with training.json, log.jsonl and calibration.json.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from backend.manifest import whole_folder, write_json
+from backend.retrieval.encoder import locate
+from backend.training.distributed import leads, wait_for_all, world_size
+from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
+from backend.training.resuming import arguments_of, best, check_packages, copy_model, device_of, free_name, plan, seal, stand, told
+from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
+from backend.training.training_log import working_folder
+from backend.training.training_settings import check_values
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+FIGURE = "held_out_loss"
+LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoderSettings:
+    """Every setting of a training. The defaults are RocketQA's, with a smaller batch."""
+
+    layers: int | None = None  # only the first so many of the start model; None: all
+    tokens: int = 160  # of question and passage together
+    negatives: int = 4  # for each positive, drawn from the retriever's results: 4 (MS MARCO) or 1 (NQ)
+    batch: int = 16  # questions, in each process; each brings one positive and its negatives
+    epochs: float = 2.0
+    steps: int | None = None  # in the place of epochs
+    learning_rate: float = 1e-5
+    warmup: float = 0.1
+    decay: bool = True
+    weight_decay: float = 0.0
+    clip: float = 2.0
+    held_out: int = 200  # questions held out to compare checkpoints by and to calibrate on, at most a fifth
+    pairs: int = 1000  # of them, about
+    evaluate_every: int | None = None  # steps; None: three times in all
+    patience: int = 0
+    calibration: Literal["auto", "platt", "isotonic"] = "auto"  # auto: isotonic from 1,000 pairs on
+    seed: int = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+@dataclass(frozen=True)
+class TrainedCross:
+    """A trained cross-encoder's folder, and how it did on held-out pairs."""
+
+    name: str
+    folder: str
+    steps: int
+    best_step: int
+    held_out_loss: float | None
+    calibration: str | None
+    seconds: float
+
+
+def train_cross_encoder(study: Study, name: str, training_set: str, start: str = "minilm", settings: dict[str, Any] | None = None,
+                        device: str | None = None, replace: bool = False, restart: bool = False,
+                        progress: Progress | None = None) -> TrainedCross:
+    """The job: train on the mined negatives of a training set of the study.
+
+    Args:
+        start: a folder or Hugging Face name, or "minilm".
+        settings: what differs from the defaults of `CrossEncoderSettings`.
+    """
+    from backend.training.set_examples import SetExamples
+    from backend.training.training_set import TrainingSet
+
+    target, opened = free_name(study, name, replace), TrainingSet.open(study, training_set)
+
+    def labels(held_out: Sequence[Example]) -> list[Labelled]:
+        """What people said of held-out pairs."""
+        passages = {(one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)}
+        judged = (pair for _, pairs in opened.groups([one.id for one in held_out]) for pair in pairs
+                  if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages)
+        return [Labelled(one.id, one.question, passage, pair.label == "positive")
+                for pair in judged for one, passage in (passages[pair.question, pair.passage],)]
+
+    with study.building(f"models/{name}") if leads() else nullcontext():
+        return train(start, SetExamples(study, opened), target, working_folder(study, name), CrossEncoderSettings(**(settings or {})),
+                     labels=labels, device=device, restart=restart, progress=progress,
+                     about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]})
+
+
+def train(start: str, examples: Examples, target: Path, working: Path, settings: CrossEncoderSettings | None = None, *,
+          labels: Callable[[Sequence[Example]], list[Labelled]] | None = None, device: str | None = None, restart: bool = False,
+          about: dict | None = None, progress: Progress | None = None) -> TrainedCross:
+    """Train, or go on where a training that was broken off stands, and put the best model, calibrated, into `target`.
+
+    Args:
+        labels: gives people's labels of held-out questions; where there are enough of them, they alone calibrate.
+
+    Raises:
+        Refused: one class only, settings that cannot learn, another training unfinished in `working`, a full disk.
+        Missing: the start model cannot be loaded.
+    """
+    from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
+
+    check_packages()
+    settings = settings or CrossEncoderSettings()
+    check_values(settings)
+    on = device_of(device)
+    arguments = arguments_of(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
+    every = _both_kinds(usable(examples))
+    chosen, held_out = hold_out(every, settings.held_out, settings.seed)
+    training = Some(every, chosen)
+    aside = [every[number] for number in held_out]
+    pairs = held_out_pairs(aside, settings.pairs, settings.seed)
+    began = time.monotonic()
+    with told(settings.batch):
+        model = _start(start, settings, on)
+        batch = min(settings.batch, len(training) // world_size())
+        steps = settings.steps or max(1, round(settings.epochs * (len(training) // (batch * world_size()))))
+        order = Order(len(training), batch, steps, world_size(), settings.seed)
+        request = {"start": start, "settings": asdict(settings), "examples": digest(every), "processes": world_size(), **(about or {})}
+        checkpoint = stand(working, request, restart)
+        _run(model, arguments, settings, Drawing(training, settings.negatives, settings.seed), order, pairs, checkpoint,
+             progress if leads() else None)
+        made = TrainedCross(target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1))
+        if leads():
+            judged = labels(aside) if labels else []
+            made = _keep(working, target, settings, pairs, judged, on, request | {
+                "kind": "cross-encoder", "name": target.name, "questions": len(training), "held_out": len(aside), "steps": steps,
+                "batch": batch * world_size(), "device": on, "seconds": made.seconds})
+        wait_for_all()
+    return made
+
+
+def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[Labelled]:
+    """The positives of every question and as many negatives of each, drawn at random, as `most` pairs allow; one at least."""
+    pairs: list[Labelled] = []
+    for example in examples:
+        negatives = example.hard_negatives()
+        wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
+        drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, wanted)
+        pairs += [Labelled(example.id, example.question, passage, passage not in drawn) for passage in (*example.positives, *drawn)]
+    return pairs
+
+
+def _both_kinds(examples: Some) -> Some:
+    """Those with a negative besides. Raises Refused where there is one class only."""
+    found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
+    if len(found) < world_size() or not found:
+        raise Refused(f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; build the "
+                      "training set with a run to mine from")
+    return Some(examples.examples, found)
+
+
+def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    from backend.training.starting import keep_layers
+
+    torch.manual_seed(settings.seed)  # of the new layer that scores
+    path = locate(start)
+    try:
+        model = CrossEncoder(path, num_labels=1, max_length=settings.tokens, device=device)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Missing(f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be "
+                      "reached)") from error
+    if settings.layers is not None:
+        keep_layers(model.model.base_model, settings.layers)
+        model.model.config.num_hidden_layers = settings.layers
+    return model.float()
+
+
+def _run(model: CrossEncoder, arguments: Any, settings: CrossEncoderSettings, drawing: Drawing, order: Order, pairs: list[Labelled],
+         checkpoint: Path | None, progress: Progress | None) -> None:
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+    from transformers import PrinterCallback
+
+    from backend.training.trainer import Keeper, PairCollator, PairEvaluator, PairTrainer, ended
+
+    both = len({pair.positive for pair in pairs}) == 2
+    plan(arguments, settings, order.steps, order.batch, 3 if both else 0)
+    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+        return
+    sizes = {"pairs": len(pairs), "positives": sum(pair.positive for pair in pairs)}
+    trainer = PairTrainer(
+        model=model, args=arguments, order=order, drawing=drawing, loss=BinaryCrossEntropyLoss(model), data_collator=PairCollator(TEMPLATE),
+        evaluator=PairEvaluator(pairs, logits, settings.batch) if both else None,
+        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, "average_precision"), settings.patience, sizes, progress)])
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _keep(working: Path, target: Path, settings: CrossEncoderSettings, pairs: list[Labelled], judged: list[Labelled], device: str,
+          about: dict) -> TrainedCross:
+    """Put the best checkpoint into `target`, calibrated where held-out pairs are of both kinds."""
+    from sentence_transformers import CrossEncoder
+
+    kept, method = best(working, FIGURE), None
+    with whole_folder(target) as building:
+        copy_model(kept.folder, building)
+        model = CrossEncoder(str(building), device=device)
+        by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
+        if len({pair.positive for pair in pairs}) == 2:
+            report = calibrate(model, judged if by_people else pairs, settings.calibration, settings.seed)
+            report["of"] = "people's labels of held-out questions" if by_people else "held-out pairs of the training set"
+            write_json(building / CALIBRATION, report)
+            method = report["method"]
+        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
+                                "calibration": method, "model_hash": weights_hash(building)})
+    shutil.rmtree(working)
+    return TrainedCross(target.name, str(target), kept.last_step, kept.step, kept.value, method, about["seconds"])

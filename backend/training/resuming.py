@@ -1,0 +1,180 @@
+"""Training that can be broken off at any moment: where it stands, what is kept of it, and what it cannot go on with.
+
+A working folder holds request.json (what is trained), log.jsonl and checkpoints. A checkpoint counts once its whole.json is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.manifest import read_json, versions, write_json
+from backend.settings import check_name
+from backend.training.distributed import launched, leads, wait_for_all
+from backend.training.training_log import LOG, cut_log, read_lines
+from db.errors import BlindspotError, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+TRAINING = "training.json"
+REQUEST = "request.json"
+STATE_FILES = {".pt", ".pth", ".bin"}  # of a checkpoint: what only going on needs
+STATE_NAMES = {"trainer_state.json", "whole.json"}
+
+
+def free_name(study: Study, name: str, replace: bool) -> Path:
+    """Where a model of this name goes. Raises Refused where one is, and `replace` is false."""
+    target = study.path("models", check_name(name, "model"))
+    if target.exists() and not replace:
+        raise Refused(f"there is already a model named {name!r}; take another name, or give --replace to train it again")
+    return target
+
+
+def models_of(study: Study) -> dict[str, dict]:
+    """Name to training.json of the models that were trained here, oldest first."""
+    found = {path.parent.name: read_json(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
+    return dict(sorted(((name, about) for name, about in found.items() if not name.startswith(".")), key=lambda item: item[1]["made"]))
+
+
+def stand(working: Path, request: dict, restart: bool) -> Path | None:
+    """The checkpoint to go on from; None to begin. One process clears up, the others wait.
+
+    Raises:
+        Refused: something else is being trained in this folder, and `restart` is false.
+    """
+    from backend.training.trainer import last_checkpoint
+
+    if leads():
+        if restart:
+            shutil.rmtree(working, ignore_errors=True)
+        working.mkdir(parents=True, exist_ok=True)
+        if (working / REQUEST).is_file():
+            if differs := _differences(read_json(working / REQUEST), request):
+                raise Refused(f"an unfinished training of this name differs in {', '.join(differs)}; go on with what it was begun with, "
+                              "take another name, or give --restart")
+        else:
+            write_json(working / REQUEST, request)
+        found = last_checkpoint(working)
+        cut_log(working, int(found.name.rsplit("-", 1)[1]) if found else -1)
+    wait_for_all()
+    return last_checkpoint(working)
+
+
+def _differences(old: dict, new: dict) -> list[str]:
+    names = [key for key in new if key != "settings" and old.get(key) != new[key]]
+    return names + [key for key, value in new["settings"].items() if old["settings"].get(key) != value]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The checkpoint that is kept: the best by `figure`, or the last where none was compared."""
+
+    folder: Path
+    step: int
+    last_step: int
+    value: float | None
+    curve: list[dict]
+
+
+def best(working: Path, figure: str) -> Best:
+    from backend.training.trainer import last_checkpoint, state_of
+
+    last = last_checkpoint(working)
+    state = state_of(last)
+    step = state.best_global_step or state.global_step
+    curve = [line for line in read_lines(working) if figure in line]
+    value = next((line[figure] for line in curve if line["step"] == step), None)
+    return Best(last.parent / f"checkpoint-{step}", step, state.global_step, value, curve)
+
+
+def copy_model(checkpoint: Path, building: Path) -> None:
+    """The model of a checkpoint, without what only going on needs, and the log."""
+    for path in checkpoint.iterdir():
+        if path.is_dir():
+            shutil.copytree(path, building / path.name)
+        elif path.suffix not in STATE_FILES and path.name not in STATE_NAMES:
+            shutil.copy2(path, building / path.name)
+    shutil.copy2(checkpoint.parent / LOG, building / LOG)
+
+
+def seal(building: Path, about: dict) -> None:
+    """Write training.json, the last file of a model."""
+    write_json(building / TRAINING, about | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()})
+
+
+def check_packages() -> None:
+    from sentence_transformers.util import is_training_available
+
+    if not is_training_available():
+        raise Missing("training needs the packages accelerate and datasets; run 'pip install -r requirements.txt'")
+
+
+def device_of(device: str | None) -> str:
+    """cpu or cuda. Raises Refused for a device that is not there."""
+    import torch
+
+    if device is not None and device not in ("cpu", "cuda"):
+        raise Refused(f"device must be cpu or cuda, not {device!r}; choose among GPUs with CUDA_VISIBLE_DEVICES")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Refused("there is no GPU here that torch can use; leave --device out, or give cpu")
+    return device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
+    """The library's arguments as far as they do not depend on the data; joins the other processes, where there are some.
+
+    Args:
+        kind: the library's class of arguments.
+        figure: what checkpoints are compared by; less is better.
+    """
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    half = device == "cuda" and (settings.precision == "bfloat16" or settings.precision == "auto" and torch.cuda.is_bf16_supported())
+    arguments = kind(
+        output_dir=str(working), use_cpu=device == "cpu", seed=settings.seed, bf16=half,
+        ddp_backend="gloo" if device == "cpu" and launched() else None, learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay, max_grad_norm=settings.clip,
+        lr_scheduler_type="linear" if settings.decay else "constant_with_warmup", save_strategy="steps", logging_nan_inf_filter=False,
+        metric_for_best_model=f"eval_{figure}", greater_is_better=False, report_to="none", disable_tqdm=True, log_level="error")
+    if arguments.device.type == "cuda" and arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # several GPUs are several processes (torchrun); the library would split batches among threads
+    return arguments
+
+
+def plan(arguments: Any, settings: Any, steps: int, batch: int, times: int) -> None:
+    """Fill in what depends on the number of steps.
+
+    Args:
+        times: so often checkpoints are compared, unless the settings say when; 0 for not at all: ten are kept, one after another.
+    """
+    every = settings.evaluate_every or max(1, steps // (times or 10))
+    arguments.max_steps, arguments.per_device_train_batch_size = steps, batch
+    arguments.warmup_steps = round(settings.warmup * steps)
+    arguments.eval_steps = arguments.save_steps = min(every, steps)
+    arguments.logging_steps = max(1, min(50, steps // 100))
+    arguments.eval_strategy = type(arguments.eval_strategy)("steps" if times else "no")
+
+
+@contextmanager
+def told(batch: int) -> Iterator[None]:
+    """A full disk and a full GPU, in one line each."""
+    try:
+        yield
+    except BlindspotError:
+        raise
+    except Exception as error:
+        if "No space left on device" in str(error):
+            raise Refused("the disk is full; free some space, and the same command goes on from the last checkpoint") from error
+        if type(error).__name__ == "OutOfMemoryError":
+            raise Refused(f"the GPU's memory does not hold a batch of {batch}; make it smaller, or train a dual encoder with --mini-batch "
+                          f"{max(1, batch // 4)}, which encodes so many texts at a time and computes the same") from error
+        raise

@@ -1,0 +1,131 @@
+"""A trained cross-encoder at work: scores, probabilities, and a run's passages judged by it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.manifest import read_json
+from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from db.errors import Missing
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+CALIBRATION = "calibration.json"
+TEMPLATE = "{title} [SEP] {text}"
+PER_STEP = 8  # questions whose pairs are scored, and kept, at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A pair of which it is known whether the passage answers the question."""
+
+    question_id: str
+    question: str
+    passage: Passage
+    positive: bool
+
+
+def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
+    """(n,) float64 raw scores of (question, passage) pairs."""
+    import torch
+
+    if not pairs:
+        return np.zeros(0)
+    texts = [(question, TEMPLATE.format(title=passage.title, text=passage.text)) for question, passage in pairs]
+    return model.predict(texts, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False).astype(np.float64)
+
+
+def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "auto", seed: int = 0) -> dict:
+    """Fit probabilities to labelled pairs that it was not trained on; what calibration.json holds.
+
+    Raises:
+        Refused: the pairs are of one class.
+    """
+    positive = np.array([pair.positive for pair in pairs], bool)
+    scores = logits(model, [(pair.question, pair.passage) for pair in pairs])
+    fitted = fit(scores, positive, method)
+    questions = [pair.question_id for pair in pairs]
+    apart = unseen(scores, positive, questions, fitted.method, seed)
+    shown = fitted(scores) if apart is None else apart
+    return {**asdict(fitted), "pairs": len(pairs), "positives": int(positive.sum()), "questions": len(set(questions)),
+            "measured_on": "the pairs it was fitted to: too few for more" if apart is None else "pairs that the fit did not see, by folds",
+            "brier": brier(shown, positive), "thresholds": at_thresholds(shown, positive),
+            "reliability": reliability(shown, positive)}
+
+
+class Judge:
+    """A trained cross-encoder as it is used: it gives probabilities.
+
+    calibrated: False where there was nothing to calibrate on; they are then the plain logistic of its scores.
+    """
+
+    def __init__(self, folder: Path, device: str | None = None):
+        """Raises Missing where the folder holds no cross-encoder that was trained here."""
+        from sentence_transformers import CrossEncoder
+
+        about = read_json(folder / "training.json") if (folder / "training.json").is_file() else {}
+        if about.get("kind") != "cross-encoder":
+            raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
+        self.name, self.about = folder.name, about
+        self.model = CrossEncoder(str(folder), device=device)
+        path = folder / CALIBRATION
+        self.report = read_json(path) if path.is_file() else None
+        self.calibrated = self.report is not None
+        self.probabilities = Calibration("platt") if self.report is None else Calibration(
+            self.report["method"], self.report["slope"], self.report["intercept"], tuple(map(tuple, self.report["points"])))
+
+    def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
+        """(n,) float64: how probable it is that each passage answers its question."""
+        return self.probabilities(logits(self.model, pairs, batch))
+
+
+def score(model: Judge | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None) -> np.ndarray:
+    """(n,) probabilities of (question, passage) pairs, by a model or the folder it lies in."""
+    return (model if isinstance(model, Judge) else Judge(model, device)).score(pairs)
+
+
+def weights_hash(folder: Path) -> str:
+    """SHA-256 over the files that decide the scores."""
+    whole = hashlib.sha256()
+    for path in sorted([*folder.rglob("*.safetensors"), *folder.rglob("tokenizer.json")]):
+        whole.update(json.dumps([str(path.relative_to(folder)), path.stat().st_size]).encode())
+        with open(path, "rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
+def score_run(study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None) -> dict:
+    """The job: judge the first `depth` passages of each question of a run, and keep the probabilities; what is kept is not done again.
+
+    Raises:
+        Missing: no such model or run.
+    """
+    from backend.training.scores import ScoreStore
+
+    opened, judge = study.run(run), Judge(study.path("models", model), device)
+    store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})
+    ids, scored = opened.question_ids, 0
+    for begin in range(0, len(ids), PER_STEP):
+        if progress is not None:
+            progress(begin, len(ids), f"judging passages with {model}")
+        rows = range(begin, min(begin + PER_STEP, len(ids)))
+        known = store.of([ids[row] for row in rows])
+        found = []
+        for row, question in zip(rows, study.questions.some([ids[row] for row in rows]), strict=True):
+            ordinals = [ordinal for ordinal in opened.hits.ordinals[row, :depth].tolist() if ordinal >= 0]
+            found += [(question, passage) for passage in study.corpus.passages(ordinals) if passage.id not in known.get(question.id, {})]
+        probabilities = judge.score([(question.text, passage) for question, passage in found])
+        scored += store.add((question.id, passage.id, float(p)) for (question, passage), p in zip(found, probabilities, strict=True))
+    return {"name": model, "run": run, "scored": scored, "kept": len(store)}

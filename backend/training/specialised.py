@@ -1,0 +1,156 @@
+"""One passage index, and a question encoder of its own for each relation (EntityQuestions, Sciavolino et al. 2021, section 5, Table 4).
+
+The passage tower of a trained dual encoder stays as it is, so its index does too; for each relation the question tower alone is
+trained on that relation's questions. Kept in `models/<name>/`: a folder of sentence-transformers for each relation, and
+specialised.json last. A question whose relation has no encoder goes to the model's own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.manifest import read_json, write_json
+from backend.retrieval.dense import Dense, encoder_settings
+from backend.training.distributed import leads
+from backend.training.dual_encoder import train
+from backend.training.examples import Examples, Some
+from backend.training.resuming import free_name
+from backend.training.training_settings import DualEncoderSettings
+from db.errors import Missing, Refused
+from db.records import Hits, Question
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.settings import EncoderSettings
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+SPECIALISED = "specialised.json"
+LEAST = 10  # questions of a relation, below which it gets no encoder
+
+
+def train_specialised(study: Study, name: str, encoder: str, training_set: str, settings: dict[str, Any] | None = None,
+                      device: str | None = None, replace_old: bool = False, progress: Progress | None = None) -> dict:
+    """The job: a question encoder for each relation of a training set, over the dense index of `encoder`.
+
+    A relation that is done is not done again after an interruption.
+
+    Raises:
+        Missing: there is no dense index of that encoder.
+        Refused: the encoder has one tower for both, or no relation has enough questions.
+    """
+    from backend.training.set_examples import SetExamples
+    from backend.training.training_set import TrainingSet
+
+    target, index = free_name(study, name, replace_old), Dense(study, encoder, device)
+    examples = SetExamples(study, TrainingSet.open(study, training_set))
+    working = study.path("models", f".{name}~specialised")
+    chosen = replace(DualEncoderSettings(**(settings or {})), only="question", towers="two")
+    about = {"kind": "question encoders by relation", "name": name, "encoder": encoder, "model_hash": index.manifest["model_hash"],
+             "training_set": training_set}
+    with study.building(f"models/{name}") if leads() else nullcontext():
+        relations = train_relations(encoder_settings(study, encoder), examples, working, chosen, device, about, progress)
+        if leads():
+            write_json(working / SPECIALISED, about | {"relations": relations})
+            shutil.rmtree(target, ignore_errors=True)
+            working.rename(target)
+    return {"name": name, "relations": len(relations)}
+
+
+def train_relations(start: EncoderSettings, examples: Examples, folder: Path, settings: DualEncoderSettings, device: str | None = None,
+                    about: dict | None = None, progress: Progress | None = None) -> dict[str, dict]:
+    """Train into folder/<number>, one relation after another; gives what is known of each. Only the question tower is kept."""
+    from sentence_transformers import SentenceTransformer
+
+    from backend.training.starting import has_two_towers, tower
+
+    by_relation: dict[str, list[int]] = {}
+    for number in range(len(examples)):
+        if relation := examples[number].relation:
+            by_relation.setdefault(relation, []).append(number)
+    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= LEAST)
+    if not enough:
+        raise Refused(f"no relation has {LEAST} questions in this training set; a question encoder of its own needs them")
+    made = {}
+    for place, relation in enumerate(enough):
+        kept = folder / f"relation-{place}"
+        if not (kept / "done.json").is_file():
+            whole = folder / f"whole-{place}"
+            trained = train(start, Some(examples, by_relation[relation]), whole, folder / f"working-{place}", settings, device=device,
+                            about={**(about or {}), "relation": relation},
+                            progress=progress and partial(_said, progress, relation))
+            if leads():
+                model = SentenceTransformer(str(whole), device="cpu")
+                if not has_two_towers(model):
+                    raise Refused("this encoder has one tower for questions and passages; the index would change with the questions")
+                alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
+                alone.save_pretrained(str(kept), create_model_card=False)
+                write_json(kept / "done.json", {"folder": kept.name, "questions": len(by_relation[relation]), "steps": trained.steps,
+                                                "best_step": trained.best_step, "average_rank": trained.average_rank})
+                shutil.rmtree(whole)
+        made[relation] = read_json(kept / "done.json") if leads() else {}
+    return made
+
+
+def _said(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:
+    progress(done, total, f"{doing} {relation}")
+
+
+class Specialised:
+    """The question encoders by relation, over one dense index."""
+
+    def __init__(self, study: Study, name: str, device: str | None = None):
+        """Raises Missing where there are none of this name, Refused where the index was made by other weights since."""
+        self.folder, self.device = study.path("models", name), device
+        if not (self.folder / SPECIALISED).is_file():
+            raise Missing(f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'")
+        self.about = read_json(self.folder / SPECIALISED)
+        self.index = Dense(study, self.about["encoder"], device)
+        if self.index.manifest["model_hash"] != self.about["model_hash"]:
+            raise Refused(f"the index of {self.about['encoder']!r} is not the one that {name!r} was trained for; train it again")
+        self.name = name
+
+    def encode(self, questions: Sequence[Question]) -> np.ndarray:
+        """(q, d) float32, each by its relation's encoder; by the index's own where that has none."""
+        from sentence_transformers import SentenceTransformer
+
+        vectors = np.empty((len(questions), self.index.manifest["dimension"]), np.float32)
+        rows: dict[str | None, list[int]] = {}
+        for row, question in enumerate(questions):
+            rows.setdefault(question.relation if question.relation in self.about["relations"] else None, []).append(row)
+        for relation, some in rows.items():
+            texts = [questions[row].text for row in some]
+            if relation is None:
+                vectors[some] = self.index.encode(texts)
+            else:
+                model = SentenceTransformer(str(self.folder / self.about["relations"][relation]["folder"]), device=self.device)
+                unit = self.index.manifest["similarity"] == "cosine"
+                vectors[some] = model.encode(texts, show_progress_bar=False, normalize_embeddings=unit)
+        return vectors
+
+    def search(self, questions: Sequence[Question], k: int, progress: Progress | None = None) -> Hits:
+        """The k best passages of each question."""
+        return self.index.search_vectors(self.encode(questions), k, progress)
+
+
+def retrieve_specialised(study: Study, name: str, split: str | None = None, k: int = 100, run: str | None = None,
+                         replace_old: bool = False, device: str | None = None, progress: Progress | None = None) -> Run:
+    """The job: a run of the questions of a split, each routed to its relation's encoder."""
+    from backend.retrieval.retrieve import default_name, questions_of
+    from backend.runs import refuse_existing, write_run
+
+    retriever, questions = Specialised(study, name, device), questions_of(study, split)
+    run = run or default_name("dense", name, split)
+    refuse_existing(study, run, replace_old)
+    hits = retriever.search(questions, min(k, len(study.corpus)), progress)
+    routed = sum(question.relation in retriever.about["relations"] for question in questions)
+    settings = {**retriever.index.settings, "retriever": name, "split": split, "routed": routed}
+    return write_run(study, run, [question.id for question in questions], hits, settings, replace=replace_old, progress=progress)
