@@ -6,7 +6,7 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, runs, training_sets
+from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, runs, train, training_sets
 from app.commands import map as maps
 from app.commands.common import group
 from app.commands.compare import compare
@@ -32,7 +32,7 @@ COMMANDS = {
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
-    "training-set": training_sets.training_set_app, "export": exports.export_app, "jobs": jobs.jobs_app,
+    "training-set": training_sets.training_set_app, "train": train.train_app, "export": exports.export_app, "jobs": jobs.jobs_app,
 }  # fmt: skip
 for name, command in COMMANDS.items():
     app.command(name)(command)

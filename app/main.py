@@ -25,6 +25,7 @@ PAGES = {
     "Question": "question",
     "Judge": "judge",
     "Quality": "quality",
+    "Training": "training",
 }
 
 

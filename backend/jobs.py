@@ -45,6 +45,7 @@ KINDS = {
     "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
     "score run": "backend.training.scoring:score_run",
+    "try model": "backend.training.trial:try_model",
     "make batch": "backend.batches:make_batch",
 }
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"

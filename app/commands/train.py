@@ -22,7 +22,7 @@ Rate = Annotated[float | None, typer.Option(help="Highest learning rate; default
 Warmup = Annotated[float | None, typer.Option(help="Share of the steps in which the learning rate rises; default 0.1.")]
 Decay = Annotated[bool | None, typer.Option("--decay/--no-decay", help="Let the learning rate fall to 0 after that; default yes.")]
 HeldOut = Annotated[int | None, typer.Option(help="Questions held out to compare checkpoints by; default 200, at most a fifth.")]
-Every = Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; default ten in all, a cross-encoder three.")]
+Every = Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all, a cross-encoder three.")]
 Patience = Annotated[int | None, typer.Option(help="Stop after so many comparisons without a better one; default 0, never.")]
 Seed = Annotated[int | None, typer.Option(help="Of the order, what is drawn and dropout; default 0.")]
 Precision = Annotated[str | None, typer.Option(metavar="auto|float32|bfloat16", help="Default auto: bfloat16 on a GPU that has it.")]

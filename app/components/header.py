@@ -15,6 +15,7 @@ PAGES = (
     ("Question", url.QUESTION),
     ("Judge", url.JUDGE),
     ("Quality", url.QUALITY),
+    ("Training", url.TRAINING),
 )
 SEES_OTHERS = {"Quality"}
 

@@ -192,7 +192,7 @@ def _run(model: CrossEncoder, arguments: Any, settings: CrossEncoderSettings, dr
     from backend.training.trainer import Keeper, PairCollator, PairEvaluator, PairTrainer, ended
 
     both = len({pair.positive for pair in pairs}) == 2
-    plan(arguments, settings, order.steps, order.batch, 3 if both else 0)
+    plan(arguments, settings, order.steps, order.batch, 3 if both else 0, order.batch * (1 + settings.negatives), len(pairs))
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
     sizes = {"pairs": len(pairs), "positives": sum(pair.positive for pair in pairs)}

@@ -45,9 +45,13 @@ def gathered(rows: Tensor) -> Tensor:
     """
     if not _joined():
         return rows
+    import warnings
+
     from sentence_transformers.util import all_gather, all_gather_with_grad
 
-    return all_gather_with_grad(rows) if rows.is_floating_point() else all_gather(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the library's way to gather is to be renamed in torch
+        return all_gather_with_grad(rows) if rows.is_floating_point() else all_gather(rows)
 
 
 def average_gradients(model: Module) -> None:

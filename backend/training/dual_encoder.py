@@ -154,7 +154,7 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
     from backend.training.losses import InBatchLoss
     from backend.training.trainer import Collator, DualEncoderTrainer, Keeper, RankEvaluator, ended
 
-    plan(arguments, settings, order.steps, order.batch, 10 if pool else 0)
+    plan(arguments, settings, order.steps, order.batch, 10 if pool else 0, *_texts(order, settings, pool))
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
     working, routed = Path(arguments.output_dir), has_two_towers(model)
@@ -182,3 +182,47 @@ def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) 
                                 "model_hash": encoder.model_hash})
     shutil.rmtree(working)
     return Trained(target.name, str(target), kept.last_step, kept.step, kept.value, about["seconds"])
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long a training would take here: its steps, the seconds of one that was tried, and of all with comparing."""
+
+    steps: int
+    seconds_per_step: float
+    seconds: float
+
+
+def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSettings, device: str | None = None,
+             tries: int = 2) -> Estimate:
+    """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is written.
+
+    Raises what `train` raises for settings that cannot learn.
+    """
+    from backend.training.losses import InBatchLoss
+    from backend.training.resuming import every_steps
+    from backend.training.trainer import Collator, features_of
+
+    check(settings)
+    on = device_of(device)
+    chosen, pool = _split(usable(examples), settings, None)
+    model = start_model(start, settings.shape, on).train()
+    order = _order(len(chosen), settings)
+    loss = InBatchLoss(model, settings.loss, settings.similarity, scale_of(settings, normalises(model)), settings.margin, settings.mini_batch)
+    collator = Collator(model, start.passage_template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens,
+                        has_two_towers(model))
+    drawing, took = Drawing(chosen, settings.hard_negatives, settings.seed), 0.0
+    for _, keys in zip(range(tries), order, strict=False):
+        began = time.monotonic()
+        columns, labels = features_of(collator([drawing[key] for key in keys]), model.device)
+        loss(columns, labels).backward()
+        took = time.monotonic() - began
+    trained, compared = _texts(order, settings, pool)
+    every = every_steps(settings, order.steps, 10 if pool else 0, trained, compared)
+    comparisons = 1 + -(-order.steps // every) if pool else 0
+    return Estimate(order.steps, took, took * (order.steps + comparisons * compared / (3 * trained)))
+
+
+def _texts(order: Order, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
+    """Texts that a step, and a comparison, encodes."""
+    return order.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0

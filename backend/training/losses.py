@@ -14,7 +14,7 @@ from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
-from backend.training.distributed import gathered, rank, world_size
+from backend.training.distributed import gathered, rank
 
 Kind = Literal["softmax", "triplet"]
 PAD = -1  # the id of a passage that stands for none
@@ -134,7 +134,3 @@ def repeated(ids: Tensor) -> Tensor:
     first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")
     return (ids == PAD) | (first[which] != places)
 
-
-def cross_batch(questions_per_process: int, columns: int) -> int:
-    """How many passages each question is compared with, its own positive among them."""
-    return questions_per_process * columns * world_size()

@@ -133,35 +133,47 @@ def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: 
         kind: the library's class of arguments.
         figure: what checkpoints are compared by; less is better.
     """
+    import logging
+
     import torch
     import transformers
 
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    half = device == "cuda" and (settings.precision == "bfloat16" or settings.precision == "auto" and torch.cuda.is_bf16_supported())
+    half = settings.precision == "bfloat16" or settings.precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
     arguments = kind(
         output_dir=str(working), use_cpu=device == "cpu", seed=settings.seed, bf16=half,
         ddp_backend="gloo" if device == "cpu" and launched() else None, learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay, max_grad_norm=settings.clip,
         lr_scheduler_type="linear" if settings.decay else "constant_with_warmup", save_strategy="steps", logging_nan_inf_filter=False,
-        metric_for_best_model=f"eval_{figure}", greater_is_better=False, report_to="none", disable_tqdm=True, log_level="error")
+        metric_for_best_model=f"eval_{figure}", greater_is_better=False, report_to="none", disable_tqdm=True, log_level="error",
+        dataloader_drop_last=True)  # the order of batches has no uneven one
     if arguments.device.type == "cuda" and arguments.n_gpu > 1:
         arguments._n_gpu = 1  # several GPUs are several processes (torchrun); the library would split batches among threads
     return arguments
 
 
-def plan(arguments: Any, settings: Any, steps: int, batch: int, times: int) -> None:
-    """Fill in what depends on the number of steps.
-
-    Args:
-        times: so often checkpoints are compared, unless the settings say when; 0 for not at all: ten are kept, one after another.
-    """
-    every = settings.evaluate_every or max(1, steps // (times or 10))
+def plan(arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0) -> None:
+    """Fill in what depends on the number of steps; the arguments after it are those of `every_steps`."""
     arguments.max_steps, arguments.per_device_train_batch_size = steps, batch
     arguments.warmup_steps = round(settings.warmup * steps)
-    arguments.eval_steps = arguments.save_steps = min(every, steps)
+    arguments.eval_steps = arguments.save_steps = every_steps(settings, steps, times, trained, compared)
     arguments.logging_steps = max(1, min(50, steps // 100))
     arguments.eval_strategy = type(arguments.eval_strategy)("steps" if times else "no")
+
+
+def every_steps(settings: Any, steps: int, times: int, trained: int, compared: int) -> int:
+    """Steps between two checkpoints, each of which is compared.
+
+    Where the settings do not say, it is `times` in all, or less often where comparing would take more than about half as long as
+    training. (A text that is trained on takes three times what one that is only encoded takes.)
+
+    Args:
+        times: 0 compares none; ten checkpoints are then kept, one after another.
+        trained, compared: texts that a step, and a comparison, encodes.
+    """
+    return min(steps, settings.evaluate_every or max(1, steps // (times or 10), round(2 * compared / (3 * trained))))
 
 
 @contextmanager

@@ -62,6 +62,15 @@ class Collator:
         return {f"{name}_{key}": value for key, value in features.items()}
 
 
+def features_of(batch: dict[str, Any], device: Any) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
+    """What a `Collator` made, as the loss takes it: the features of each column, and the labels, on a device."""
+    batch = dict(batch)
+    labels = {key: value.to(device) for key, value in batch.pop("label").items()}
+    names = dict.fromkeys(key.split("_", 1)[0] for key in batch)
+    return [{key.split("_", 1)[1]: value.to(device) if torch.is_tensor(value) else value
+             for key, value in batch.items() if key.startswith(f"{name}_")} for name in names], labels
+
+
 def _padded(rows: list[list[int]]) -> torch.Tensor:
     width = max(map(len, rows))
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])

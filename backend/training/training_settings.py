@@ -51,7 +51,7 @@ class DualEncoderSettings:
 
     held_out: int = 200  # questions held out to compare checkpoints by, at most a fifth
     pool: int = 1000  # passages that their positives are ranked among
-    evaluate_every: int | None = None  # steps; None: ten times in all
+    evaluate_every: int | None = None  # steps; None: ten times in all, or as often as half the time of training allows
     patience: int = 0  # evaluations without a better one before training stops; 0: never
 
     seed: int = 0

@@ -1,0 +1,275 @@
+"""Training sets on the Training page: what there is, what is in one, what new labels and another set would change."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import streamlit as st
+
+from app import study, url
+from app.components import jobs
+from app.components.marks import command, count, empty, notice
+from app.components.plots import plot
+from app.markup import Html, div, join, link, show, span, tag, term
+from backend.study import Study
+from backend.training.denoising import POLICIES
+from backend.training.differences import Change, diff, summary
+from backend.training.new_labels import new_labels
+from backend.training.training_set import TrainingSet, training_sets
+
+SHOWN = 40
+FATES = {
+    "kept": ("kept as negatives", "#8a94a0"),
+    "removed": ("removed by the policy", "#e69f00"),
+    "removed_by_people": ("removed by people", "#cc79a7"),
+    "relabelled": ("made positives by people", "#009e73"),
+}
+POLICY = (
+    "none: every mined passage is a negative. answer_match: not those that hold an answer. "
+    "labels: people's word; +labels sets it over the rest."
+)
+
+
+def sets_table(made: dict[str, dict], chosen: str) -> Html:
+    """Every set with its size, newest first; a click opens it."""
+    head = tag(
+        "tr",
+        *(
+            tag("th", name, scope="col", cls="left" if name in ("set", "policy", "mined from") else None)
+            for name in ("set", "policy", "mined from", "questions", "positives", "negatives", "up to label", "made (UTC)")
+        ),
+    )
+    rows = []
+    for name, manifest in reversed(made.items()):
+        counts = manifest["counts"]
+        roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
+        used = manifest["inputs"]["labels"]
+        cells = (
+            manifest["policy"],
+            ", ".join(manifest["request"]["runs"]),
+            f"{counts['questions']:,}",
+            f"{roles['positive']:,}",
+            f"{roles['negative']:,}",
+            f"{used['last_event']:,}" if used["used"] else "–",
+            manifest["made"][:16].replace("T", " "),
+        )
+        rows.append(
+            tag(
+                "tr",
+                tag("th", link(name, url.href(url.TRAINING, {"set": name})), scope="row"),
+                *(tag("td", cell, cls="left" if place < 2 else None) for place, cell in enumerate(cells)),
+                cls="chosen" if name == chosen else None,
+            )
+        )
+    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+
+
+def build_form(opened: Study, made: dict[str, dict]) -> None:
+    """A set out of the runs over training questions."""
+    runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
+    if not runs:
+        _run_over_train(opened)
+        return
+    number = next(n for n in range(1, 10_000) if f"set-{n}" not in made)
+    with st.form("build-set", border=False):
+        columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
+        name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
+        chosen = columns[1].multiselect("Mined from", runs, runs[:1])
+        policy = columns[2].selectbox("Cleaned by", list(POLICIES), index=list(POLICIES).index("answer_match+labels"), help=POLICY)
+        last = columns[3].number_input("Down to rank", 1, 1000, 100)
+        with columns[4]:
+            pressed = st.form_submit_button("Build")
+    if pressed:
+        jobs.submit(opened, "build training set", {"name": name.strip(), "runs": chosen, "policy": policy, "last": last})
+        st.rerun()
+
+
+def _run_over_train(opened: Study) -> None:
+    splits = {row["split"] for row in opened.questions.counts()}
+    if "train" not in splits:
+        show(empty("No training questions", "A training set is made of questions of the split train, with their gold. Import some."))
+        return
+    show(notice("Negatives are mined from a run over the training questions, and there is none yet."))
+    indexes = opened.parts("indexes")
+    for kind, there in (("bm25", "bm25" in indexes), ("dense", any(m.get("kind") == "dense index" for m in indexes.values()))):
+        if there:
+            jobs.start_button(
+                opened, "retrieve", {"kind": kind, "split": "train"}, key=f"train-{kind}", words=f"Retrieve over train with {kind}"
+            )
+
+
+def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None:
+    """What is in a set, and what became of the passages at each rank (RocketQA's Figure 5)."""
+    counts = chosen.manifest["counts"]
+    out = chosen.manifest["left_out"]
+    show(
+        div(
+            div(tag("h2", chosen.name), span(chosen.manifest["policy"], cls="soft"), cls="list-head"),
+            _sources(counts),
+            _left_out(out),
+            cls="panel",
+        )
+    )
+    ranks = counts["by_rank"]
+    if ranks:
+        show(div(tag("h2", "What became of the passages that were mined, by rank"), cls="list-head"))
+        plot(_fates(ranks), f"fates-{chosen.name}")
+    _new(opened, chosen)
+    others = [name for name in made if name != chosen.name]
+    if others:
+        before = url.select(
+            "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set to compare with"
+        )
+        if before:
+            _changes(opened, TrainingSet.open(opened, before), chosen)
+    show(
+        div(
+            span("Take it away: ", cls="soft"),
+            command(f"blindspot training-set export {chosen.name} --format sentence-transformers"),
+            span(" or dpr, rocketqa, tevatron, beir, parquet", cls="soft"),
+            cls="foot",
+        )
+    )
+
+
+def _sources(counts: dict) -> Html:
+    words = {
+        "label": "people",
+        "gold": "gold",
+        "distant": "distant supervision",
+        "cross_encoder": "cross-encoder",
+        "run": "mined",
+        "random": "random",
+        "other_gold": "gold of other questions",
+    }
+    parts = [tag("p", tag("b", f"{counts['questions']:,}"), " questions, ", tag("b", f"{counts['pairs']:,}"), " pairs")]
+    for role, row in counts["sources"].items():
+        if row:
+            told = ", ".join(f"{number:,} {words.get(source, source)}" for source, number in row.items())
+            parts.append(tag("p", tag("b", f"{sum(row.values()):,} {role}{'s' if role != 'dropped' else ''}: "), told))
+    return join(*parts)
+
+
+def _left_out(reasons: dict[str, int]) -> Html:
+    if not reasons:
+        return Html("")
+    told = "; ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    return tag(
+        "p",
+        term("Left out", "Questions that could not train, by reason; leaks from dev and test among them"),
+        f": {told}.",
+        cls="convention",
+    )
+
+
+def _fates(ranks: dict[str, dict[str, int]]):
+    import plotly.graph_objects as go
+
+    at = [int(rank) for rank in ranks]
+    bars = [
+        go.Bar(
+            name=words,
+            x=at,
+            y=[row[fate] for row in ranks.values()],
+            marker_color=colour,
+            hovertemplate="rank %{x}: %{y:,}<extra>" + words + "</extra>",
+        )
+        for fate, (words, colour) in FATES.items()
+        if any(row[fate] for row in ranks.values())
+    ]
+    figure = go.Figure(bars)
+    figure.update_layout(
+        barmode="stack",
+        height=260,
+        margin={"l": 50, "r": 10, "t": 10, "b": 40},
+        xaxis_title="rank",
+        yaxis_title="passages",
+        legend={"orientation": "h", "y": 1.15},
+        bargap=0.1,
+    )
+    return figure
+
+
+def _new(opened: Study, chosen: TrainingSet) -> None:
+    """Labels given since the set was made."""
+    found = [each for each in new_labels(opened, chosen) if each.matters]
+    if not found:
+        return
+    rows = [
+        _label_row(
+            opened,
+            each.question,
+            each.passage,
+            each.now or "taken back",
+            f"{each.role or 'not there'} → {each.becomes or 'as without people'}",
+        )
+        for each in found[:SHOWN]
+    ]
+    policy = chosen.manifest["policy"]
+    wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
+    show(
+        div(
+            tag("h2", f"New labels would change {count(len(found), 'pair')}"), tag("table", tag("tbody", *rows), cls="figures"), cls="panel"
+        )
+    )
+    request = chosen.manifest["request"]
+    name = next(
+        name for n in range(2, 10_000) if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
+    )
+    arguments = {key: value for key, value in request.items() if key != "until"} | {"name": name, "policy": wanted}
+    jobs.start_button(opened, "build training set", arguments, key="build-again", words=f"Build {name} with them")
+
+
+def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
+    found = summary(before, after)
+    if not found.changed:
+        show(notice(f"{before.name} and {after.name} hold the same pairs in the same roles."))
+        return
+    kinds = [
+        tag(
+            "tr",
+            tag("td", f"{number:,}"),
+            tag("td", f"{was or 'not there'} → {now or 'not there'}", cls="left"),
+            tag("td", why, cls="left"),
+        )
+        for (was, now, why), number in found.changes.most_common()
+    ]
+    rows = [_change_row(opened, change) for change in islice(diff(before, after), SHOWN)]
+    more = (
+        tag(
+            "p",
+            f"The first {SHOWN} of {found.changed:,}; all of them: ",
+            command(f"blindspot training-set diff {before.name} {after.name} --limit 0"),
+            cls="convention",
+        )
+        if found.changed > SHOWN
+        else ""
+    )
+    show(
+        div(
+            tag("h2", f"{found.changed:,} pairs changed, {found.same:,} are the same"),
+            tag("table", tag("tbody", *kinds), cls="small"),
+            tag("table", tag("tbody", *rows), cls="figures"),
+            more,
+            cls="panel",
+            id="changes",
+        )
+    )
+
+
+def _change_row(opened: Study, change: Change) -> Html:
+    was, now = (" by ".join(held) if held else "not there" for held in (change.before, change.after))
+    return _label_row(opened, change.question, change.passage, change.why, f"{was} → {now}")
+
+
+def _label_row(opened: Study, question: str, passage: str, why: str, becomes: str) -> Html:
+    asked = opened.questions.get(question)
+    ordinal = opened.corpus.ordinals([passage]).get(passage)
+    title = opened.corpus.passages([ordinal])[0].title if ordinal is not None else passage
+    return tag(
+        "tr",
+        tag("td", link(asked.text, url.href(url.QUESTION, {"question": question})), cls="left"),
+        tag("td", tag("b", title or "untitled"), " ", span(passage, cls="soft"), cls="left"),
+        tag("td", why, cls="left"),
+        tag("td", becomes, cls="left"),
+    )

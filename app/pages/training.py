@@ -1,0 +1,53 @@
+"""Training: what the labels change, training sets, and models trained on them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import study, url
+from app.components import jobs
+from app.components.marks import empty, notice
+from app.components.training.models import after_training, models_table, train_form, watch
+from app.components.training.sets import build_form, set_panel, sets_table
+from app.entry import enter
+from app.markup import div, join, link, show, tag
+from backend.training.training_log import read_log
+from backend.training.training_set import TrainingSet, training_sets
+
+
+def page() -> None:
+    opened = study.current()
+    if not opened.has_corpus or not len(opened.questions):
+        show(empty("Nothing to train on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
+        return
+    made, models = training_sets(opened), opened.parts("models")
+    chosen = url.one_of("set", list(made), next(reversed(made), ""))
+    model = url.value("model") or next(reversed(models), "")
+    if made:
+        show(div(tag("h2", "Training sets"), div(sets_table(made, chosen), cls="scrolling"), cls="panel"))
+    else:
+        show(
+            empty(
+                "No training set yet",
+                "A training set says for each question which passages are positives and which are hard negatives, "
+                "and where each of them comes from. People's labels stand above the cross-encoder's, and those above answer matching.",
+            )
+        )
+    with st.expander("Build a training set", expanded=not made):
+        build_form(opened, made)
+    if chosen:
+        set_panel(opened, TrainingSet.open(opened, chosen), made)
+        with st.expander("Train a retriever", expanded=not models):
+            train_form(opened, list(reversed(made)), set(models) | set(opened.settings.encoders))
+    jobs.panel(opened)
+    if models:
+        show(div(tag("h2", "Models"), div(models_table(models, model), cls="scrolling"), cls="panel"))
+    if model and (model in models or read_log(opened, model) or st.session_state.get("training-begun") == model):
+        watch(opened, model)
+        if model in models:
+            after_training(opened, model)
+    elif model:
+        show(notice(f"There is no model {model} in this study."))
+
+
+enter(page)

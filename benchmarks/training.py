@@ -1,0 +1,159 @@
+"""Training a dual encoder: questions/s against sentence-transformers' own trainer, and memory by batch size.
+
+    python -m benchmarks.training [--layers 2] [--batch 16] [--steps 8] [--rounds 3]
+
+MiniLM's first layers, two towers, one hard negative, passages of about 110 tokens, dot products, the softmax loss; neither trainer
+compares nor saves. The two run in one process, in turn. Memory is the growth of the peak over the loaded model in one step, each
+in a process of its own (on a GPU: what torch allocated).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import in_turn, machine
+
+TEMPLATE = "{title} [SEP] {text}"
+SCALE = 20.0
+BATCHES = (16, 32, 64, 128)
+MINI_BATCH = 8
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", nargs=2, type=int, metavar=("BATCH", "MINI"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    if arguments.memory:
+        print(step_memory(arguments.layers, *arguments.memory))
+        return
+    print(machine())
+    speed(arguments)
+    memory(arguments.layers)
+
+
+def data(count: int) -> list[Any]:
+    from backend.training.examples import Example
+    from db.records import Passage
+
+    def passage(number: int) -> Passage:
+        words = " ".join(f"in {1800 + (number * 7 + i) % 200} she sailed from Bergen to Oslo with {number % 9} weavers" for i in range(9))
+        return Passage(f"p{number}", f"Person {number}", words)
+
+    return [Example(f"q{i}", f"Where did person {i} sail from in {1800 + i % 200}?", (passage(2 * i),), (passage(2 * i + 1),))
+            for i in range(count)]
+
+
+def model(layers: int) -> Any:
+    from backend.settings import EncoderSettings
+    from backend.training.starting import Shape, start_model
+
+    return start_model(EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128))
+
+
+def library_arguments(folder: Path, batch: int, steps: int) -> Any:
+    import transformers
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    transformers.utils.logging.set_verbosity_error()
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=batch, save_strategy="no", report_to="none", disable_tqdm=True,
+        logging_strategy="no", log_level="error", dataloader_pin_memory=False,
+        router_mapping={"question": "query", "positive": "document", "negative": "document"})
+
+
+def speed(arguments: argparse.Namespace) -> None:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.util import dot_score
+    from transformers import PrinterCallback
+
+    from backend.training.examples import Drawing, Order
+    from backend.training.losses import InBatchLoss
+    from backend.training.trainer import Collator, DualEncoderTrainer
+
+    batch, steps = arguments.batch, arguments.steps
+    examples = data(batch * steps)
+    columns = {"question": [one.question for one in examples]}
+    for name, kept in (("positive", "positives"), ("negative", "negatives")):
+        columns[name] = [TEMPLATE.format(title=getattr(one, kept)[0].title, text=getattr(one, kept)[0].text) for one in examples]
+
+    with tempfile.TemporaryDirectory() as folder:
+        ours_model, peer_model = model(arguments.layers), model(arguments.layers)
+        settings = library_arguments(Path(folder), batch, steps)
+
+        def ours() -> None:
+            trainer = DualEncoderTrainer(
+                model=ours_model, args=settings, order=Order(len(examples), batch, steps), drawing=Drawing(examples, 1, 0),
+                loss=InBatchLoss(ours_model, scale=SCALE), data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True))
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+
+        def peer() -> None:
+            loss = MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score)
+            trainer = SentenceTransformerTrainer(model=peer_model, args=settings, train_dataset=Dataset.from_dict(columns), loss=loss)
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+
+        a, b, ratio = in_turn(ours, peer, arguments.rounds)
+    print(f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps: ours {len(examples) / a:.1f}, sentence-transformers "
+          f"{len(examples) / b:.1f}, {ratio:.2f} times as fast")
+
+
+def memory(layers: int) -> None:
+    for name, mini in (("at once", 0), (f"gradient caching, {MINI_BATCH} texts at a time", MINI_BATCH)):
+        peaks = [_measured(layers, batch, mini) for batch in BATCHES]
+        told = (f"batch {batch}: {peak:,.0f} MiB" for batch, peak in zip(BATCHES, peaks, strict=True))
+        print(f"Memory of a step, {name}: {', '.join(told)}")
+
+
+def _measured(layers: int, batch: int, mini: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.training", "--layers", str(layers), "--memory", str(batch), str(mini)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+
+def step_memory(layers: int, batch: int, mini: int) -> float:
+    """MiB by which one forward and backward pass raises the peak."""
+    import torch
+
+    from backend.training.examples import draw
+    from backend.training.losses import InBatchLoss
+    from backend.training.trainer import Collator, features_of
+
+    encoder = model(layers).train()
+    drawn = [draw(one, 1, 0, 0) for one in data(batch)]
+    columns, labels = features_of(Collator(encoder, TEMPLATE, 1, 32, 128, True)(drawn), encoder.device)
+    for weight in encoder.parameters():
+        weight.grad = torch.zeros_like(weight)
+    before = _peak(encoder.device, reset=True)
+    InBatchLoss(encoder, scale=SCALE, mini_batch=mini or None)(columns, labels).backward()
+    return _peak(encoder.device) - before
+
+
+def _peak(device: Any, reset: bool = False) -> float:
+    """MiB: the highest so far; with `reset`, what is held now, from where the highest is counted anew."""
+    import torch
+
+    if device.type == "cuda":
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.max_memory_allocated() / 2**20
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""The cross-encoder: it learns, says how sure it is, goes on exactly, and what it was told by is one line where it cannot."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from backend.manifest import read_json
+from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
+from backend.training.examples import Example
+from backend.training.scoring import Judge, Labelled, score, score_run
+from backend.training.training_log import read_lines
+from db.errors import Missing, Refused
+from db.records import Passage
+from tests.training import examples, start, weights
+
+QUICK = {"batch": 8, "steps": 6, "evaluate_every": 2, "held_out": 8, "learning_rate": 1e-3, "tokens": 64, "negatives": 2}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("bert")).model
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def quick(bert):
+    pytest.importorskip("accelerate", reason="training needs accelerate")
+
+    def trained(target: Path, data=None, labels=None, progress=None, restart=False, **settings):
+        return train(bert, examples() if data is None else data, target, target.with_name(f"{target.name}~working"),
+                     CrossEncoderSettings(**{**QUICK, **settings}), labels=labels, device="cpu", progress=progress, restart=restart)
+
+    return trained
+
+
+def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
+    from sentence_transformers import CrossEncoder
+
+    made = quick(tmp_path / "model", steps=60, evaluate_every=20, learning_rate=3e-3)
+    about, report = read_json(tmp_path / "model" / "training.json"), read_json(tmp_path / "model" / "calibration.json")
+    lines = read_lines(tmp_path / "model")
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) and {"held_out_loss", "average_precision"} <= set(about["curve"][0])
+    assert (made.calibration, report["method"], report["of"]) == ("platt", "platt", "held-out pairs of the training set")
+    assert (report["pairs"], report["positives"]) == (sum(len(e.positives) + len(e.hard_negatives()) for e in held_out(8)), 8)
+    pairs = [(one.question, passage) for one in examples()[:3] for passage in (*one.positives, *one.negatives)]
+    given = score(tmp_path / "model", pairs, "cpu")
+    plain = CrossEncoder(str(tmp_path / "model"), device="cpu").predict(
+        [(question, f"{passage.title} [SEP] {passage.text}") for question, passage in pairs], activation_fn=torch.nn.Identity())
+    np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-6)
+    assert ((given >= 0) & (given <= 1)).all() and score(Judge(tmp_path / "model", "cpu"), []).shape == (0,)
+    assert {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()} == {".json", ".jsonl", ".safetensors"}
+
+
+def held_out(count):
+    from backend.training.examples import hold_out
+
+    return [examples()[number] for number in hold_out(examples(), count)[1]]
+
+
+def test_broken_off_it_ends_with_the_same_bytes(quick, tmp_path):
+    def stop(done, total, doing):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    quick(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        quick(tmp_path / "again", progress=stop)
+    quick(tmp_path / "again")
+    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+    assert (tmp_path / "again" / "calibration.json").read_bytes() == (tmp_path / "whole" / "calibration.json").read_bytes()
+
+
+def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
+    asked = []
+
+    def labels(aside, each=20):
+        asked.extend(aside)
+        one = aside[0]
+        return [Labelled(one.id, one.question, passage, positive) for positive in (True, False) for passage in one.negatives[:1] * each]
+
+    quick(tmp_path / "model", labels=labels, steps=2)
+    report = read_json(tmp_path / "model" / "calibration.json")
+    assert (report["of"], report["pairs"], report["positives"]) == ("people's labels of held-out questions", 40, 20)
+    assert [one.id for one in asked] == [one.id for one in held_out(8)]
+    quick(tmp_path / "few", labels=lambda aside: labels(aside, each=5), steps=2)
+    assert read_json(tmp_path / "few" / "calibration.json")["of"] == "held-out pairs of the training set"
+
+
+def test_one_class_is_one_line(quick, tmp_path):
+    only = [Example(one.id, one.question, one.positives) for one in examples()]
+    with pytest.raises(Refused, match="none of the 40 questions has a hard negative: a cross-encoder learns from both kinds"):
+        quick(tmp_path / "model", data=only)
+    with pytest.raises(Refused, match="all 3 pairs are positive: probabilities need pairs of both kinds"):
+        fit(np.arange(3.0), np.ones(3, bool))
+    with pytest.raises(Refused, match="all 0 pairs are negative"):
+        fit(np.zeros(0), np.zeros(0, bool))
+
+
+def test_what_is_no_cross_encoder(tmp_path, bert):
+    with pytest.raises(Missing, match="holds no cross-encoder"):
+        Judge(tmp_path)
+    with pytest.raises(Missing, match="holds no cross-encoder"):
+        Judge(Path(bert))
+
+
+def test_held_out_pairs_are_of_every_question_and_a_positive_is_no_negative():
+    passages = tuple(Passage(f"p{i}", "", "") for i in range(12))
+    many = [Example(f"q{i}", "?", passages[:1], passages) for i in range(5)]
+    pairs = held_out_pairs(many, 20)
+    assert [sum(pair.question_id == f"q{i}" for pair in pairs) for i in range(5)] == [4] * 5
+    assert all(pair.positive == (pair.passage.id == "p0") for pair in pairs)
+    assert len({pair.passage.id for pair in pairs}) > 4 and pairs == held_out_pairs(many, 20)
+    assert len(held_out_pairs(many, 1)) == 10  # one of each kind at least
+
+
+def sample(n=2000, seed=0):
+    """Scores of known probability: positive with the logistic of twice the score less one."""
+    generator = np.random.default_rng(seed)
+    scores = generator.normal(size=n) * 2
+    truth = 1 / (1 + np.exp(-(2 * scores - 1)))
+    return scores, generator.random(n) < truth, truth, [str(i // 4) for i in range(n)]
+
+
+def test_platt_finds_the_curve():
+    scores, positive, truth, _ = sample()
+    fitted = fit(scores, positive, "platt")
+    assert (fitted.slope, fitted.intercept) == (pytest.approx(2, abs=0.3), pytest.approx(-1, abs=0.3))
+    assert np.abs(fitted(scores) - truth).mean() < 0.02
+
+
+def test_isotonic_is_sklearns_after_a_round_trip_through_json():
+    from sklearn.isotonic import IsotonicRegression
+
+    scores, positive, _, _ = sample()
+    fitted = fit(scores, positive)
+    assert fitted.method == "isotonic"
+    kept = json.loads(json.dumps(fitted.points))
+    new = np.linspace(-9, 9, 301)
+    expected = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, positive).predict(new)
+    np.testing.assert_allclose(Calibration("isotonic", points=tuple(map(tuple, kept)))(new), expected, atol=1e-12)
+
+
+def test_few_pairs_are_fitted_by_platt():
+    scores, positive, _, _ = sample(200)
+    assert fit(scores, positive).method == "platt"
+    apart = fit(np.array([-1.0, -2, 3, 4]), np.array([False, False, True, True]))  # the classes lie apart: the slope stays finite
+    assert np.isfinite(apart.slope) and apart(np.array([-1e6, 1e6])) == pytest.approx([0, 1])
+
+
+def test_what_is_reported_was_not_fitted():
+    """Scores without meaning: isotonic regression looks good on its own pairs, and not on others."""
+    generator = np.random.default_rng(0)
+    scores, positive, questions = generator.normal(size=600), generator.random(600) < 0.5, [str(i // 3) for i in range(600)]
+    seen = fit(scores, positive, "isotonic")(scores)
+    apart = unseen(scores, positive, questions, "isotonic")
+    assert brier(seen, positive) < 0.25 < brier(apart, positive)
+    assert unseen(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
+
+
+def test_reliability_is_sklearns_curve():
+    from sklearn.calibration import calibration_curve
+    from sklearn.metrics import brier_score_loss
+
+    scores, positive, truth, _ = sample()
+    shares, means = calibration_curve(positive, truth, n_bins=10)
+    rows = reliability(truth, positive)
+    np.testing.assert_allclose([row["positive"]["value"] for row in rows], shares)
+    np.testing.assert_allclose([row["probability"] for row in rows], means)
+    assert sum(row["positive"]["n"] for row in rows) == len(positive)
+    assert all(row["positive"]["low"] <= row["positive"]["value"] <= row["positive"]["high"] for row in rows)
+    assert brier(truth, positive) == pytest.approx(brier_score_loss(positive, truth))
+
+
+def test_precision_and_recall_are_sklearns():
+    from sklearn.metrics import precision_score, recall_score
+
+    _, positive, truth, _ = sample(500)
+    for row in at_thresholds(truth, positive):
+        above = truth >= row["threshold"]
+        assert row["precision"]["value"] == pytest.approx(precision_score(positive, above))
+        assert row["recall"]["value"] == pytest.approx(recall_score(positive, above))
+        assert row["missed"]["value"] == pytest.approx(positive[~above].mean()) and row["missed"]["n"] == (~above).sum()
+    none = at_thresholds(np.array([0.2]), np.array([True]), [0.9])[0]
+    assert none["precision"] == {"value": None, "n": 0, "low": None, "high": None}
+
+
+def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
+    import shutil
+
+    from backend.retrieval.retrieve import retrieve
+    from backend.study import Study
+    from backend.training.scores import lookup
+
+    shutil.copytree(indexed_study.folder, tmp_path / "study")
+    study = Study.open(tmp_path / "study")
+    retrieve(study, "bm25", k=5, name="r")
+    quick(study.path("models", "judge"), steps=2)
+    first = score_run(study, "judge", "r", depth=3, device="cpu")
+    again = score_run(study, "judge", "r", depth=5, device="cpu")
+    run = study.run("r")
+    wanted = int((run.hits.ordinals >= 0).sum())
+    assert 0 < first["scored"] < wanted and first["scored"] + again["scored"] == again["kept"] == wanted
+    question = study.questions.get(run.question_ids[0])
+    passage = study.corpus.passage(int(run.hits.ordinals[0, 0]))
+    kept = lookup(study, "judge", [(question.id, passage.id)])[question.id, passage.id]
+    assert kept == pytest.approx(score(study.path("models", "judge"), [(question.text, passage)], "cpu")[0], abs=1e-6)

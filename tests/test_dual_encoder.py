@@ -1,0 +1,345 @@
+"""Training a dual encoder: it learns, keeps the best, goes on exactly where it was broken off, and refuses what cannot learn."""
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from backend.manifest import read_json
+from backend.retrieval.encoder import load_encoder
+from backend.settings import EncoderSettings
+from backend.training import trainer as training_loop
+from backend.training.average_rank import ranks
+from backend.training.examples import Example, Order, draw, hold_out, make_pool
+from backend.training.training_log import read_lines
+from db.errors import Missing, Refused
+from db.records import Passage
+from tests.training import examples, quick, start, weights
+
+pytest.importorskip("accelerate", reason="training needs accelerate")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return start(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums in one order, so that weights are the same to the bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(step):
+    def progress(done, total, doing):
+        if done == step:
+            raise Stopped
+
+    return progress
+
+
+def test_it_learns_and_is_an_ordinary_folder(tmp_path):
+    """So small a model learns its few questions by heart, which is all that is asked here."""
+    from sentence_transformers import SentenceTransformer
+
+    made = quick(start(tmp_path / "bert", dropout=0.0), tmp_path / "model", dev=examples()[:8], steps=150, evaluate_every=50,
+                 learning_rate=3e-3, hard_negatives=0)
+    about, lines = read_json(tmp_path / "model" / "training.json"), read_lines(tmp_path / "model")
+    before = lines[0]
+    assert before["step"] == 0 and made.average_rank < 2 < before["average_rank"]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert all(line["examples_per_second"] > 0 for line in lines if "loss" in line)
+    assert about["curve"] == [line for line in lines if "average_rank" in line]
+    assert (about["questions"], about["held_out"], about["scale"], about["kind"]) == (40, 8, 1.0, "dual encoder")
+    files = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert files == {".json", ".jsonl", ".safetensors"}
+    anywhere = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    ours = load_encoder(EncoderSettings(model=str(tmp_path / "model"), max_tokens=48), "cpu")
+    assert (ours.similarity, ours.model_hash) == ("dot", about["model_hash"])
+    np.testing.assert_allclose(anywhere.encode_query(["Where?"]), ours.encode_questions(["Where?"]), atol=1e-6)
+    assert not np.allclose(anywhere.encode_query(["Where?"]), anywhere.encode_document(["Where?"]))
+    assert not (tmp_path / "model~working").exists()
+
+
+def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
+    """Stopped between two checkpoints, in the second epoch, with a checkpoint half written."""
+    quick(bert, tmp_path / "whole")
+    with pytest.raises(Stopped):
+        quick(bert, tmp_path / "again", progress=stop_at(5))
+    working = tmp_path / "again~working"
+    assert {line["step"] for line in read_lines(working)} >= {0, 4} and not (tmp_path / "again").exists()
+    (working / "checkpoint-6").mkdir()
+    (working / "checkpoint-6" / "modules.json").write_text("{")
+    quick(bert, tmp_path / "again")
+    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+    whole, again = ([{key: value for key, value in line.items() if "second" not in key} for line in read_lines(tmp_path / name)]
+                    for name in ("whole", "again"))
+    assert whole == again
+
+
+def test_kill_9(bert, tmp_path):
+    quick(bert, tmp_path / "whole")
+    code = ("import os, signal, sys, torch; from pathlib import Path\n"
+            "from backend.settings import EncoderSettings; from tests.training import quick\n"
+            "torch.set_num_threads(1)\n"
+            "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)")
+    done = subprocess.run([sys.executable, "-c", code, bert.model, str(tmp_path / "again")], cwd=Path(__file__).parents[1],
+                          capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    quick(bert, tmp_path / "again")
+    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+
+
+def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, monkeypatch):
+    from backend.training import dual_encoder
+
+    quick(bert, tmp_path / "whole")
+    monkeypatch.setattr(dual_encoder, "_keep", lambda *_: (_ for _ in ()).throw(Stopped))
+    with pytest.raises(Stopped):
+        quick(bert, tmp_path / "again")
+    monkeypatch.undo()
+    quick(bert, tmp_path / "again", progress=stop_at(6))  # no step is done again
+    assert weights(tmp_path / "again") == weights(tmp_path / "whole")
+
+
+def test_the_seed_decides(bert, tmp_path):
+    a, b, c = (weights(Path(quick(bert, tmp_path / name, steps=2, seed=seed).folder)) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    assert a == b != c
+
+
+def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
+    """Ranks by script: the second of three is best; its weights are those at that moment."""
+    script, seen = iter([9.0, 5.0, 2.0, 4.0]), []
+
+    def measure(model, *_):
+        seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
+        return {"average_rank": next(script), "first": 0.0}
+
+    monkeypatch.setattr(training_loop, "measure", measure)
+    made = quick(bert, tmp_path / "model")
+    assert (made.best_step, made.average_rank, made.steps) == (4, 2.0, 6)
+    kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
+    assert all(torch.equal(kept[name], weight) for name, weight in seen[2].items())
+    assert any(not torch.equal(kept[name], weight) for name, weight in seen[3].items())
+
+
+def test_it_stops_when_nothing_gets_better(bert, tmp_path, monkeypatch):
+    script = iter([9.0, 5.0, 6.0, 6.0, 1.0])
+    monkeypatch.setattr(training_loop, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
+    made = quick(bert, tmp_path / "model", steps=20, patience=2)
+    assert (made.best_step, made.steps) == (2, 6)
+
+
+@pytest.mark.parametrize("only, fixed, trained", [("question", "document", "query"), ("passage", "query", "document")])
+def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
+    quick(bert, tmp_path / "model", only=only, steps=2)
+    saved = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model[0].sub_modules
+    began = load_encoder(bert, "cpu").model.state_dict()
+    assert all(torch.equal(weight, began[name]) for name, weight in saved[fixed].state_dict().items())
+    assert any(not torch.equal(weight, began[name]) for name, weight in saved[trained].state_dict().items())
+
+
+def test_gradient_caching_gives_the_same_gradient(tmp_path):
+    """With dropout: the second encoding draws what the first drew. The pieces of 3 do not divide the batch of 8."""
+    from backend.training.losses import InBatchLoss
+    from backend.training.starting import Shape, start_model
+
+    def gradient(dropout, mini_batch):
+        model = start_model(start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu").train()
+        collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)
+        features, labels = training_loop.features_of(collator([draw(example, 1, 0, 0) for example in examples()[:8]]), "cpu")
+        torch.manual_seed(0)
+        loss = InBatchLoss(model, mini_batch=mini_batch)(features, labels)
+        loss.backward()
+        return loss.item(), torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+
+    plain, cached = gradient(0.0, None), gradient(0.0, 3)
+    assert plain[0] == pytest.approx(cached[0], rel=1e-6)
+    torch.testing.assert_close(plain[1], cached[1], atol=1e-6, rtol=1e-4)
+    again = [gradient(0.1, 3) for _ in range(2)]
+    assert torch.equal(again[0][1], again[1][1]) and not torch.allclose(again[0][1], cached[1], atol=1e-4)
+
+
+def test_shared_towers_layers_pooling_and_cosine(bert, tmp_path):
+    quick(bert, tmp_path / "model", towers="shared", layers=1, pooling="mean", normalise=True, similarity="cosine", steps=2)
+    loaded = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu")
+    assert len(loaded.model[0].model.encoder.layer) == 1
+    np.testing.assert_allclose(np.linalg.norm(loaded.encode_questions(["Where?"]), axis=1), 1, atol=1e-5)
+    assert read_json(tmp_path / "model" / "training.json")["scale"] == 20.0
+
+
+@pytest.mark.parametrize("settings", [{"similarity": "l2"}, {"loss": "triplet"}, {"similarity": "l2", "loss": "triplet"},
+                                      {"hard_negatives": 0}, {"hard_negatives": 5}])
+def test_the_other_losses_run(bert, tmp_path, settings):
+    made = quick(bert, tmp_path / "model", steps=2, **settings)
+    assert made.steps == 2
+    if settings.get("similarity") == "l2":
+        assert load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").similarity == "l2"
+
+
+def test_in_bfloat16_the_weights_stay_in_32_bits(bert, tmp_path, monkeypatch):
+    """As on a GPU: the encoders run in 16 bits, in both passes of gradient caching; the scores and what is kept do not."""
+    seen, linear = set(), torch.nn.Linear.forward
+
+    def forward(self, values):
+        made = linear(self, values)
+        if self.training:
+            seen.add(made.dtype)
+        return made
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", forward)
+    quick(bert, tmp_path / "model", steps=1, precision="bfloat16", mini_batch=3, held_out=0)
+    assert seen == {torch.bfloat16}
+    kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
+    assert {weight.dtype for weight in kept.values() if weight.is_floating_point()} == {torch.float32}
+    assert all(np.isfinite(line["loss"]) for line in read_lines(tmp_path / "model") if "loss" in line)
+
+
+@pytest.mark.parametrize("settings, reason", [
+    ({"normalise": True, "scale": 1.0}, "unit length.*almost no gradient"),
+    ({"similarity": "cosine", "scale": 1.0}, "cosine.*almost no gradient"),
+    ({"learning_rate": 0.0}, "learning rate cannot be 0"),
+    ({"batch": 1, "hard_negatives": 0}, "nothing to compare"),
+    ({"only": "question", "towers": "shared"}, "two towers"),
+    ({"layers": 9}, "between 1 and 2"),
+    ({"loss": "hinge"}, "softmax, triplet"),
+    ({"warmup": 1.0}, "warmup"),
+])  # fmt: skip
+def test_what_cannot_learn_is_refused(bert, tmp_path, settings, reason):
+    with pytest.raises(Refused, match=reason):
+        quick(bert, tmp_path / "model", **settings)
+    assert not (tmp_path / "model").exists()
+
+
+def test_no_positives_no_model(bert, tmp_path):
+    with pytest.raises(Refused, match="none of the 1 questions .* has a positive"):
+        quick(bert, tmp_path / "model", data=[Example("q", "Where?", ())])
+    with pytest.raises(Missing, match="cannot load the model"):
+        quick(EncoderSettings(model=str(tmp_path / "nothing"), pooling="cls"), tmp_path / "model")
+
+
+def test_a_training_apart_is_told(bert, tmp_path):
+    with pytest.raises(Refused, match="the loss is nan at step .* lower the learning rate"):
+        quick(bert, tmp_path / "model", learning_rate=1e30, clip=1e30, steps=20)
+
+
+def test_another_unfinished_training_is_not_overwritten(bert, tmp_path):
+    with pytest.raises(Stopped):
+        quick(bert, tmp_path / "model", progress=stop_at(3))
+    with pytest.raises(Refused, match="differs in learning_rate.*--restart"):
+        quick(bert, tmp_path / "model", learning_rate=2e-3)
+    assert quick(bert, tmp_path / "model", learning_rate=2e-3, restart=True).steps == 6
+
+
+def test_a_full_disk_is_one_line(bert, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training_loop.DualEncoderTrainer, "_save", full)
+    with pytest.raises(Refused, match="the disk is full; free some space"):
+        quick(bert, tmp_path / "model")
+    monkeypatch.undo()
+    assert quick(bert, tmp_path / "model").steps == 6
+
+
+def test_few_questions_make_small_batches(bert, tmp_path):
+    made = quick(bert, tmp_path / "model", data=examples()[:4], batch=32, epochs=2, steps=None, held_out=8)
+    assert (made.steps, made.average_rank) == (2, None)  # nothing to hold out of four
+
+
+def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
+    from backend.training.dual_encoder import estimate
+    from backend.training.training_settings import DualEncoderSettings
+    from tests.training import QUICK
+
+    few, many = (estimate(bert, examples(), DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": steps}), "cpu")
+                 for steps in (10, 1000))
+    assert (few.steps, many.steps) == (10, 1000) and 0 < few.seconds_per_step * 10 < few.seconds < many.seconds
+    assert [path.name for path in tmp_path.iterdir()] == []
+    with pytest.raises(Refused, match="almost no gradient"):
+        estimate(bert, examples(), DualEncoderSettings(**QUICK | {"normalise": True, "scale": 1.0}), "cpu")
+
+
+def test_comparing_does_not_take_longer_than_training():
+    """1,000 passages and 200 questions are 1,200 texts; a step of 16 questions trains on 48, which cost as much as 144."""
+    from types import SimpleNamespace
+
+    from backend.training.resuming import plan
+    from backend.training.training_settings import DualEncoderSettings
+
+    def every(steps, **settings):
+        arguments = SimpleNamespace(eval_strategy="no")
+        plan(arguments, DualEncoderSettings(**settings), steps, 16, 10, 48, 1200)
+        return arguments.eval_steps
+
+    assert [every(steps) for steps in (10, 100, 1000)] == [10, 17, 100]
+    assert every(1000, evaluate_every=3) == 3
+
+
+def test_average_rank_by_brute_force():
+    generator = np.random.default_rng(0)
+    questions, passages = generator.normal(size=(300, 4)), np.round(generator.normal(size=(40, 4)), 1)
+    known = [sorted({int(i) for i in generator.integers(0, 40, 2)}) for _ in range(300)]
+    expected = []
+    for question, answers in zip(questions, known, strict=True):
+        scores = [float(np.dot(question, passage)) for passage in passages]
+        best = max(scores[i] for i in answers)
+        expected.append(1 + sum(score >= best for i, score in enumerate(scores) if i not in answers))
+    found = ranks(torch.tensor(questions), torch.tensor(passages), known, "dot")
+    assert found.tolist() == expected
+
+
+def test_a_model_that_scores_all_alike_ranks_last():
+    assert ranks(torch.zeros(2, 3), torch.ones(5, 3), [[0], [1, 2]], "dot").tolist() == [5, 4]
+
+
+def test_every_positive_has_its_turn():
+    """A positive that a person added trains as often as the first."""
+    positives = tuple(Passage(f"p{i}", "", "") for i in range(3))
+    negatives = tuple(Passage(f"n{i}", "", "") for i in range(4)) + positives[:1]
+    example = Example("q", "?", positives, negatives)
+    drawn = [draw(example, 2, epoch, seed=1) for epoch in range(12)]
+    assert Counter(d.positive.id for d in drawn) == dict.fromkeys(("p0", "p1", "p2"), 4)
+    assert Counter(n.id for d in drawn for n in d.negatives) == dict.fromkeys(("n0", "n1", "n2", "n3"), 6)  # a positive is no negative
+    assert drawn == [draw(example, 2, epoch, seed=1) for epoch in range(12)]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_order_of_training(processes):
+    order = list(Order(examples=21, batch=10 // processes, steps=6, processes=processes, seed=3))
+    assert len(order) == 6 * processes and {len(batch) for batch in order} == {10 // processes}
+    for epoch in range(3):
+        seen = [index for batch in order for at, index in batch if at == epoch]
+        assert len(seen) == len(set(seen)) == 20
+    together = [sum(order[step * processes:(step + 1) * processes], []) for step in range(6)]
+    assert together == list(Order(examples=21, batch=10, steps=6, seed=3))  # the same batches, whoever shares them
+
+
+def test_the_pool_is_fixed_and_apart():
+    data = examples()
+    training, held_out = hold_out(data, 8, seed=1)
+    assert len(held_out) == 8 and not set(training) & set(held_out) and len(training) + 8 == len(data)
+    pool = make_pool([data[i] for i in held_out], 40, [data[i] for i in training], seed=1)
+    assert len(pool.passages) == len({p.id for p in pool.passages}) == 40
+    for row, number in zip(pool.known, held_out, strict=True):
+        assert [pool.passages[i].id for i in row] == [p.id for p in data[number].positives]
+    small = make_pool([data[i] for i in held_out], 20)
+    first = [data[i].hard_negatives()[0].id for i in held_out]
+    assert len(small.passages) == 20 and {p.id for p in small.passages} <= {p.id for p in pool.passages}
+    assert {p.id for p in small.passages[8:]} <= {*first, *(data[i].hard_negatives()[1].id for i in held_out)}  # the highest ranks first
+    with pytest.raises(Refused, match="no question to compare"):
+        make_pool([], 10)

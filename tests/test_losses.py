@@ -1,0 +1,163 @@
+"""The training loss against DPR's formula, written out, and against the library's."""
+
+import math
+
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.util import cos_sim, dot_score
+
+from backend.training.losses import PAD, InBatchLoss, known_positives, repeated
+
+QUESTIONS, WIDTH = 6, 8
+
+
+def batch(columns=2, seed=0, spread=1.0):
+    """Vectors of questions and of each column of passages."""
+    torch.manual_seed(seed)
+    return [(torch.randn(QUESTIONS, WIDTH) * spread).requires_grad_() for _ in range(1 + columns)]
+
+
+def labels(columns=2, ids=None, positives=None):
+    ids = torch.arange(QUESTIONS * columns) if ids is None else torch.tensor(ids)
+    return {"passages": ids, "positives": ids[:QUESTIONS, None] if positives is None else torch.tensor(positives)}
+
+
+def loss_of(vectors, given=None, **settings):
+    columns = len(vectors) - 1
+    return InBatchLoss(torch.nn.Identity(), **settings).calculate_loss([[v] for v in vectors], given or labels(columns))
+
+
+def dpr(vectors, leave_out=frozenset()):
+    """Equation 2 of the paper, with the other passages of the batch as negatives: plain loops over exponentials."""
+    questions, passages = vectors[0], torch.cat(vectors[1:])
+    total = 0.0
+    for i, question in enumerate(questions):
+        similarities = [float(question @ passage) for passage in passages]
+        below = sum(math.exp(s) for j, s in enumerate(similarities) if j == i or (i, j) not in leave_out)
+        total += -math.log(math.exp(similarities[i]) / below)
+    return total / len(questions)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_softmax_is_the_formula_of_dpr(columns):
+    vectors = batch(columns)
+    assert loss_of(vectors).item() == pytest.approx(dpr(vectors), rel=1e-5)
+
+
+@pytest.mark.parametrize("similarity, function, scale", [("dot", dot_score, 1.0), ("cosine", cos_sim, 20.0)])
+def test_with_nothing_to_mask_it_is_the_librarys(similarity, function, scale):
+    ours, theirs = batch(), batch()
+    loss_of(ours, similarity=similarity, scale=scale).backward()
+    peer = MultipleNegativesRankingLoss(torch.nn.Identity(), scale=scale, similarity_fct=function)
+    expected = peer.compute_loss_from_embeddings(theirs, None)
+    expected.backward()
+    assert torch.equal(loss_of(ours, similarity=similarity, scale=scale), expected)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_a_known_positive_is_no_negative_whoever_brought_it():
+    """Question 0 also has passage 3 (the positive of question 3) and passage 10 (the hard negative of question 4)."""
+    vectors = batch()
+    positives = [[i, PAD, PAD] for i in range(QUESTIONS)]
+    positives[0] = [0, 3, 10]
+    given = labels(positives=positives)
+    assert loss_of(vectors, given).item() == pytest.approx(dpr(vectors, {(0, 3), (0, 10)}), rel=1e-5)
+    assert loss_of(vectors, given, masked=False).item() == pytest.approx(dpr(vectors), rel=1e-5)
+
+
+def test_what_is_masked_gets_no_gradient():
+    vectors = batch(1)
+    positives = [list(range(QUESTIONS)) for _ in range(QUESTIONS)]  # every passage answers every question
+    loss = loss_of(vectors, labels(1, positives=positives))
+    loss.backward()
+    assert float(loss) == 0
+    assert all(not v.grad.any() for v in vectors)
+
+
+def test_a_passage_twice_in_the_batch_counts_once():
+    """Passage 1 is the positive of question 1 and the hard negative of question 0: for question 2 it is one negative."""
+    vectors = batch()
+    with torch.no_grad():
+        vectors[2][0] = vectors[1][1]
+    ids = list(range(2 * QUESTIONS))
+    ids[QUESTIONS] = 1
+    copies = {(i, QUESTIONS) for i in range(QUESTIONS)}
+    assert loss_of(vectors, labels(ids=ids)).item() == pytest.approx(dpr(vectors, copies), rel=1e-5)
+
+
+def test_two_questions_with_the_same_positive():
+    vectors = batch(1)
+    ids = [0, 0, 2, 3, 4, 5]
+    with torch.no_grad():
+        vectors[1][1] = vectors[1][0]
+    left_out = {(0, 1), (1, 0), *((i, 1) for i in range(2, QUESTIONS))}
+    assert loss_of(vectors, labels(1, ids=ids)).item() == pytest.approx(dpr(vectors, left_out), rel=1e-5)
+
+
+def test_a_missing_hard_negative_is_none():
+    vectors = batch()
+    ids = [*range(QUESTIONS + 1), *[PAD] * (QUESTIONS - 1)]
+    absent = {(i, j) for i in range(QUESTIONS) for j in range(QUESTIONS + 1, 2 * QUESTIONS)}
+    assert loss_of(vectors, labels(ids=ids)).item() == pytest.approx(dpr(vectors, absent), rel=1e-5)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "l2", "cosine"])
+def test_the_triplet_loss_by_hand(similarity):
+    """Appendix B: margin 1, signs changed for dot products; here the mean over a question's negatives."""
+    vectors = batch(1, spread=0.5)
+    measure = {"dot": lambda q, p: float(q @ p), "l2": lambda q, p: -float((q - p).pow(2).sum().sqrt()),
+               "cosine": lambda q, p: float(torch.nn.functional.cosine_similarity(q, p, dim=0))}[similarity]
+    losses = [max(0.0, 1 - measure(q, vectors[1][i]) + measure(q, p))
+              for i, q in enumerate(vectors[0]) for j, p in enumerate(vectors[1]) if i != j]
+    assert loss_of(vectors, kind="triplet", similarity=similarity).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+
+
+def test_l2_softmax_negates_the_distance():
+    vectors = batch(1)
+    distances = [[float((q - p).pow(2).sum().sqrt()) for p in vectors[1]] for q in vectors[0]]
+    by_hand = sum(math.log(sum(math.exp(-d) for d in row)) + row[i] for i, row in enumerate(distances)) / QUESTIONS
+    assert loss_of(vectors, similarity="l2").item() == pytest.approx(by_hand, rel=1e-5)
+    loss_of(vectors, similarity="l2").backward()
+    assert all(torch.isfinite(v.grad).all() for v in vectors)
+
+
+def test_l2_of_equal_vectors_has_a_finite_gradient():
+    vectors = batch(1)
+    with torch.no_grad():
+        vectors[0].copy_(vectors[1])
+    loss_of(vectors, similarity="l2").backward()
+    assert all(torch.isfinite(v.grad).all() for v in vectors)
+
+
+def test_the_backward_pass_in_pieces_is_the_whole_one(monkeypatch):
+    from backend.training import losses
+
+    monkeypatch.setattr(losses, "ROWS", 2)
+    whole, pieces = batch(), batch()
+    expected = loss_of(whole)
+    expected.backward()
+    cached = InBatchLoss(torch.nn.Identity(), mini_batch=4).calculate_loss([[v] for v in pieces], labels(), with_backward=True)
+    assert float(cached) == pytest.approx(float(expected), rel=1e-6)
+    for a, b in zip(whole, pieces, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_scores_are_exact_under_mixed_precision():
+    """At DPR's scores near 80, products in bfloat16 are half a unit apart."""
+    vectors = [v.detach() * 6 for v in batch()]
+    expected = dpr(vectors)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert loss_of(vectors).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_masks():
+    assert known_positives(torch.tensor([5, 6, PAD]), torch.tensor([[6, PAD], [PAD, PAD]])).tolist() == [[False, True, False], [False] * 3]
+    assert repeated(torch.tensor([4, 9, 4, PAD, 9, 1])).tolist() == [False, False, True, True, True, False]
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "hinge"}, {"similarity": "manhattan"}, {"scale": 0}, {"margin": -1}])
+def test_wrong_settings(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        InBatchLoss(torch.nn.Identity(), **wrong)

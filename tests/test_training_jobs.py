@@ -1,0 +1,139 @@
+"""Training from a study: a training set in, an encoder or a cross-encoder out, and question encoders by relation over one index."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from backend import jobs
+from backend.retrieval import bm25, dense
+from backend.retrieval.retrieve import retrieve
+from backend.settings import EncoderSettings, add_encoder
+from backend.training.building import build
+from backend.training.dual_encoder import train_dual_encoder
+from backend.training.resuming import models_of
+from backend.training.specialised import Specialised, retrieve_specialised, train_specialised
+from backend.training.training_log import read_log, working_folder
+from db.errors import Missing, Refused
+from tests.studies import births, make_study, people, tiny_bert
+
+pytest.importorskip("accelerate", reason="training needs accelerate")
+
+KINDS = {
+    "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
+    "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
+    "train per-relation": "backend.training.specialised:train_specialised",
+    "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
+    "score run": "backend.training.scoring:score_run",
+}
+QUICK = {"steps": 4, "evaluate_every": 2, "batch": 8, "held_out": 6, "question_tokens": 24, "passage_tokens": 48, "learning_rate": 1e-3}
+
+
+@pytest.fixture(autouse=True)
+def kinds(monkeypatch):
+    for kind, function in KINDS.items():
+        monkeypatch.setitem(jobs.KINDS, kind, function)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """60 passages, 40 training questions of two relations, a run to mine, a training set, and a tiny start model."""
+    passages = people()
+    questions = [dataclasses.replace(question, relation="P19" if number % 2 else "P20")
+                 for number, question in enumerate(births(passages, "train"))]
+    study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, questions)
+    bm25.build_index(study, threads=2)
+    retrieve(study, "bm25", k=10, split="train", name="mined")
+    build(study, "clean", ["mined"])
+    tiny_bert(study.folder / "start")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
+    return study
+
+
+@pytest.fixture(scope="module")
+def trained(study):
+    return train_dual_encoder(study, "first", "clean", "tiny", QUICK, device="cpu")
+
+
+def test_a_training_set_becomes_an_encoder(study, trained):
+    about = models_of(study)["first"]
+    assert (about["training_set"], about["questions"] + about["held_out"], trained.steps) == ("clean", 40, 4)
+    assert study.settings.encoders["first"] == EncoderSettings(model=trained.folder, max_tokens=48)
+    manifest = dense.build_index(study, "first", device="cpu")
+    assert manifest["model_hash"] == about["model_hash"] and manifest["similarity"] == "dot"
+    run = retrieve(study, "dense", encoder="first", k=5, split="train", device="cpu")
+    assert len(run.question_ids) == 40
+    assert [line["step"] for line in read_log(study, "first") if "average_rank" in line] == [0, 2, 4]
+    assert not working_folder(study, "first").exists()
+
+
+def test_names_that_are_taken(study, trained):
+    with pytest.raises(Refused, match="already a model named 'first'"):
+        train_dual_encoder(study, "first", "clean", "tiny", QUICK)
+    with pytest.raises(Refused, match="already names another encoder tiny"):
+        train_dual_encoder(study, "tiny", "clean", "tiny", QUICK)
+    with pytest.raises(Missing, match="no training set 'dirty'"):
+        train_dual_encoder(study, "second", "dirty", "tiny", QUICK)
+
+
+def test_the_log_can_be_read_while_it_trains(study):
+    seen = []
+
+    def watch(done, total, doing):
+        seen.append(len(read_log(study, "watched")))
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_dual_encoder(study, "watched", "clean", "tiny", QUICK, device="cpu", progress=watch)
+    assert seen == sorted(seen) and seen[-1] >= 3 and "watched" not in models_of(study)
+    assert train_dual_encoder(study, "watched", "clean", "tiny", QUICK, device="cpu").steps == 4
+
+
+def test_question_encoders_by_relation_over_one_index(study, trained):
+    if "first" not in study.parts("indexes"):
+        dense.build_index(study, "first", device="cpu")
+    index = (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes()
+    made = train_specialised(study, "by-relation", "first", "clean", {**QUICK, "held_out": 3}, device="cpu")
+    assert made == {"name": "by-relation", "relations": 2}
+    routed = Specialised(study, "by-relation", "cpu")
+    questions = study.questions.all(split="train")[:6]
+    asked = [*questions, dataclasses.replace(questions[0], relation="P999"), dataclasses.replace(questions[0], relation=None)]
+    vectors = routed.encode(asked)
+    own = routed.index.encode([question.text for question in asked])
+    same = [np.allclose(a, b, atol=1e-6) for a, b in zip(vectors, own, strict=True)]
+    assert same == [False] * 6 + [True, True]  # a relation without an encoder goes to the model's own
+    one_by_one = np.concatenate([routed.encode([question]) for question in asked])
+    np.testing.assert_allclose(vectors, one_by_one, atol=1e-5)
+    run = retrieve_specialised(study, "by-relation", "train", k=5, device="cpu")
+    assert (run.name, run.manifest["routed"], len(run.question_ids)) == ("by-relation-train", 40, 40)
+    assert (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes() == index
+    assert {path.suffix for path in (study.folder / "models" / "by-relation").rglob("*") if path.is_file()} == {".json", ".safetensors"}
+
+
+def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
+    with pytest.raises(Missing, match="no dense index 'minilm'"):
+        train_specialised(study, "none", "minilm", "clean", QUICK)
+    with pytest.raises(Missing, match="no question encoders named 'first'"):
+        Specialised(study, "first")
+
+
+def test_the_commands(study, trained):
+    from typer.testing import CliRunner
+
+    from app.commands.train import train_app
+    from backend.training.scores import ScoreStore
+
+    def run(*words):
+        done = CliRunner().invoke(train_app, [*words, "--study", str(study.folder)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    few = ("--steps", "2", "--batch", "4", "--device", "cpu", "--held-out", "6")
+    said = run("dual-encoder", "second", "--on", "clean", "--from", "tiny", *few)
+    assert "Trained second: 2 steps in" in said and "average rank" in said and "blindspot index dense --encoder second" in said
+    assert "step 0 (epoch 0.00): average rank" in run("log", "second")
+    said = run("cross-encoder", "judge", "--on", "clean", "--from", str(study.folder / "start"), *few)
+    assert "Calibrated (platt) on" in said and "At 0.1:" in said
+    assert "pairs; " in run("score", "judge", "--run", "mined", "--depth", "2", "--device", "cpu")
+    assert len(ScoreStore.open(study, "judge")) == 80
