@@ -17,6 +17,8 @@ from backend.study import Study
 from backend.training.training_log import read_log
 from backend.training.trial import run_name
 
+CPU_COMPARISONS = {"held_out": 40, "pool": 200, "evaluate_every": 20}
+"""On a CPU comparing checkpoints would cost more than training: few questions among few passages will do."""
 TIMED = 16  # passages that are encoded to guess how long training takes
 TRAINING_COSTS = 3.0  # a forward and a backward pass, of a forward pass
 
@@ -39,6 +41,8 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
             asked = st.form_submit_button("How long?")
             pressed = st.form_submit_button("Train", type="primary")
     settings = {"steps": steps, "batch": batch, "passage_tokens": tokens, "hard_negatives": 1}
+    if not gpu:
+        settings |= CPU_COMPARISONS
     if asked:
         show(notice(_estimate(opened, start, settings)))
     if pressed:
@@ -68,7 +72,8 @@ def _estimate(opened: Study, start: str, settings: dict[str, Any]) -> str:
     encoder.encode_passages(passages)
     each = (time.perf_counter() - began) / len(passages)
     texts = settings["steps"] * settings["batch"] * (1 + settings["hard_negatives"] + 0.3)
-    minutes = each * texts * TRAINING_COSTS / 60
+    compared = settings.get("pool", 1000) * (1 + settings["steps"] / settings.get("evaluate_every", max(settings["steps"] // 10, 1)))
+    minutes = each * (texts * TRAINING_COSTS + compared) / 60
     told = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
     return (
         f"About {told} on this machine: {settings['steps']:,} steps of {settings['batch']} questions, guessed from encoding "
@@ -119,7 +124,7 @@ def _rank(about: dict) -> str:
 def watch(opened: Study, name: str) -> None:
     """The curves of a model, which grow while it is trained, and what can be done with it."""
     running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20))
-    st.fragment(_watch, run_every=2.0 if running else None)(opened, name, running)
+    st.fragment(_watch, run_every=3.0 if running else None)(opened, name, running)
 
 
 def _watch(opened: Study, name: str, was_running: bool) -> None:
