@@ -10,7 +10,7 @@ import numpy as np
 from analysis import flips
 from app import url
 from app.study import Comparison
-from backend.slices import Facts
+from backend.evaluation.slices import Facts
 
 PER_PAGE = 25
 CELLS = ("all", *flips.CELLS)

@@ -15,8 +15,8 @@ import numpy as np
 import streamlit as st
 
 from backend.answers import DEFAULT_RULE
-from backend.comparison import Comparison, Measured, measure, set_label
-from backend.panel import Panel
+from backend.evaluation.comparison import Comparison, Measured, measure, set_label
+from backend.evaluation.panel import Panel
 from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from db.errors import Missing
 from db.imports import Imports

@@ -12,7 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backend.from_results import MadeFromResults
+    from backend.importing.from_results import MadeFromResults
     from backend.summary import Step
     from db.jobs import Job
 

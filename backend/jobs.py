@@ -30,12 +30,12 @@ from db.jobs import Job, Jobs
 Watch = Callable[[int, "int | None", str], None]
 
 KINDS = {
-    "import passages": "backend.importing:import_passages",
-    "import questions": "backend.importing:import_questions",
-    "import frequencies": "backend.importing:import_frequencies",
-    "import qrels": "backend.importing_qrels:import_qrels",
-    "import run": "backend.importing_runs:import_run",
-    "count frequencies": "backend.importing:count_frequencies",
+    "import passages": "backend.importing.importer:import_passages",
+    "import questions": "backend.importing.importer:import_questions",
+    "import frequencies": "backend.importing.importer:import_frequencies",
+    "import qrels": "backend.importing.qrels:import_qrels",
+    "import run": "backend.importing.runs:import_run",
+    "count frequencies": "backend.importing.importer:count_frequencies",
     "index bm25": "backend.retrieval.bm25:build_index",
     "index dense": "backend.retrieval.dense:build_index",
     "index faiss": "backend.retrieval.approximate:build",
@@ -46,7 +46,7 @@ KINDS = {
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
     "score run": "backend.training.scoring:score_run",
     "try model": "backend.training.trial:try_model",
-    "make batch": "backend.batches:make_batch",
+    "make batch": "backend.judging.batches:make_batch",
 }
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"
 

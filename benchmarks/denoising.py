@@ -45,7 +45,7 @@ SPANS = ((1, 10), (11, 100), (1, 100))
 
 def prepared(folder: Path, passages: int, seed: int) -> Study:
     """A study of an encyclopedia with a BM25 run over its training questions."""
-    from backend.importing import import_passages, import_questions
+    from backend.importing.importer import import_passages, import_questions
     from backend.retrieval.bm25 import build_index
 
     study = Study.create(folder / "study", "encyclopedia")

@@ -42,7 +42,7 @@ def main() -> None:
 
 def real_study(folder: Path) -> Study:
     """The real data, imported and indexed both ways."""
-    from backend.importing import import_passages, import_questions
+    from backend.importing.importer import import_passages, import_questions
 
     study = Study.create(folder)
     import_passages(study, REAL_DATA / "passages_100k.tsv.xz")

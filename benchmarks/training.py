@@ -93,20 +93,15 @@ def speed(arguments: argparse.Namespace) -> None:
         ours_model, peer_model = model(arguments.layers), model(arguments.layers)
         settings = library_arguments(Path(folder), batch, steps)
 
-        def ours() -> None:
-            trainer = DualEncoderTrainer(
-                model=ours_model, args=settings, order=Order(len(examples), batch, steps), drawing=Drawing(examples, 1, 0),
-                loss=InBatchLoss(ours_model, scale=SCALE), data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True))
+        ours = DualEncoderTrainer(
+            model=ours_model, args=settings, order=Order(len(examples), batch, steps), drawing=Drawing(examples, 1, 0),
+            loss=InBatchLoss(ours_model, scale=SCALE), data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True))
+        peer = SentenceTransformerTrainer(
+            model=peer_model, args=settings, train_dataset=Dataset.from_dict(columns),
+            loss=MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score))
+        for trainer in (ours, peer):
             trainer.remove_callback(PrinterCallback)
-            trainer.train()
-
-        def peer() -> None:
-            loss = MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score)
-            trainer = SentenceTransformerTrainer(model=peer_model, args=settings, train_dataset=Dataset.from_dict(columns), loss=loss)
-            trainer.remove_callback(PrinterCallback)
-            trainer.train()
-
-        a, b, ratio = in_turn(ours, peer, arguments.rounds)
+        a, b, ratio = in_turn(ours.train, peer.train, arguments.rounds)
     print(f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps: ours {len(examples) / a:.1f}, sentence-transformers "
           f"{len(examples) / b:.1f}, {ratio:.2f} times as fast")
 

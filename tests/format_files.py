@@ -61,7 +61,9 @@ class Sample:
 
     def bring(self, study: Study, path: Path, **more: Any):
         """Import it as its kind."""
-        from backend import importing, importing_qrels, importing_runs
+        from backend.importing import importer as importing
+        from backend.importing import qrels as importing_qrels
+        from backend.importing import runs as importing_runs
 
         take = {
             "passages": importing.import_passages,

@@ -7,9 +7,9 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from backend.audits import audit
-from backend.batches import Mix, batch_of_pairs, make_batch
-from backend.quality import quality
+from backend.judging.audits import audit
+from backend.judging.batches import Mix, batch_of_pairs, make_batch
+from backend.judging.quality import quality
 from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from app import main
-from backend import saved_slices
+from backend.evaluation import saved_slices
 from tests.app_pages import Page, hand_made_study
 from tests.studies import make_study, people
 

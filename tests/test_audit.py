@@ -5,8 +5,8 @@ import pytest
 
 from analysis.audit import rate, rates_by
 from analysis.by_question import ratio_error, resampled, share_interval, summed
-from backend.batches import Mix, make_batch
-from backend.pools import Pools
+from backend.judging.batches import Mix, make_batch
+from backend.judging.pools import Pools
 from db.connection import writing
 from db.queue import Item, Queue
 from tests.overlap import RUN, encyclopedia_study

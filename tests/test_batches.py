@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from app.commands.batches import batch_app
-from backend.batches import Mix, batch_of_pairs, make_batch, questions_of
-from backend.near_duplicates import near_duplicates
-from backend.pools import Pools
-from backend.practice import make_practice
-from backend.priority import Calibration, Pooled, harm, served
+from backend.judging.batches import Mix, batch_of_pairs, make_batch, questions_of
+from backend.judging.near_duplicates import near_duplicates
+from backend.judging.pools import Pools
+from backend.judging.practice import make_practice
+from backend.judging.priority import Calibration, Pooled, harm, served
 from db.errors import BadInput, Missing, Refused
 from db.gestures import Choice, Gesture
 from db.labels import Labels
@@ -109,7 +109,7 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
     from scipy.stats import chisquare
 
-    from backend.batches import _Maker
+    from backend.judging.batches import _Maker
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
     for seed in range(200):

@@ -99,7 +99,7 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
 
 def test_real_passages_equal_pyserini(tmp_path, real_data):
     """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
-    from backend.importing import import_passages
+    from backend.importing.importer import import_passages
     from backend.study import Study
     from tests.real import first_passages, questions
 

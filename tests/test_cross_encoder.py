@@ -35,8 +35,6 @@ def one_thread():
 
 @pytest.fixture
 def quick(bert):
-    pytest.importorskip("accelerate", reason="training needs accelerate")
-
     def trained(target: Path, data=None, labels=None, progress=None, restart=False, **settings):
         return train(bert, examples() if data is None else data, target, target.with_name(f"{target.name}~working"),
                      CrossEncoderSettings(**{**QUICK, **settings}), labels=labels, device="cpu", progress=progress, restart=restart)
@@ -113,6 +111,18 @@ def test_what_is_no_cross_encoder(tmp_path, bert):
         Judge(tmp_path)
     with pytest.raises(Missing, match="holds no cross-encoder"):
         Judge(Path(bert))
+
+
+def test_pickled_weights_are_not_read(quick, bert, tmp_path):
+    import shutil
+
+    from backend.training import cross_encoder
+
+    shutil.copytree(bert, tmp_path / "pickled")
+    (tmp_path / "pickled" / "model.safetensors").unlink()
+    torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
+    with pytest.raises(Missing, match="cannot load the model"):
+        cross_encoder.train(str(tmp_path / "pickled"), examples(), tmp_path / "model", tmp_path / "working", device="cpu")
 
 
 def test_held_out_pairs_are_of_every_question_and_a_positive_is_no_negative():

@@ -17,8 +17,6 @@ from backend.settings import EncoderSettings
 from backend.training.losses import InBatchLoss
 from tests.training import examples, quick, start
 
-pytest.importorskip("accelerate", reason="training needs accelerate")
-
 QUESTIONS, WIDTH, COLUMNS = 8, 6, 2
 SETTINGS = {"steps": 3, "evaluate_every": 3}
 

@@ -21,8 +21,6 @@ from db.errors import Missing, Refused
 from db.records import Passage
 from tests.training import examples, quick, start, weights
 
-pytest.importorskip("accelerate", reason="training needs accelerate")
-
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from backend.evaluation.report import report
 from backend.formats import find_format, formats
 from backend.formats.articles import piece_blocks, word_blocks
 from backend.formats.base import Entry, Item, Options
 from backend.formats.json_stream import JsonStream
-from backend.importing import import_passages, import_questions
-from backend.importing_qrels import import_qrels
-from backend.importing_runs import import_run
-from backend.report import report
+from backend.importing.importer import import_passages, import_questions
+from backend.importing.qrels import import_qrels
+from backend.importing.runs import import_run
 from backend.study import Study
 from db.errors import BadInput, Refused
 from db.gold import GoldMatches

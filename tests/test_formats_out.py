@@ -14,13 +14,13 @@ from pathlib import Path
 import ir_measures
 import pytest
 
+from backend.evaluation.report import report
 from backend.exporting import export_passages, export_qrels, export_questions, export_run
 from backend.formats import find_format
 from backend.formats.base import Options
-from backend.importing import import_passages, import_questions
-from backend.importing_qrels import import_qrels
-from backend.importing_runs import import_run
-from backend.report import report
+from backend.importing.importer import import_passages, import_questions
+from backend.importing.qrels import import_qrels
+from backend.importing.runs import import_run
 from backend.study import Study
 from db.errors import Missing, Refused
 from db.gold import GoldMatches

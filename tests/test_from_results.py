@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from app import cli
-from backend.from_results import study_from_results
-from backend.report import report
+from backend.evaluation.report import report
+from backend.importing.from_results import study_from_results
 from backend.summary import next_steps, summary
 from db.errors import BadInput, Refused
 from db.records import Passage

@@ -15,8 +15,8 @@ import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.importing import count_frequencies, import_frequencies, import_passages, import_questions
-from backend.mentions import count_mentions
+from backend.importing.importer import count_frequencies, import_frequencies, import_passages, import_questions
+from backend.importing.mentions import count_mentions
 from backend.study import Study
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.commands.labels import labels_app
-from backend.batches import batch_of_pairs
 from backend.formats.label_events import plain_cell, safe_cell
-from backend.labels_io import export_labels, import_labels
+from backend.judging.batches import batch_of_pairs
+from backend.judging.labels_io import export_labels, import_labels
 from backend.study import Study
 from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.gestures import Choice, Gesture

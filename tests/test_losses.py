@@ -33,7 +33,7 @@ def dpr(vectors, leave_out=frozenset()):
     questions, passages = vectors[0], torch.cat(vectors[1:])
     total = 0.0
     for i, question in enumerate(questions):
-        similarities = [float(question @ passage) for passage in passages]
+        similarities = [(question @ passage).item() for passage in passages]
         below = sum(math.exp(s) for j, s in enumerate(similarities) if j == i or (i, j) not in leave_out)
         total += -math.log(math.exp(similarities[i]) / below)
     return total / len(questions)
@@ -72,7 +72,7 @@ def test_what_is_masked_gets_no_gradient():
     positives = [list(range(QUESTIONS)) for _ in range(QUESTIONS)]  # every passage answers every question
     loss = loss_of(vectors, labels(1, positives=positives))
     loss.backward()
-    assert float(loss) == 0
+    assert loss.item() == 0
     assert all(not v.grad.any() for v in vectors)
 
 

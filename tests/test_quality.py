@@ -5,10 +5,10 @@ import pytest
 
 from analysis.audit import rate
 from analysis.judged import NONE, OTHER, POSITIVE
-from backend.audits import audit, progress
-from backend.batches import Mix, batch_of_pairs, make_batch
-from backend.corrected import corrected_run, label_matrix
-from backend.quality import LONGEST, quality
+from backend.judging.audits import audit, progress
+from backend.judging.batches import Mix, batch_of_pairs, make_batch
+from backend.judging.corrected import corrected_run, label_matrix
+from backend.judging.quality import LONGEST, quality
 from backend.study import Study
 from db.errors import Missing
 from db.queue import Queue

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from analysis.accuracy import wilson
-from backend.relevance import gold_matrix, relevant
-from backend.report import report
+from backend.evaluation.relevance import gold_matrix, relevant
+from backend.evaluation.report import report
 from backend.runs import write_run
 from backend.study import Study
 from db.corpus import CorpusWriter
@@ -265,7 +265,7 @@ def test_the_gold_of_the_real_questions_holds_an_answer():
 
 
 def test_by_saved_slices(with_run):
-    from backend.saved_slices import save
+    from backend.evaluation.saved_slices import save
 
     with pytest.raises(Missing, match="no saved slices"):
         report(with_run, by="slice")

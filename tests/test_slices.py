@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from analysis.expressions import And, Condition, Not, NotAnExpression, Or, evaluate, parse
 from analysis.significance import holm
 from analysis.slices import exact_tail, find
-from backend import saved_slices
-from backend.comparison import Comparison, measure_all
-from backend.slice_finder import candidates, find_slices, joined
-from backend.slices import NUMBERS, TAGS, Facts, by_results
+from backend.evaluation import saved_slices
+from backend.evaluation.comparison import Comparison, measure_all
+from backend.evaluation.slice_finder import candidates, find_slices, joined
+from backend.evaluation.slices import NUMBERS, TAGS, Facts, by_results
 from db.errors import BadInput, Missing, Refused
 from tests.app_pages import hand_made_study
 
@@ -124,7 +124,7 @@ def test_conditions_by_hand(facts, expression, ids):
 
 
 def test_overlap_and_answer_in_title_by_hand(tmp_path):
-    from backend.question_facts import QuestionFacts
+    from backend.evaluation.question_facts import QuestionFacts
     from db.records import Passage, Question
     from tests.studies import make_study
 
@@ -244,7 +244,7 @@ def test_the_exact_tail_equals_the_hypergeometric_and_the_normal():
 
 
 def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
-    from backend.comparison import at
+    from backend.evaluation.comparison import at
     from backend.runs import write_run
     from db.records import Hits, Passage, Question
     from tests.studies import make_study

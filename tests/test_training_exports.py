@@ -247,7 +247,7 @@ def judged(study, truth):
 
 def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_path):
     """Everybody right: of the audited negatives that answer match keeps none answers; without cleaning some do."""
-    from backend.batches import Mix, make_batch
+    from backend.judging.batches import Mix, make_batch
 
     study = copied(study, tmp_path / "study")
     truth = {question.id: {"p0", "p1"} if question.id == "q0" else set(question.gold) for question in study.questions.all()}

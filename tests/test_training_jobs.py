@@ -17,8 +17,6 @@ from backend.training.training_log import read_log, working_folder
 from db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
-pytest.importorskip("accelerate", reason="training needs accelerate")
-
 KINDS = {
     "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
@@ -74,6 +72,23 @@ def test_names_that_are_taken(study, trained):
         train_dual_encoder(study, "tiny", "clean", "tiny", QUICK)
     with pytest.raises(Missing, match="no training set 'dirty'"):
         train_dual_encoder(study, "second", "dirty", "tiny", QUICK)
+
+
+def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
+    from backend.training import dual_encoder
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dual_encoder, "add_encoder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu")
+    monkeypatch.undo()
+    made = models_of(study)["third"]["made"]
+    with pytest.raises(Refused, match="already a model named 'third'"):  # another training is not that one
+        train_dual_encoder(study, "third", "clean", "tiny", QUICK | {"seed": 5}, device="cpu")
+    assert train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu").steps == 4
+    assert models_of(study)["third"]["made"] == made and "third" in study.settings.encoders
 
 
 def test_the_log_can_be_read_while_it_trains(study):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend import jobs
-from backend.batches import batch_of_pairs, make_batch
+from backend.judging.batches import batch_of_pairs, make_batch
 from backend.training import building, denoising
 from backend.training.assembling import DENIED, NO_POSITIVE
 from backend.training.building import make_training_set

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from app.components.why import why_panel
+from backend.evaluation.why import name_words, near_namesake, nearest, why
 from backend.retrieval.retrieve import retrieve
-from backend.why import name_words, near_namesake, nearest, why
 from db.records import Question
 from tests.app_pages import HOSTILE, hand_made_study, words
 

@@ -9,7 +9,7 @@ import ir_measures
 import pytest
 
 from app import cli
-from backend.relevance import relevant
+from backend.evaluation.relevance import relevant
 from backend.study import Study
 from tests.app_pages import Page
 from tests.studies import people, tiny_bert

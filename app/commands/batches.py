@@ -9,7 +9,7 @@ import typer
 from app.commands.common import StudyOption, group, open_study
 
 if TYPE_CHECKING:
-    from backend.batches import BatchMade
+    from backend.judging.batches import BatchMade
     from db.queue import Queue
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
@@ -33,7 +33,7 @@ def batch_new(
 ) -> None:
     """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
     from app.progress import shown
-    from backend.batches import make_batch, questions_of
+    from backend.judging.batches import make_batch, questions_of
 
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
@@ -69,7 +69,7 @@ def batch_practice(
     name: Name, size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20, study: StudyOption = None,
 ) -> None:
     """Make practice for newcomers of questions with settled labels."""
-    from backend.practice import make_practice
+    from backend.judging.practice import make_practice
 
     made = make_practice(open_study(study), name, size)
     _say(made.batch)
@@ -110,7 +110,7 @@ def batch_assign(
     study: StudyOption = None,
 ) -> None:
     """Keep the questions of a batch, or of a slice of it, for one person."""
-    from backend.batches import questions_of
+    from backend.judging.batches import questions_of
     from db.queue import Queue
 
     if anybody == (person is not None):

@@ -24,8 +24,8 @@ def compare(
     study: StudyOption = None,
 ) -> None:
     """Compare two runs: the difference with its interval and p value, and who finds what."""
-    from backend.comparison_report import compare_runs
-    from backend.slice_report import find_in_runs
+    from backend.evaluation.comparison_report import compare_runs
+    from backend.evaluation.slice_report import find_in_runs
     from backend.study import Study
 
     if json + csv + latex > 1:

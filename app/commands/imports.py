@@ -24,7 +24,7 @@ def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or emp
     """Make an empty study, or one of retriever output."""
     if results:
         from app.tables import print_made_from_results
-        from backend.from_results import study_from_results
+        from backend.importing.from_results import study_from_results
 
         with progress() as watch:
             made = study_from_results(folder, results, title, split, skip_bad, watch)

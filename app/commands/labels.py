@@ -71,7 +71,7 @@ def labels_export(
     study: StudyOption = None,
 ) -> None:
     """Write the labels; the last event that went in is named."""
-    from backend.labels_io import export_labels
+    from backend.judging.labels_io import export_labels
 
     written = export_labels(open_study(study), format, out, until)
     print(f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again).")
@@ -88,7 +88,7 @@ def labels_import(
     study: StudyOption = None,
 ) -> None:
     """Read labels; events that are there already are passed over."""
-    from backend.labels_io import import_labels
+    from backend.judging.labels_io import import_labels
 
     done = import_labels(open_study(study), file, format, annotator, skip_bad)
     print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")

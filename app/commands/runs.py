@@ -62,12 +62,12 @@ def report(
     study: StudyOption = None,
 ) -> None:
     """Accuracy of the runs, with n and intervals."""
-    from backend.report import report as make
+    from backend.evaluation.report import report as make
 
     if json + csv + latex + (html is not None) > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex, --html")
     if html is not None:
-        from backend.html_report import write_html_report
+        from backend.evaluation.html_report import write_html_report
 
         size = write_html_report(open_study(study), html, run or None, relevance, rule)
         print(f"Wrote {html}: {size / 1e6:.1f} MB.")

@@ -9,7 +9,7 @@ from app import url
 from app.components.marks import figure, letter, percent
 from app.desk import desk
 from app.markup import Html, div, link, tag, term
-from backend.corrected import corrected_run
+from backend.judging.corrected import corrected_run
 from backend.study import Study
 
 _JUDGED = "Judged@k: the share of the first k passages that are gold or have a settled label"

@@ -13,10 +13,10 @@ from app import url
 from app.components.marks import figure, relation_label
 from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
-from backend.comparison import Both
-from backend.panel import Curves, Panel, RelationTable
-from backend.report_plots import bucket_name
-from backend.slice_finder import joined, written
+from backend.evaluation.comparison import Both
+from backend.evaluation.panel import Curves, Panel, RelationTable
+from backend.evaluation.report_plots import bucket_name
+from backend.evaluation.slice_finder import joined, written
 
 PAGE = "relations"
 Address = Callable[..., str]

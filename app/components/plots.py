@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from app import url
-from backend.report_plots import config
+from backend.evaluation.report_plots import config
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

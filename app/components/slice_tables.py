@@ -12,10 +12,10 @@ from app.components.marks import figure, letter
 from app.components.tables import gain
 from app.markup import Html, div, join, link, tag, term
 from app.selection import Selection
-from backend.comparison import by_group
-from backend.saved_slices import SavedSlice
-from backend.slice_finder import FoundSlices
-from backend.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from backend.evaluation.comparison import by_group
+from backend.evaluation.saved_slices import SavedSlice
+from backend.evaluation.slice_finder import FoundSlices
+from backend.evaluation.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from db.errors import BlindspotError
 
 MOVES = (

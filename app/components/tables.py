@@ -17,7 +17,7 @@ from app.components.marks import WILSON, figure, letter, percent, relation_label
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.comparison import KS, SURE, Both, at, by_group, macro_at, p_words
+from backend.evaluation.comparison import KS, SURE, Both, at, by_group, macro_at, p_words
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:

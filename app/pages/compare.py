@@ -19,8 +19,8 @@ from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out
 from app.selection import Selection
 from app.study import Comparison
-from backend.comparison import at, conclusion, method, reservation
-from backend.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.evaluation.comparison import at, conclusion, method, reservation
+from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from db.errors import BlindspotError
 
 CELL_NAMES = {

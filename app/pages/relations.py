@@ -14,8 +14,8 @@ from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair
-from backend import report_plots
-from backend.panel import Panel, frequency_curves, relation_table, runs_named
+from backend.evaluation import report_plots
+from backend.evaluation.panel import Panel, frequency_curves, relation_table, runs_named
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 IMAGES = ("svg", "png")

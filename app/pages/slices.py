@@ -18,11 +18,11 @@ from app.markup import div, join, link, show, tag
 from app.runs import convention, default_pair
 from app.selection import Selection
 from app.study import Comparison
-from backend import saved_slices
-from backend.comparison import at, conclusion, reservation
-from backend.slice_finder import find_slices, joined
-from backend.slice_report import told
-from backend.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.evaluation import saved_slices
+from backend.evaluation.comparison import at, conclusion, reservation
+from backend.evaluation.slice_finder import find_slices, joined
+from backend.evaluation.slice_report import told
+from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from db.errors import BlindspotError
 
 PAGE = "slices"

@@ -1,1 +1,1 @@
-"""Judging: what annotators are shown, and by which guidelines they work."""
+"""Judging: batches of candidates, what annotators are shown and by which guidelines, labels in and out, and how good they are."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.batches import CANDIDATES
+from backend.judging.batches import CANDIDATES
 from backend.maps.stored import Map
 from backend.maps.values import Known
 from db.errors import Refused
@@ -73,11 +73,11 @@ def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list
 
 def send_to_judging(map: Map, what: Known, run: Run, chosen: Iterable[str], k: int, name: str, people_needed: int = 1,
                     by: str | None = None):
-    """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.batches.BatchMade`.
+    """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.judging.batches.BatchMade`.
 
     Raises Refused where there is nothing to judge, or the batch's name is taken.
     """
-    from backend.batches import batch_of_pairs
+    from backend.judging.batches import batch_of_pairs
 
     found = pairs_to_judge(map, what, run, chosen, k)
     if not found.pairs:

@@ -117,7 +117,7 @@ def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Questio
                        progress: Progress | None = None) -> dict[float, float]:
     """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
     from backend.answers import match_run
-    from backend.relevance import gold_matrix
+    from backend.evaluation.relevance import gold_matrix
 
     tops = []
     for start in range(0, len(questions), QUESTIONS_PER_BLOCK):

@@ -173,7 +173,7 @@ def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEnco
     torch.manual_seed(settings.seed)  # of the new layer that scores
     path = locate(start)
     try:
-        model = CrossEncoder(path, num_labels=1, max_length=settings.tokens, device=device)
+        model = CrossEncoder(path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Missing(f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be "

@@ -2,7 +2,7 @@
 
 `train` works on folders and knows no study; `train_dual_encoder` is the job. What is made is an ordinary folder that
 `SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the weights. In several
-processes: `torchrun --nproc-per-node 4 -m app.cli train dual-encoder ...`, each the same command.
+processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import whole_folder
+from backend.manifest import read_json, whole_folder
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings, add_encoder
+from backend.settings import EncoderSettings, add_encoder, check_name
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Pool, Some, digest, hold_out, make_pool, usable
-from backend.training.resuming import arguments_of, best, check_packages, copy_model, device_of, free_name, plan, seal, stand, told
+from backend.training.resuming import (
+    TRAINING,
+    arguments_of,
+    best,
+    check_packages,
+    copy_model,
+    device_of,
+    free_name,
+    plan,
+    seal,
+    stand,
+    told,
+)
 from backend.training.starting import has_two_towers, normalises, start_model, tower
 from backend.training.training_log import working_folder, write_line
 from backend.training.training_settings import DualEncoderSettings, check, scale_of
@@ -28,8 +40,10 @@ from db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch.nn import Module
 
     from backend.study import Study
+    from backend.training.trainer import Collator
 
 Progress = Callable[[int, "int | None", str], None]
 FIGURE = "average_rank"
@@ -62,19 +76,29 @@ def train_dual_encoder(study: Study, name: str, training_set: str, start: str = 
     from backend.training.set_examples import SetExamples
     from backend.training.training_set import TrainingSet
 
-    chosen = DualEncoderSettings(**(settings or {}))
-    target = free_name(study, name, replace)
-    known = study.settings.encoders.get(name)
-    if known is not None and known.model != str(target):
+    chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
+    if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
+    made = None if replace or known else _unnamed(study, name, training_set, chosen)
+    target = free_name(study, name, replace or made is not None)
     opened, begin = TrainingSet.open(study, training_set), start_of(study, start)
-    with study.building(f"models/{name}") if leads() else nullcontext():
-        made = train(begin, SetExamples(study, opened), target, working_folder(study, name), chosen, device=device, restart=restart,
-                     about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}, progress=progress)
+    if made is None:
+        with study.building(f"models/{name}") if leads() else nullcontext():
+            made = train(begin, SetExamples(study, opened), target, working_folder(study, name), chosen, device=device, restart=restart,
+                         about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}, progress=progress)
     if leads() and known is None:
         add_encoder(study.settings_path, name, {"model": str(target), "passage_template": begin.passage_template,
                                                 "max_tokens": chosen.passage_tokens})
     return made
+
+
+def _unnamed(study: Study, name: str, training_set: str, settings: DualEncoderSettings) -> Trained | None:
+    """The model that this job made, if it was killed after that and before study.toml named it."""
+    path = study.path("models", check_name(name, "model")) / TRAINING
+    about = read_json(path) if path.is_file() else {}
+    if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
+        return None
+    return Trained(name, str(path.parent), about["last_step"], about["best_step"], about[FIGURE], about["seconds"])
 
 
 def start_of(study: Study, start: str) -> EncoderSettings:
@@ -151,13 +175,12 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
          order: Order, pool: Pool | None, checkpoint: Path | None, progress: Progress | None) -> None:
     from transformers import PrinterCallback
 
-    from backend.training.losses import InBatchLoss
-    from backend.training.trainer import Collator, DualEncoderTrainer, Keeper, RankEvaluator, ended
+    from backend.training.trainer import DualEncoderTrainer, Keeper, RankEvaluator, ended
 
     plan(arguments, settings, order.steps, order.batch, 10 if pool else 0, *_texts(order, settings, pool))
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
-    working, routed = Path(arguments.output_dir), has_two_towers(model)
+    working = Path(arguments.output_dir)
     evaluator = RankEvaluator(pool, template, settings.similarity, settings.batch) if pool else None
     sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
     if evaluator is not None and checkpoint is None and leads():
@@ -165,11 +188,22 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
     frozen = [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)] if settings.only else []
     trainer = DualEncoderTrainer(
         model=model, args=arguments, evaluator=evaluator, order=order, drawing=drawing, frozen=frozen,
-        loss=InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked),
-        data_collator=Collator(model, template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens, routed),
+        loss=_loss(model, settings, scale), data_collator=_collator(model, settings, template),
         callbacks=[Keeper(working, order, (FIGURE, "first"), settings.patience, sizes, progress)])
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: float) -> Module:
+    from backend.training.losses import InBatchLoss
+
+    return InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked)
+
+
+def _collator(model: SentenceTransformer, settings: DualEncoderSettings, template: str) -> Collator:
+    from backend.training.trainer import Collator
+
+    return Collator(model, template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens, has_two_towers(model))
 
 
 def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) -> Trained:
@@ -199,18 +233,15 @@ def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSe
 
     Raises what `train` raises for settings that cannot learn.
     """
-    from backend.training.losses import InBatchLoss
     from backend.training.resuming import every_steps
-    from backend.training.trainer import Collator, features_of
+    from backend.training.trainer import features_of
 
     check(settings)
     on = device_of(device)
     chosen, pool = _split(usable(examples), settings, None)
     model = start_model(start, settings.shape, on).train()
     order = _order(len(chosen), settings)
-    loss = InBatchLoss(model, settings.loss, settings.similarity, scale_of(settings, normalises(model)), settings.margin, settings.mini_batch)
-    collator = Collator(model, start.passage_template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens,
-                        has_two_towers(model))
+    loss, collator = _loss(model, settings, scale_of(settings, normalises(model))), _collator(model, settings, start.passage_template)
     drawing, took = Drawing(chosen, settings.hard_negatives, settings.seed), 0.0
     for _, keys in zip(range(tries), order, strict=False):
         began = time.monotonic()

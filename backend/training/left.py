@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.audit import Rate, rate
-from backend.audits import SETTLED, as_one_sample
-from backend.quality import standing_labels
+from backend.judging.audits import SETTLED, as_one_sample
+from backend.judging.quality import standing_labels
 from backend.training.training_set import TrainingSet
 from db.labels import Labels
 from db.queue import Candidate, Queue

@@ -32,7 +32,7 @@ _SCHEMA = """
 
 
 class Scores(Protocol):
-    """Anything that knows probabilities of pairs. What it leaves out is not known. `backend.batches` takes one too."""
+    """Anything that knows probabilities of pairs. What it leaves out is not known. `backend.judging.batches` takes one too."""
 
     def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]: ...
 

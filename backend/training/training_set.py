@@ -61,7 +61,7 @@ class TrainingSet:
         return {pair.passage: (pair.role, pair.source) for _, pairs in self.groups([question]) for pair in pairs}
 
     def hard_negatives(self, questions: Iterable[str] | None = None) -> dict[str, set[str]]:
-        """The passages that training pushes away, by question: what `backend.batches.make_batch` takes as `trained`."""
+        """The passages that training pushes away, by question: what `backend.judging.batches.make_batch` takes as `trained`."""
         wanted = None if questions is None else list(questions)
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
         return {question: passages for question, passages in found.items() if passages}

@@ -6,7 +6,7 @@ from app.components.marks import count, percent
 from app.components.quality.marks import bounds, coefficient, heads, row, share
 from app.components.tables import scrolling
 from app.markup import Html, div, span, tag, term
-from backend.quality import LONGEST, Agreements, Quality, Work
+from backend.judging.quality import LONGEST, Agreements, Quality, Work
 
 ALPHA = (
     "Krippendorff's alpha: the share of the disagreement expected by chance that is absent. 1: none is left; 0: no better than "

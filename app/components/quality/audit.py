@@ -9,7 +9,7 @@ from app.components.marks import count, percent, relation_label
 from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
-from backend.audits import Audit, Rates
+from backend.judging.audits import Audit, Rates
 
 BYS = ("relation", "bucket", "rank")
 FALSE_NEGATIVES = "Unlabelled passages that answer their question, of all that the runs put on top"

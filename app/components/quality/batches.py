@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.components.quality.marks import heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, span, tag, term
-from backend.audits import Progress
+from backend.judging.audits import Progress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
 

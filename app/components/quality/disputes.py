@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from app import url
 from app.components.marks import count
 from app.markup import Html, div, link, span, tag
-from backend.quality import Dispute, Disputed
+from backend.judging.quality import Dispute, Disputed
 
 JUDGE = "judge"
 PER_PAGE = 8

@@ -59,7 +59,7 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
-    from backend.quality import quality
+    from backend.judging.quality import quality
 
     together = quality(study).together
     if together is None:

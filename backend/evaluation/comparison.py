@@ -20,8 +20,8 @@ from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, compare, family
 from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
-from backend.question_facts import QuestionFacts
-from backend.relevance import Kind, relevant
+from backend.evaluation.question_facts import QuestionFacts
+from backend.evaluation.relevance import Kind, relevant
 from db.errors import BadInput
 from db.records import Question
 

@@ -13,7 +13,7 @@ from analysis.relations import relation_name
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from backend.panel import Curves, RelationTable
+    from backend.evaluation.panel import Curves, RelationTable
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8c564b", "#7f3c8d")  # told apart without red and green
 SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from backend.formats import find_format, settings_of
 from backend.formats.base import Judgement, Options
 from backend.formats.streams import file_sha256
-from backend.gold import known_ids
-from backend.import_tools import Paced, Progress, writable
-from backend.importing import ImportResult
-from backend.left_out import LeftOut
+from backend.importing.gold import known_ids
+from backend.importing.importer import ImportResult
+from backend.importing.left_out import LeftOut
+from backend.importing.tools import Paced, Progress, writable
 from db.errors import BadInput, Missing
 from db.gold import GoldMatch
 from db.imports import ImportRecord, Imports

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from analysis import published
 from analysis.relations import relation_name, relation_order
-from backend import report_plots
 from backend.answers import DEFAULT_RULE
-from backend.comparison_report import compare_runs
+from backend.evaluation import report_plots
+from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.panel import Panel, frequency_curves, relation_table
+from backend.evaluation.relevance import Kind
+from backend.evaluation.report import report
+from backend.evaluation.report_text import ABSENT, Table, report_tables
+from backend.evaluation.saved_slices import saved
+from backend.evaluation.slice_report import find_in_runs
 from backend.manifest import write_text
-from backend.panel import Panel, frequency_curves, relation_table
-from backend.relevance import Kind
-from backend.report import report
-from backend.report_text import ABSENT, Table, report_tables
-from backend.saved_slices import saved
-from backend.slice_report import find_in_runs
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -100,7 +100,7 @@ def _navigation(sets: Sequence[Sequence[str]]) -> str:
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
     """Tables and plots of runs over one set of questions."""
-    from backend.comparison import measure_all
+    from backend.evaluation.comparison import measure_all
 
     panel = Panel.of(measure_all(study, members, relevance, rule))
     k = min(published.K, panel.depth)

@@ -18,11 +18,11 @@ from backend.formats import find_format
 from backend.formats.base import Context, Entry, Options, wrong_with_passage, wrong_with_question
 from backend.formats.question_jsonl import stem
 from backend.formats.streams import file_sha256
-from backend.gold import other_form
-from backend.import_tools import Paced, Progress, refuse_other, writable
-from backend.importing_runs import text_key
-from backend.left_out import LeftOut
-from backend.run_rows import Flags, RunRows, compare_flags
+from backend.importing.gold import other_form
+from backend.importing.left_out import LeftOut
+from backend.importing.run_rows import Flags, RunRows, compare_flags
+from backend.importing.runs import text_key
+from backend.importing.tools import Paced, Progress, refuse_other, writable
 from backend.runs import write_run
 from backend.study import SETTINGS_FILE, Study
 from db.corpus import CorpusWriter

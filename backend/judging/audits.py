@@ -18,8 +18,8 @@ import numpy as np
 from analysis.audit import WIDTH, Rate, rate, rates_by
 from analysis.buckets import bucket_group, bucket_order
 from analysis.relations import relation_order
-from backend.priority import RANK_STEPS, rank_group
-from backend.quality import standing_labels
+from backend.judging.priority import RANK_STEPS, rank_group
+from backend.judging.quality import standing_labels
 from db.labels import Labels
 from db.queue import Batch, Candidate, Item, Queue
 

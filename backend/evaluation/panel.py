@@ -12,8 +12,8 @@ import numpy as np
 from analysis.accuracy import Estimate, found_by, macro_average, proportion
 from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_key
 from analysis.relations import GroupRow, group_table, relation_order
-from backend.comparison import KS, SEED, Both, Comparison, Measured, by_group, macro_at
-from backend.comparison import at as at_k
+from backend.evaluation.comparison import KS, SEED, Both, Comparison, Measured, by_group, macro_at
+from backend.evaluation.comparison import at as at_k
 from db.errors import BadInput
 from db.records import Question
 

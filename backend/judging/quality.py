@@ -1,7 +1,7 @@
 """What the Quality page shows of the labels: where people disagree, how far they agree, how fast and how steadily they work.
 
 Everything is read from labels.db anew; nothing is kept. Practice is left out everywhere. Agreement and drift are of labels given
-blind, for a label given in sight of others' is no second opinion. The rate of false negatives is in `backend.audits`.
+blind, for a label given in sight of others' is no second opinion. The rate of false negatives is in `backend.judging.audits`.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from backend.answers import DEFAULT_RULE
 from backend.formats import find_format, settings_of
 from backend.formats.base import Entry, Options
 from backend.formats.streams import file_sha256
-from backend.gold import find_ordinals
-from backend.import_tools import Paced, Progress, writable
-from backend.importing import ImportResult
-from backend.left_out import LeftOut
+from backend.importing.gold import find_ordinals
+from backend.importing.importer import ImportResult
+from backend.importing.left_out import LeftOut
+from backend.importing.run_rows import RunRows, compare_flags
+from backend.importing.tools import Paced, Progress, writable
 from backend.manifest import read_manifest
 from backend.retrieval.retrieve import questions_of
-from backend.run_rows import RunRows, compare_flags
 from backend.runs import refuse_existing, write_run
 from backend.settings import check_name
 from db.errors import BadInput

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.answers import STOP_WORDS, joined, nfd, tokens
-from backend.gold import find_ordinals
+from backend.importing.gold import find_ordinals
 from db.records import Question
 
 if TYPE_CHECKING:

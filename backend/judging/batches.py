@@ -21,10 +21,10 @@ import numpy as np
 
 from analysis.buckets import bucket_group
 from backend.answers import DEFAULT_RULE, rule_named
+from backend.judging.near_duplicates import near_duplicates
+from backend.judging.pools import Pools
+from backend.judging.priority import Calibration, Pooled, harm, served
 from backend.manifest import text_sha256
-from backend.near_duplicates import near_duplicates
-from backend.pools import Pools
-from backend.priority import Calibration, Pooled, harm, served
 from db.errors import BadInput, Missing
 from db.labels import Judgement, Labels
 from db.people import People

@@ -16,8 +16,8 @@ from backend.formats.files import written_whole
 from backend.formats.label_events import CSV, JSONL, Line, Problem
 from backend.formats.streams import file_sha256
 from backend.formats.trec import read_qrels, write_qrels
-from backend.import_tools import Progress, writable
-from backend.left_out import LeftOut
+from backend.importing.left_out import LeftOut
+from backend.importing.tools import Progress, writable
 from backend.manifest import write_json
 from db.errors import BadInput, Missing, Refused
 from db.labels import Event, Labels

@@ -10,8 +10,8 @@ import numpy as np
 
 from analysis.buckets import subject_key
 from backend.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
-from backend.gold import find_ordinals
-from backend.question_facts import content_words
+from backend.evaluation.question_facts import content_words
+from backend.importing.gold import find_ordinals
 from db.records import Passage, Question
 
 if TYPE_CHECKING:

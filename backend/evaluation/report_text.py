@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from backend.report import MRR_DEPTH, Group, Report, RunReport
+from backend.evaluation.report import MRR_DEPTH, Group, Report, RunReport
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -14,8 +14,8 @@ from analysis import flips
 from analysis.accuracy import first_hit
 from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
 from backend.answers import match_run
-from backend.comparison import Comparison
-from backend.relevance import gold_matrix
+from backend.evaluation.comparison import Comparison
+from backend.evaluation.relevance import gold_matrix
 from db.errors import BadInput, Missing
 from db.labels import Labels
 

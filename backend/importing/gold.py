@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backend.answers import DEFAULT_RULE, rule_for
 from backend.formats.base import Item, Paragraph
-from backend.import_tools import Progress
+from backend.importing.tools import Progress
 from backend.training.gold_matching import THRESHOLD, Wanted, containment, lower_tokens, match_gold
 from db.gold import GoldMatch
 from db.records import Question

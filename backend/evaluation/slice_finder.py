@@ -9,8 +9,8 @@ import numpy as np
 from analysis.accuracy import found_by
 from analysis.expressions import And, Condition, parse
 from analysis.slices import MIN_QUESTIONS, Correction, Search, find
-from backend.comparison import Both, at
-from backend.slices import Facts
+from backend.evaluation.comparison import Both, at
+from backend.evaluation.slices import Facts
 
 LENGTHS = ((None, 5), (6, 7), (8, 10), (11, None))
 ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))

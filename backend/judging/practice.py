@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.batches import BatchMade, batch_of_pairs
+from backend.judging.batches import BatchMade, batch_of_pairs
 from db.errors import BadInput, Refused
 from db.labels import Consensus, Labels
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from backend.formats import find_format, settings_of
 from backend.formats.base import Format, Item, Options, PassageBatch, checked
 from backend.formats.streams import file_sha256
-from backend.gold import resolve, told
-from backend.import_tools import Paced, Progress, refuse_other, source_file, source_sha256, writable
-from backend.left_out import LeftOut
-from backend.mentions import count_mentions
+from backend.importing.gold import resolve, told
+from backend.importing.left_out import LeftOut
+from backend.importing.mentions import count_mentions
+from backend.importing.tools import Paced, Progress, refuse_other, source_file, source_sha256, writable
 from db.corpus import CorpusWriter, DuplicateId, pack
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord, Imports

@@ -13,7 +13,7 @@ from analysis.accuracy import Estimate
 from analysis.buckets import bucket_group, bucket_order
 from analysis.relations import group_table, relation_name, relation_order
 from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
-from backend.relevance import Kind, Relevance, relevant
+from backend.evaluation.relevance import Kind, Relevance, relevant
 from db.errors import BadInput, Missing
 from db.records import SPLITS, Question
 
@@ -74,27 +74,27 @@ class Report:
     notes: list[str]
 
     def as_dict(self) -> dict:
-        from backend.report_text import as_dict
+        from backend.evaluation.report_text import as_dict
 
         return as_dict(self)
 
     def as_json(self) -> str:
-        from backend.report_text import as_json
+        from backend.evaluation.report_text import as_json
 
         return as_json(self)
 
     def as_csv(self) -> str:
-        from backend.report_text import as_csv
+        from backend.evaluation.report_text import as_csv
 
         return as_csv(self)
 
     def as_latex(self) -> str:
-        from backend.report_text import as_latex
+        from backend.evaluation.report_text import as_latex
 
         return as_latex(self)
 
     def as_rich(self) -> RenderableType:
-        from backend.report_text import as_rich
+        from backend.evaluation.report_text import as_rich
 
         return as_rich(self)
 
@@ -210,9 +210,9 @@ def _asked_groups(first: np.ndarray, questions: Sequence[Question], by: By | Non
 
 def _saved_slices(study: Study, run, measured: Relevance, first: np.ndarray, ks: list[int]) -> list[Group]:
     """Success@k on each saved slice; its tags compare the run with itself. Raises Missing where no slice is saved."""
-    from backend.comparison import Comparison, Measured
-    from backend.saved_slices import saved
-    from backend.slices import Facts
+    from backend.evaluation.comparison import Comparison, Measured
+    from backend.evaluation.saved_slices import saved
+    from backend.evaluation.slices import Facts
 
     slices = saved(study)
     if not slices:

@@ -1,4 +1,4 @@
-"""What `blindspot compare` prints: the figures of `backend.comparison` as JSON, CSV, LaTeX, and tables for the terminal."""
+"""What `blindspot compare` prints: the figures of `backend.evaluation.comparison` as JSON, CSV, LaTeX, and tables for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.relations import relation_name
 from backend.answers import DEFAULT_RULE
-from backend.comparison import (
+from backend.evaluation.comparison import (
     BYS,
     KS,
     SEED,
@@ -29,10 +29,10 @@ from backend.comparison import (
     method,
     reservation,
 )
-from backend.relevance import Kind
-from backend.report_text import ABSENT, Table, latex_table
-from backend.saved_slices import saved
-from backend.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.evaluation.relevance import Kind
+from backend.evaluation.report_text import ABSENT, Table, latex_table
+from backend.evaluation.saved_slices import saved
+from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ComparisonReport:
         return latex_table(self.tables(), self.remarks())
 
     def as_rich(self) -> RenderableType:
-        from backend.report_text import rich_tables
+        from backend.evaluation.report_text import rich_tables
 
         return rich_tables(self.tables(), self.remarks())
 

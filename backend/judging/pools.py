@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.priority import Pooled
+from backend.judging.priority import Pooled
 from db.errors import BadInput, Missing
 from db.records import Question
 

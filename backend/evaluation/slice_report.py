@@ -12,12 +12,12 @@ import numpy as np
 
 from analysis.slices import Correction
 from backend.answers import DEFAULT_RULE
-from backend.comparison import Comparison, check_k, measure_all
-from backend.comparison_report import DEFAULT_K
-from backend.relevance import Kind
-from backend.report_text import Table, latex_table
-from backend.slice_finder import FoundSlice, FoundSlices, find_slices
-from backend.slices import Facts
+from backend.evaluation.comparison import Comparison, check_k, measure_all
+from backend.evaluation.comparison_report import DEFAULT_K
+from backend.evaluation.relevance import Kind
+from backend.evaluation.report_text import Table, latex_table
+from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
+from backend.evaluation.slices import Facts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,7 +65,7 @@ class SliceReport:
         return latex_table(self.tables(), [told(self.found)])
 
     def as_rich(self) -> RenderableType:
-        from backend.report_text import rich_tables
+        from backend.evaluation.report_text import rich_tables
 
         return rich_tables(self.tables(), [told(self.found)])
 

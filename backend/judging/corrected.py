@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
 from backend.answers import DEFAULT_RULE
-from backend.relevance import Kind, gold_matrix, relevant
+from backend.evaluation.relevance import Kind, gold_matrix, relevant
 from db.labels import Labels
 from db.records import Question
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class CorrectedRun:
     """The hits of the questions that can be measured, as `analysis.judged` takes them; all (q', k).
 
-    questions: the q' questions. kind: relevance that was used, see `backend.relevance.Relevance`.
+    questions: the q' questions. kind: relevance that was used, see `backend.evaluation.relevance.Relevance`.
     last_event: number of the newest label event that was read.
     """
 
@@ -41,7 +41,7 @@ class CorrectedRun:
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
-    """Raises as `backend.relevance.relevant` does."""
+    """Raises as `backend.evaluation.relevance.relevant` does."""
     found = relevant(study, run, relevance, rule)
     ordinals = np.asarray(run.hits.ordinals)[found.rows]
     store = Labels(study.labels_path)
