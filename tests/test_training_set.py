@@ -27,7 +27,7 @@ from backend.training.pairs import read_groups
 from backend.training.request import SetRequest
 from backend.training.scores import ScoreStore, lookup
 from backend.training.set_examples import SetExamples
-from backend.training.strata import KEPT, PSEUDO, REMOVED, strata
+from backend.training.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
 from backend.training.training_set import TrainingSet, roles, training_sets
 from db.errors import BadInput, Missing, Refused
 from db.gestures import Gesture
@@ -438,7 +438,10 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
     assert chisquare(list(times.values())).pvalue > 0.001
     with pytest.raises(BadInput):
         strata(study, made.name, 0)
-    assert batch_of_pairs(study, "check", [each[:2] for each in drawn]).passages == len(drawn)
+    assert judge_strata(study, "check", made.name, 2, seed=1).passages == len(drawn)
+    (batch,) = Queue(study.labels_path).batches()
+    assert sorted(map(tuple, batch.settings["strata"])) == sorted(drawn)
+    assert all(each.run is None for item in Queue(study.labels_path).items("check") for each in item.candidates), "nobody is told"
 
 
 def test_scores_are_kept_by_pair_and_model(study):
@@ -529,7 +532,8 @@ def many(folder, count, depth=50, passages=2000):
     from pathlib import Path
 
     from backend.runs import write_run
-    from db.records import Hits, Passage, Question
+    from db.queue import Queue
+from db.records import Hits, Passage, Question
     from tests.studies import make_study
 
     rng = np.random.default_rng(0)

@@ -76,6 +76,20 @@ def batch_practice(
     print(f"{made.adjudicated:,} were adjudicated; {made.of_one_person:,} rest on one person's labels.")
 
 
+@batch_app.command("strata")
+def batch_strata(
+    name: Name,
+    training_set: Annotated[str, typer.Option("--set", metavar="SET", help="A training set.")],
+    size: Annotated[int, typer.Option(min=1, help="Pairs of each stratum.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    study: StudyOption = None,
+) -> None:
+    """Check a training set: pairs of those a machine kept, removed and proposed, drawn at random."""
+    from backend.training.strata import judge_strata
+
+    _say(judge_strata(open_study(study), name, training_set, size, seed))
+
+
 @batch_app.command("close")
 def batch_close(name: Name, study: StudyOption = None) -> None:
     """Hand out no more of a batch; what is out is still taken."""

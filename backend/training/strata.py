@@ -16,6 +16,7 @@ from backend.training.training_set import TrainingSet
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
+    from backend.judging.batches import BatchMade
     from backend.study import Study
 
 KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives"
@@ -63,6 +64,18 @@ def strata(study: Study, name: str, n: int, seed: int = 0) -> list[Drawn]:
     if not drawn:
         raise Missing(f"training set {name!r} holds nothing that a machine decided; people have judged all of it")
     return sorted(drawn, key=lambda each: (_number(seed, each.question, ""), _number(seed, each.question, each.passage)))
+
+
+def judge_strata(study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None) -> BatchMade:
+    """Put a sample of each stratum into the queue; Quality shows how right the machine was, stratum by stratum.
+
+    Raises as `strata` and `backend.judging.batches.batch_of_pairs` do.
+    """
+    from backend.judging.batches import batch_of_pairs
+
+    drawn = strata(study, training_set, n, seed)
+    pairs = [(each.question, each.passage) for each in drawn]
+    return batch_of_pairs(study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], by=by)
 
 
 def _number(seed: int, question: str, passage: str) -> int:

@@ -6,7 +6,7 @@ from itertools import islice
 
 import streamlit as st
 
-from app import study, url
+from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, count, empty, notice
 from app.components.plots import plot
@@ -15,9 +15,13 @@ from backend.study import Study
 from backend.training.denoising import POLICIES
 from backend.training.differences import Change, diff, summary
 from backend.training.new_labels import new_labels
+from backend.training.strata import judge_strata
 from backend.training.training_set import TrainingSet, training_sets
+from db.errors import BlindspotError
+from db.queue import Queue
 
 SHOWN = 40
+_SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
@@ -115,6 +119,7 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
         show(div(tag("h2", "What became of the passages that were mined, by rank"), cls="list-head"))
         plot(_fates(ranks), f"fates-{chosen.name}")
     _new(opened, chosen)
+    _judge_strata(opened, chosen)
     others = [name for name in made if name != chosen.name]
     if others:
         before = url.select(
@@ -130,6 +135,27 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
             cls="foot",
         )
     )
+
+
+def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
+    """For leads: people check what the machine decided."""
+    lead = who.who(opened.labels_path)
+    if lead is None or not lead.may("lead"):
+        return
+    words = "Let people check a sample of what the machine decided"
+    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name, lead.name))
+    if said := st.session_state.pop(_SAID, None):
+        show(notice(said, " ", link("Judge", url.JUDGE), "; Quality shows how right each stratum is."))
+
+
+def _send(opened: Study, name: str, lead: str) -> None:
+    taken = {batch.name for batch in Queue(opened.labels_path).batches()}
+    batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
+    try:
+        made = judge_strata(opened, batch, name, by=lead)
+        st.session_state[_SAID] = f"Batch {batch}: {made.passages:,} passages are in the queue."
+    except BlindspotError as error:
+        st.session_state[_SAID] = str(error)
 
 
 def _sources(counts: dict) -> Html:
