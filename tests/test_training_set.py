@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend import jobs
-from backend.judging.batches import batch_of_pairs, make_batch
+from backend.judging.batches import make_batch
 from backend.training import building, denoising
 from backend.training.assembling import DENIED, NO_POSITIVE
 from backend.training.building import make_training_set
@@ -32,6 +32,7 @@ from backend.training.training_set import TrainingSet, roles, training_sets
 from db.errors import BadInput, Missing, Refused
 from db.gestures import Gesture
 from db.labels import Labels
+from db.queue import Queue
 from tests.training_studies import born, build, copied, say, score, told, training_study
 
 
@@ -532,8 +533,7 @@ def many(folder, count, depth=50, passages=2000):
     from pathlib import Path
 
     from backend.runs import write_run
-    from db.queue import Queue
-from db.records import Hits, Passage, Question
+    from db.records import Hits, Passage, Question
     from tests.studies import make_study
 
     rng = np.random.default_rng(0)
