@@ -44,6 +44,8 @@ KINDS = {
     "build training set": "backend.training.building:build",
     "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
+    "train per-relation": "backend.training.specialised:train_specialised",
+    "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
     "score run": "backend.training.scoring:score_run",
     "try model": "backend.training.trial:try_model",
     "make batch": "backend.judging.batches:make_batch",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Settings:
     encoders: dict[str, EncoderSettings] = field(default_factory=dict)
 
 
+MODELS = ("model", "question_model", "passage_model")
 CHOICES = {
     "hybrid.method": ("auto", "weighted", "rrf"),
     "pooling": ("auto", "cls", "mean"),
@@ -116,7 +117,13 @@ def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
         settings.passage_template.format(title="", text="")
     except (KeyError, IndexError, ValueError) as error:
         raise BadInput(f"encoders.{name}.passage_template may hold {{title}} and {{text}} only", path) from error
-    return settings
+    return replace(settings, **{key: _in_study(getattr(settings, key), path.parent) for key in MODELS})
+
+
+def _in_study(model: str | None, folder: Path) -> str | None:
+    """A folder inside the study is named from there, so that a study can be moved."""
+    inside = folder / model if model and not Path(model).is_absolute() else None
+    return str(inside.absolute()) if inside is not None and model.count("/") and inside.is_dir() else model
 
 
 def _checked(kind: type, table: Any, prefix: str, path: Path, skip: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:
@@ -157,6 +164,8 @@ def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:
         raise Refused(f"{path}: there is already an encoder named {name}; choose another name or edit the file")
     table = tomlkit.table()
     for key, value in values.items():
+        if key in MODELS and value and Path(value).is_relative_to(path.parent.absolute()):
+            value = str(Path(value).relative_to(path.parent.absolute()))
         if value is not None:
             table.add(key, value)
     _encoder(name, dict(table), path)

@@ -13,6 +13,7 @@ CPU = (
     ("analysis", []),
     ("labels", []),
     ("denoising", []),
+    ("training", []),
     ("app", []),
 )
 

@@ -180,3 +180,16 @@ def test_a_damaged_run_is_one_line(study):
         _ = study.run("mine").hits
     with pytest.raises(Missing, match="there is no run 'other'; runs here: mine"):
         study.run("other")
+
+
+def test_an_encoder_inside_the_study_moves_with_it(tmp_path):
+    from backend.settings import add_encoder, read_settings
+
+    study = Study.create(tmp_path / "here")
+    (study.folder / "models" / "mine").mkdir(parents=True)
+    add_encoder(study.settings_path, "mine", {"model": str(study.folder / "models" / "mine")})
+    add_encoder(study.settings_path, "hub", {"model": "someone/model"})
+    moved = (tmp_path / "here").rename(tmp_path / "there")
+    encoders = read_settings(moved / "study.toml").encoders
+    assert encoders["mine"].model == str(moved / "models" / "mine")
+    assert encoders["hub"].model == "someone/model"

@@ -11,6 +11,7 @@ from app.components.training.models import after_training, models_table, train_f
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
 from app.markup import div, join, link, show, tag
+from backend.training.resuming import models_of
 from backend.training.training_log import read_log
 from backend.training.training_set import TrainingSet, training_sets
 
@@ -20,7 +21,7 @@ def page() -> None:
     if not opened.has_corpus or not len(opened.questions):
         show(empty("Nothing to train on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
         return
-    made, models = training_sets(opened), opened.parts("models")
+    made, models = training_sets(opened), models_of(opened)
     chosen = url.one_of("set", list(made), next(reversed(made), ""))
     model = url.value("model") or next(reversed(models), "")
     if made:

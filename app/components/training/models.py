@@ -9,18 +9,21 @@ import streamlit as st
 
 from app import study, url
 from app.components import jobs
+from app.components.jobs import duration
 from app.components.marks import count, notice
 from app.components.plots import plot
+from app.entry import one_line
 from app.markup import Html, div, link, show, span, tag
 from backend import jobs as work
 from backend.study import Study
+from backend.training.resuming import models_of
 from backend.training.training_log import read_log
+from backend.training.training_set import TrainingSet
 from backend.training.trial import run_name
 
-CPU_COMPARISONS = {"held_out": 40, "pool": 200, "evaluate_every": 20}
+CPU_COMPARISONS = {"held_out": 40, "pool": 200}
 """On a CPU comparing checkpoints would cost more than training: few questions among few passages will do."""
-TIMED = 16  # passages that are encoded to guess how long training takes
-TRAINING_COSTS = 3.0  # a forward and a backward pass, of a forward pass
+TIMED = 16  # passages that are encoded to guess how long indexing takes
 
 
 def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
@@ -44,7 +47,8 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
     if not gpu:
         settings |= CPU_COMPARISONS
     if asked:
-        show(notice(_estimate(opened, start, settings)))
+        with st.spinner("Trying two steps …"), one_line():
+            show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
         jobs.submit(
             opened, "train dual-encoder", {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings}
@@ -61,25 +65,23 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def _estimate(opened: Study, start: str, settings: dict[str, Any]) -> str:
-    """From encoding some passages of this study now."""
+def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, Any]) -> str:
+    """From two steps that are tried now, and from encoding some passages."""
     from backend.retrieval.encoder import load_encoder
+    from backend.training.dual_encoder import estimate, start_of
+    from backend.training.set_examples import SetExamples
+    from backend.training.training_settings import DualEncoderSettings
 
-    encoder = load_encoder(opened.settings.encoders[start])
+    found = estimate(start_of(opened, start), SetExamples(opened, TrainingSet.open(opened, training_set)), DualEncoderSettings(**settings))
+    encoder = load_encoder(start_of(opened, start))
     passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
-    encoder.encode_passages(passages[:2])
     began = time.perf_counter()
     encoder.encode_passages(passages)
     each = (time.perf_counter() - began) / len(passages)
-    texts = settings["steps"] * settings["batch"] * (1 + settings["hard_negatives"] + 0.3)
-    compared = settings.get("pool", 1000) * (1 + settings["steps"] / settings.get("evaluate_every", max(settings["steps"] // 10, 1)))
-    minutes = each * (texts * TRAINING_COSTS + compared) / 60
-    told = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
     return (
-        f"About {told} on this machine: {settings['steps']:,} steps of {settings['batch']} questions, guessed from encoding "
-        f"{len(passages)} "
-        f"passages just now ({1 / each:,.0f} a second), of which training costs about three times as much. Then indexing takes about "
-        f"{each * len(opened.corpus) / 60:.0f} minutes for {count(len(opened.corpus), 'passage')}."
+        f"About {duration(found.seconds)} on this machine, by two steps tried just now: {found.steps:,} steps of "
+        f"{found.seconds_per_step:.1f} s. Then indexing {count(len(opened.corpus), 'passage')} takes about "
+        f"{duration(each * len(opened.corpus))}."
     )
 
 
@@ -202,7 +204,7 @@ def after_training(opened: Study, name: str) -> None:
             for run, manifest in runs.items()
             if run != made and manifest.get("split") == split and manifest.get("retriever") != "hybrid"
         ]
-        start = opened.parts("models").get(name, {}).get("start")
+        start = models_of(opened).get(name, {}).get("start")
         first = next((run for run in before if start and run.startswith(str(start))), before[-1] if before else None)
         if first:
             show(

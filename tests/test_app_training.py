@@ -1,0 +1,80 @@
+"""The Training page: what it says with nothing, with a set, with labels given since, and between two sets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.components.training.models import _curves
+from backend.manifest import write_json
+from backend.study import Study
+from backend.training.training_log import LOG
+from tests.app_pages import HOSTILE, Page
+from tests.studies import make_study
+from tests.training_studies import build, copied, say, training_study
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    return training_study(tmp_path_factory.mktemp("sets") / "study")
+
+
+@pytest.fixture
+def study(untouched, tmp_path) -> Study:
+    return copied(untouched, tmp_path / "study")
+
+
+def test_without_anything_it_says_where_to_begin(tmp_path):
+    empty = Study.create(tmp_path / "empty")
+    assert "Nothing to train on yet" in Page(empty.folder, "training").text
+
+
+def test_without_training_questions_it_says_so(tmp_path, study):
+    assert "No training set yet" in Page(study.folder, "training").text
+    from db.records import Passage, Question
+
+    none = make_study(tmp_path / "none", [Passage("p", "", "Text.")], [Question("q", "Who?", ("x",), split="dev")])
+    assert "No training questions" in Page(none.folder, "training").text
+
+
+def test_a_set_is_told_by_its_sources(study):
+    build(study, name="raw")
+    page = Page(study.folder, "training")
+    assert "raw none r 3 3 15 –" in page.text
+    assert "3 positives: 3 gold" in page.text and "15 negatives: 15 mined" in page.text
+    assert "Left out : 1 " in page.text
+
+
+def test_labels_given_since_are_listed_and_change_the_next_set(study):
+    first = build(study, name="raw")
+    assert "New labels" not in Page(study.folder, "training").text
+    say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
+    page = Page(study.folder, "training", set="raw")
+    assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
+    again = build(study, "labels", name="clean")
+    page = Page(study.folder, "training", set="clean", before="raw")
+    assert "pairs changed" in page.text and "negative by run → positive by label" in page.text
+    assert first.name in page.text and again.name in page.text
+
+
+def test_hostile_names_stay_text(study):
+    build(study, name="raw")
+    study.questions.connection.execute("UPDATE question SET text = ? WHERE id = 'q0'", (HOSTILE,))
+    say(study, "ann", "q0", {"p1": "positive"})
+    page = Page(study.folder, "training", set="raw")
+    assert "<script>" not in page.html and "<img" not in page.html and "window.pwned=1" in page.text
+
+
+def test_a_model_shows_its_curves(study):
+    build(study, name="raw")
+    folder = study.folder / "models" / "mine"
+    folder.mkdir(parents=True)
+    lines = [{"step": 0, "average_rank": 9.0}, {"step": 5, "loss": 2.0, "examples_per_second": 3.5}, {"step": 5, "average_rank": 4.0}]
+    (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "start": "minilm", "last_step": 5, "best_step": 5,
+                                          "average_rank": 4.0, "seconds": 12})  # fmt: skip
+    page = Page(study.folder, "training", model="mine")
+    assert "mine raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+    loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
+    assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])
