@@ -6,14 +6,14 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, runs, train, training_sets
+from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, train, training_sets
 from app.commands import map as maps
 from app.commands.common import group
 from app.commands.compare import compare
 from db.errors import BlindspotError
 
 LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "batch", "people", "labels",
-        "training-set", "train", "export", "download", "jobs")
+        "training-set", "train", "experiment", "export", "download", "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -32,8 +32,10 @@ COMMANDS = {
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
-    "training-set": training_sets.training_set_app, "train": train.train_app, "export": exports.export_app, "jobs": jobs.jobs_app,
+    "training-set": training_sets.training_set_app, "train": train.train_app, "experiment": recipe.experiment_app,
+    "export": exports.export_app, "jobs": jobs.jobs_app,
 }  # fmt: skip
+train.train_app.command("rocketqa")(recipe.rocketqa)
 for name, command in COMMANDS.items():
     app.command(name)(command)
 for name, commands in GROUPS.items():

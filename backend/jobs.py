@@ -46,6 +46,8 @@ KINDS = {
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
     "train per-relation": "backend.training.specialised:train_specialised",
     "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
+    "train rocketqa": "backend.training.recipe:train_rocketqa",
+    "experiment label-budget": "backend.experiments.label_budget:label_budget",
     "score run": "backend.training.scoring:score_run",
     "try model": "backend.training.trial:try_model",
     "make batch": "backend.judging.batches:make_batch",

@@ -123,7 +123,7 @@ def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
 def _in_study(model: str | None, folder: Path) -> str | None:
     """A folder inside the study is named from there, so that a study can be moved."""
     inside = folder / model if model and not Path(model).is_absolute() else None
-    return str(inside.absolute()) if inside is not None and model.count("/") and inside.is_dir() else model
+    return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
 def _checked(kind: type, table: Any, prefix: str, path: Path, skip: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:

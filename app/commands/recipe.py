@@ -1,0 +1,113 @@
+"""`blindspot train rocketqa` and `blindspot experiment label-budget`: long work of several stages, each of which is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.common import AsJson, StudyOption, do, group, open_study
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
+Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
+Start = Annotated[str, typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from.")]
+
+experiment_app = group("Questions about a study that take several trainings to answer.")
+
+
+def rocketqa(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")],
+    run: Run,
+    start: Start = "minilm",
+    small: Annotated[bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")] = False,
+    depth: Annotated[int | None, typer.Option(min=1, help="Ranks to judge and to mine; default 100, with --small 20.")] = None,
+    hard_negatives: Annotated[int, typer.Option(min=1, help="Of each question in steps 3 and 4.")] = 1,
+    batch: Annotated[int | None, typer.Option(help="Of dual encoders: questions in each process; default 512, with --small 16.")] = None,
+    mini_batch: Annotated[int | None, typer.Option(help="Of dual encoders: texts encoded at a time; default 128.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Of dual encoders; default 30.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Of every model, in the place of epochs; with --small 60.")] = None,
+    keep_below: Annotated[float, typer.Option(help="A passage of a lower probability is a negative.")] = 0.1,
+    propose_above: Annotated[float, typer.Option(help="One of a higher probability is a pseudo-positive.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    device: Device = None,
+    study: StudyOption = None,
+) -> None:
+    """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
+    dual = _given(batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps)
+    settings = {**_given(depth=depth), "small": small, "hard_negatives": hard_negatives, "seed": seed,
+                "thresholds": [keep_below, propose_above], "dual": dual, "cross": _given(steps=steps)}
+    opened = open_study(study)
+    made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
+    if made is not None:
+        print(f"Recipe {name}: {made.seconds:,.0f} s in all.")
+        for step, why in made.skipped.items():
+            print(f"Step {step} was left out: {why}.")
+        for note in made.notes:
+            print(f"Note: {note}.")
+        _print_report(opened, made.runs)
+
+
+@experiment_app.command("label-budget")
+def label_budget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the experiment.")],
+    run: Run,
+    start: Start = "minilm",
+    split: Annotated[str, typer.Option(help="dev, test, a question set, or SET/SPLIT: what is measured on.")] = "dev",
+    shares: Annotated[str, typer.Option(metavar="N,N,...", help="Percents of the labels to train with.")] = "0,25,50,100",
+    seeds: Annotated[str, typer.Option(metavar="N,N,...", help="A retriever is trained with each; 3 at least say something.")] = "0,1,2",
+    policy: Annotated[str, typer.Option(help="A denoising policy with labels, such as answer_match+labels.")] = "labels",
+    model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores the policy uses, where it uses some.")] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Success at this rank.")] = 20,
+    worth: Annotated[float, typer.Option(help="Percentage points that a hundred labels must gain to be worth it.")] = 0.1,
+    small: Annotated[bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")] = False,
+    batch: Annotated[int | None, typer.Option(help="Questions in a batch; default 32.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Default 10.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Batches, in the place of epochs.")] = None,
+    device: Device = None,
+    json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """What labels buy: retrievers trained with some, half and all of them, and whether the next hundred are worth it."""
+    from app.tables import print_json
+    from backend.experiments.budget_results import as_lines
+
+    made = do(open_study(study), "experiment label-budget", name=name, run=run, start=start, split=split,
+              shares=_numbers(shares, "--shares"), seeds=_numbers(seeds, "--seeds"), policy=policy, model=model, k=k, worth=worth,
+              small=small, settings=_given(batch=batch, epochs=epochs, steps=steps), device=device)
+    if json:
+        print_json(made)
+    else:
+        print("\n".join(as_lines(made)))
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    """What was said; the rest keeps its default."""
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise typer.BadParameter(f"{option} takes whole numbers with commas between, as in 0,50,100")
+    return [int(part) for part in parts]
+
+
+def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
+    """Do the job; of several processes the first keeps it, and the others train along and say nothing."""
+    from backend.training.distributed import leads
+    from backend.training.recipe import train_rocketqa
+
+    return do(study, job, **arguments) if leads() else train_rocketqa(study, **arguments)
+
+
+def _print_report(study: Study, runs: list[str]) -> None:
+    if not runs:
+        return
+    from rich.console import Console
+
+    from backend.training.recipe_stages import dev_report
+
+    Console().print(dev_report(study, runs).as_rich())

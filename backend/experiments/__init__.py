@@ -1,0 +1,1 @@
+"""Experiments: questions about a study that take several trainings to answer."""

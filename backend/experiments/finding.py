@@ -1,0 +1,47 @@
+"""What an encoder finds, without an index that stays: the passages are encoded, searched, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.answers import match_run
+from backend.manifest import write_json
+from backend.retrieval.encoder import load_encoder
+from backend.retrieval.search import ExactSearch
+from backend.settings import EncoderSettings
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+PER_STEP = 256
+VECTORS = "vectors.npy"
+
+
+def find(study: Study, settings: EncoderSettings, questions: Sequence[Question], k: int, folder: Path, device: str | None,
+         progress: Progress) -> None:
+    """Search exactly, and write the hits into `folder` as a run keeps them. The vectors are float16, as those of an index."""
+    encoder, total = load_encoder(settings, device), len(study.corpus)
+    path = folder / VECTORS
+    vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, encoder.dimension))
+    passages = study.corpus.scan(0, total)
+    for row in range(0, total, PER_STEP):
+        progress(row, total, "encoding passages")
+        block = encoder.encode_passages(list(islice(passages, PER_STEP)))
+        vectors[row:row + len(block)] = block
+    asked = []
+    for row in range(0, len(questions), PER_STEP):
+        progress(row, len(questions), "encoding questions")
+        asked.append(encoder.encode_questions([question.text for question in questions[row:row + PER_STEP]]))
+    hits = ExactSearch(vectors, "l2" if encoder.similarity == "l2" else "dot", device).search(np.concatenate(asked), k, progress)
+    write_json(folder / "questions.json", [question.id for question in questions])
+    np.save(folder / "ordinals.npy", hits.ordinals)
+    np.save(folder / "scores.npy", hits.scores)
+    np.save(folder / "answers.dpr.npy", match_run(study.corpus, questions, hits.ordinals, progress=progress))
+    path.unlink()

@@ -1,0 +1,254 @@
+"""What do labels buy? Retrievers trained with none, some and all of the labels, measured on questions that never train.
+
+Labels count in the order in which people gave them: a budget is the labels up to an event, as they were held then. For each budget
+there is a training set, and for each seed a retriever trained on it, all from the same start. They are measured by what the labels of
+held-out questions say now, which no training sees.
+
+`experiments/<name>/` is written whole, at the end: manifest.json, result.json, and what each retriever found. Until then all lies in
+`experiments/.<name>~working`, where a killed experiment goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.experiments.budget_results import measured
+from backend.experiments.finding import find
+from backend.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.retrieval.encoder import locate
+from backend.settings import check_name
+from backend.training.denoising import policy_named
+from backend.training.recipe_settings import SMALL_DEPTH, SMALL_DUAL
+from backend.training.recipe_state import State, hash_of
+from backend.training.training_settings import DualEncoderSettings, check
+from db.errors import BadInput, Missing, Refused
+from db.labels import Labels
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+SHARES = (0, 25, 50, 100)
+SEEDS = (0, 1, 2)
+DEPTH = 100
+TRAINS = ("train", "unlabelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """share: percent. labels: how many. until: the last event; 0 for none. name: of the training set."""
+
+    share: int
+    labels: int
+    until: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What was asked for; see `label_budget`."""
+
+    study: Study
+    name: str
+    run: str
+    start: str
+    split: str
+    shares: tuple[int, ...]
+    seeds: tuple[int, ...]
+    policy: str
+    model: str | None
+    k: int
+    worth: float
+    small: bool
+    settings: dict[str, Any]
+    device: str | None
+
+    @property
+    def working(self) -> Path:
+        return self.study.folder / "experiments" / f".{self.name}~working"
+
+    @property
+    def folder(self) -> Path:
+        return self.study.path("experiments", self.name)
+
+    def training(self, seed: int) -> DualEncoderSettings:
+        return DualEncoderSettings(**{**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
+
+    def check(self) -> list[Question]:
+        """The questions to measure on. Raises BadInput, Refused or Missing for what cannot be."""
+        from backend.retrieval.retrieve import questions_of
+
+        check_name(self.name, "experiment")
+        if len(self.name) > 48:
+            raise BadInput(f"the experiment's name has {len(self.name)} characters; its training sets' add some, so take 48 at most")
+        if len(self.shares) < 2 or not 0 <= self.shares[0] <= self.shares[-1] <= 100:
+            raise BadInput("give two shares of the labels or more, each from 0 to 100 percent")
+        if not self.seeds:
+            raise BadInput("give one seed at least; three say something")
+        if not policy_named(self.policy).labels:
+            raise BadInput(f"the policy {self.policy!r} takes no labels; choose labels, or one that ends in +labels")
+        if not 1 <= self.k <= len(self.study.corpus):
+            raise BadInput(f"k is 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
+        try:
+            check(self.training(0))
+        except TypeError as error:
+            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+        questions = questions_of(self.study, self.split)
+        if any(question.split in TRAINS for question in questions):
+            raise Refused(f"{self.split!r} holds questions that train; measure on dev or test")
+        return questions
+
+
+def label_budget(study: Study, name: str, run: str, start: str = "minilm", split: str = "dev", shares: Sequence[int] = SHARES,
+                 seeds: Sequence[int] = SEEDS, policy: str = "labels", model: str | None = None, k: int = 20, worth: float = 0.1,
+                 small: bool = False, settings: Mapping[str, Any] | None = None, device: str | None = None,
+                 progress: Progress | None = None) -> dict[str, Any]:
+    """The job. Gives what result.json holds: of each budget Success@k, over all and by bucket, then the gain and the verdict.
+
+    Args:
+        run: over the training questions; negatives are mined from it.
+        start: what every retriever starts from: an encoder of study.toml, or a folder or Hugging Face name.
+        split: what is measured on; none of it may train.
+        shares: percents of the labels of training questions.
+        seeds: of training; each share is trained with each.
+        policy, model: of denoising, with labels over it, and whose scores it uses.
+        worth: percentage points of Success@k that a hundred labels must gain.
+        settings: of the dual encoder, where they differ from its defaults, or from the small ones.
+
+    Raises:
+        Refused: no label of a training question, an experiment of that name that asked for something else.
+        BadInput, Missing: settings that make no sense, a run or model that is not there.
+    """
+    asked = Experiment(study, name, run, start, split, tuple(sorted(set(shares))), tuple(dict.fromkeys(seeds)), policy, model, k, worth,
+                       small, dict(settings or {}), device)
+    questions = asked.check()
+    request = _request(asked)
+    if (held := read_manifest(asked.folder)) is not None:
+        if held["request"] != request:
+            raise Refused(f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
+                          "another name")
+        return read_json(asked.folder / "result.json")
+    with study.building(f"experiments/{name}"):
+        state = State(asked.working)
+        state.open(request, {} if state.begun else _pinned(asked))
+        budgets = [Budget(**each) for each in state.pinned["budgets"]]
+        for budget in budgets:
+            _build(asked, state, budget, progress)
+        for number, (seed, budget) in enumerate((seed, budget) for seed in asked.seeds for budget in budgets):
+            said = partial(_said, progress, f"{number + 1} of {len(asked.seeds) * len(budgets)}, {budget.labels:,} labels, seed {seed}")
+            _train_and_search(asked, state, budget, seed, questions, said)
+        return _keep(asked, state, budgets, questions)
+
+
+def _request(asked: Experiment) -> dict[str, Any]:
+    from backend.training.recipe_stages import model_of, weights_of
+
+    return {"run": asked.run, "start": asked.start, "split": asked.split, "shares": list(asked.shares), "seeds": list(asked.seeds),
+            "policy": asked.policy, "model": asked.model, "k": asked.k, "worth": asked.worth, "small": asked.small,
+            "settings": asked.settings, "corpus": asked.study.corpus.digest, "run_sha256": _run_hash(asked),
+            "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.start))))}
+
+
+def _run_hash(asked: Experiment) -> str:
+    asked.study.run(asked.run)
+    return hash_of(asked.study, "run", asked.run)
+
+
+def _pinned(asked: Experiment) -> dict[str, Any]:
+    """The budgets: where each ends among the events that there are now. Raises Refused for names that are taken, or no labels."""
+    labels = Labels(asked.study.labels_path, read_only=True)
+    judged = list(labels.judgements())
+    trains = {question.id for question in asked.study.questions.some(sorted({each.question for each in judged}))
+              if question.split in TRAINS}
+    numbers = [each.number for each in judged if each.question in trains]
+    if not numbers:
+        raise Refused("nobody has labelled a passage of a training question yet, so there is nothing to compare; label some first")
+    budgets = []
+    for share in asked.shares:
+        count = round(share / 100 * len(numbers))
+        until = labels.last_event if share == 100 else numbers[count - 1] if count else 0
+        budgets.append(Budget(share, count, until, f"{asked.name}-{share:03d}"))
+        if hash_of(asked.study, "set", budgets[-1].name) is not None:
+            raise Refused(f"there is already a training set {budgets[-1].name!r}, which this experiment would make; take another name")
+    return {"budgets": [asdict(budget) for budget in budgets], "last_event": labels.last_event,
+            "positives": ["gold", "distant"] if "bm25" in asked.study.parts("indexes") else ["gold"]}
+
+
+def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
+    from backend.training.building import build
+
+    if not state.done(budget.name):
+        state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
+        began = time.monotonic()
+        if hash_of(asked.study, "set", budget.name) is None:
+            build(asked.study, budget.name, [asked.run], progress, policy=asked.policy, model=asked.model, until=budget.until,
+                  positives=state.pinned["positives"], last=SMALL_DEPTH if asked.small else DEPTH)
+        state.finish(budget.name, hash_of(asked.study, "set", budget.name), time.monotonic() - began)
+    elif hash_of(asked.study, "set", budget.name) != state.stage(budget.name)["sha256"]:
+        raise Missing(f"the training set {budget.name!r}, which this experiment made, is gone or was changed; begin one of another name")
+
+
+def _train_and_search(asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question],
+                      progress: Progress) -> None:
+    """One retriever: trained, asked, and thrown away; what it found is kept."""
+    from backend.training.dual_encoder import start_of, train
+    from backend.training.set_examples import SetExamples
+    from backend.training.training_set import TrainingSet
+
+    cell = asked.working / _cell(budget, seed)
+    if read_manifest(cell) is not None:
+        return
+    opened, begin, chosen = TrainingSet.open(asked.study, budget.name), start_of(asked.study, asked.start), asked.training(seed)
+    model, training = asked.working / "model", asked.working / "training"
+    about = {"training_set": budget.name, "fingerprint": opened.manifest["fingerprint"]}
+    if not _is_of(model, about, seed):
+        shutil.rmtree(model, ignore_errors=True)
+        train(begin, SetExamples(asked.study, opened), model, training, chosen, device=asked.device, about=about, progress=progress)
+    with whole_folder(cell) as building:
+        encoder = replace(begin, model=str(model), question_model=None, passage_model=None, pooling="auto", similarity="auto",
+                          max_tokens=chosen.passage_tokens)
+        find(asked.study, encoder, questions, asked.k, building, asked.device, progress)
+        made = read_json(model / "training.json")
+        write_manifest(building, {
+            "kind": "run", "share": budget.share, "seed": seed, "training_set": budget.name, "corpus": asked.study.corpus.digest,
+            "inputs": {"training_set": state.stage(budget.name)["sha256"], "start": state.read()["request"]["start_sha256"]},
+            **{key: made[key] for key in ("model_hash", "steps", "best_step", "average_rank", "questions", "seconds", "device")}})
+    shutil.rmtree(model)
+
+
+def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
+    """Is this the model that was to be trained? Then the process was killed after its training."""
+    path = model / "training.json"
+    held = read_json(path) if path.is_file() else {}
+    return bool(held) and all(held.get(key) == value for key, value in about.items()) and held["settings"]["seed"] == seed
+
+
+def _cell(budget: Budget, seed: int) -> str:
+    return f"{budget.share:03d}-{seed}"
+
+
+def _keep(asked: Experiment, state: State, budgets: Sequence[Budget], questions: Sequence[Question]) -> dict[str, Any]:
+    """Measure all, and write the folder of results."""
+    held = state.read()
+    result = measured(asked, budgets, lambda budget, seed: asked.working / _cell(budget, seed))
+    with whole_folder(asked.folder) as building:
+        for seed in asked.seeds:
+            for budget in budgets:
+                shutil.copytree(asked.working / _cell(budget, seed), building / _cell(budget, seed))
+        write_json(building / "result.json", result)
+        write_manifest(building, {"kind": "experiment", "what": "label budget", "name": asked.name, "request": held["request"],
+                                  "pinned": held["pinned"], "sets": held["stages"], "questions": len(questions)})
+    shutil.rmtree(asked.working)
+    return result
+
+
+def _said(progress: Progress | None, which: str, done: int, total: int | None, doing: str) -> None:
+    if progress is not None:
+        progress(done, total, f"{which}: {doing}")

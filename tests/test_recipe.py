@@ -1,0 +1,298 @@
+"""RocketQA's four steps on a tiny study: they run to the end, go on after a kill, and say what they leave out."""
+
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.manifest import read_json, read_manifest
+from backend.retrieval import bm25, dense
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from backend.study import Study
+from backend.training import recipe as recipes
+from backend.training.building import build
+from backend.training.recipe import train_rocketqa
+from backend.training.recipe_settings import RecipeSettings
+from backend.training.recipe_stages import begin
+from backend.training.scoring import Judge
+from backend.training.training_set import TrainingSet
+from db.errors import BadInput, Refused
+from db.people import People
+from tests.studies import births, make_study, people, tiny_bert
+from tests.training_studies import copied, say
+
+pytest.importorskip("accelerate", reason="training needs accelerate")
+
+DUAL = {"batch": 8, "mini_batch": None, "steps": 3, "evaluate_every": 3, "held_out": 4, "pool": 20, "question_tokens": 24,
+        "passage_tokens": 48, "learning_rate": 1e-3}
+CROSS = {"batch": 4, "negatives": 2, "steps": 3, "evaluate_every": 3, "held_out": 4, "pairs": 16, "tokens": 64, "learning_rate": 1e-3}
+SETTINGS = {"depth": 5, "dual": DUAL, "cross": CROSS}
+
+
+def questions():
+    passages = people()
+    asked = births(passages, "train")
+    dev = [dataclasses.replace(q, id=f"dev.{q.id}", split="dev") for q in asked[30:]]
+    free = [dataclasses.replace(q, id=f"free.{q.id}", text=f"In which town was {q.subject} born?", gold=(), answers=(), relation=None,
+                                subject=None, split="unlabelled") for q in asked[20:30]]
+    return passages, [*asked[:20], *free, *dev]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """60 passages; 20 training, 10 unlabelled and 10 dev questions; a BM25 run to mine; a tiny start model. Not to be written to."""
+    passages, asked = questions()
+    study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, asked)
+    bm25.build_index(study, threads=2)
+    retrieve(study, "bm25", k=10, split="train", name="mined")
+    tiny_bert(study.folder / "models" / "start")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64})
+    return study
+
+
+def knows(judge, pairs, batch=32):
+    """A cross-encoder that is sure, and right: of the one article about the person who is asked for."""
+    return np.array([0.95 if passage.title in question else 0.02 for question, passage in pairs])
+
+
+@pytest.fixture(scope="module")
+def whole(bare, tmp_path_factory):
+    """A study, and what a recipe made in it, with a judge that is sure. People found a false negative; the start model is indexed."""
+    study = copied(bare, tmp_path_factory.mktemp("whole") / "s")
+    dense.build_index(study, "tiny", device="cpu")
+    People(study.labels_path).add("ann", "annotator")
+    first = study.questions.all(split="train")[0]
+    mined = study.run("mined").hits.ordinals[study.run("mined").row(first.id)].tolist()
+    others = [passage.id for passage in study.corpus.passages(mined) if passage.id not in first.gold]
+    say(study, "ann", first.id, {others[0]: "positive", others[1]: "negative"})
+    seen = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Judge, "score", knows)
+        made = train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing))
+    return study, made, seen, (first.id, others)
+
+
+def test_the_four_steps(whole):
+    study, made, seen, _ = whole
+    assert made.skipped == {} and made.notes == []
+    assert made.runs == ["rocket-0-dev", "rocket-1-dev", "rocket-3-dev", "rocket-4-dev"]
+    assert set(study.parts("training_sets")) == {"rocket-1", "rocket-2", "rocket-3", "rocket-4"}
+    assert {path.name for path in study.folder.glob("models/rocket*")} == {"rocket-1", "rocket-2-judge", "rocket-3", "rocket-4"}
+    report = read_json(study.folder / "recipes" / "rocket" / "report.json")
+    assert list(report["runs"]) == made.runs
+    assert all(set(run["k"]) == {"1", "5", "20"} and run["n"] == 10 for run in report["runs"].values())
+    assert [doing for doing in seen if doing.startswith("step 2: ")][0] == "step 2: training set"
+
+
+def test_what_each_step_takes(whole):
+    """Policies, questions, where negatives are mined, and how many each step's batches have (RocketQA, section 3.4)."""
+    study, _, _, _ = whole
+    sets = {step: TrainingSet.open(study, f"rocket-{step}").manifest["request"] for step in (1, 2, 3, 4)}
+    assert [sets[step]["policy"] for step in sets] == ["none", "labels", "cross_encoder+labels", "cross_encoder+labels"]
+    assert [sets[step]["runs"] for step in sets] == [["mined"], ["rocket-1-train"], ["rocket-1-train"],
+                                                     ["rocket-1-train", "rocket-3-unlabelled"]]
+    assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == ["gold", "distant", "cross_encoder"]
+    trained = {step: read_json(study.folder / "models" / f"rocket-{step}" / "training.json") for step in (1, 3, 4)}
+    assert [about["settings"]["hard_negatives"] for about in trained.values()] == [0, 1, 1]
+    assert {about["start"]["model"] for about in trained.values()} == {study.settings.encoders["tiny"].model}  # each from the same start
+
+
+def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
+    """An unlabelled question trains where its article was found, and has it as its one positive."""
+    study, _, _, _ = whole
+    run, made = study.run("rocket-3-unlabelled"), TrainingSet.open(study, "rocket-4")
+    expected = {}
+    for question, row in zip(study.questions.some(run.question_ids), run.hits.ordinals.tolist(), strict=True):
+        about = {passage.id: passage.title in question.text for passage in study.corpus.passages(row)}
+        if any(about.values()):
+            expected[question.id] = {id: ("positive", "cross_encoder") if yes else ("negative", "run") for id, yes in about.items()}
+    assert expected and made.left_out() == dict.fromkeys(set(run.question_ids) - set(expected), "no positive")
+    assert {question: made.roles(question) for question in expected} == expected
+
+
+def test_an_unsure_judge_adds_nothing(bare, tmp_path):
+    study = copied(bare, tmp_path / "s")
+    build(study, "plain-4", ["mined"])
+    recipe = begin(study, "plain", "mined", "tiny", RecipeSettings.of(SETTINGS), "cpu", recipes.State(study.path("recipes", "plain")))
+    why = next(stage for stage in recipe.stages() if stage.key == "4 dual encoder").unless()
+    assert why == "the cross-encoder gave no passage of the 10 unlabelled questions more than 0.9, so there is nothing to add"
+
+
+def test_people_stand_over_the_cross_encoder(whole):
+    study, _, _, (question, others) = whole
+    for step in (2, 3, 4):
+        roles = TrainingSet.open(study, f"rocket-{step}").roles(question)
+        assert roles[others[0]] == ("positive", "label") and roles[others[1]] == ("negative", "label")
+
+
+def test_every_stage_names_the_hashes_of_what_it_took(whole):
+    study, _, _, _ = whole
+    folder = study.folder / "recipes" / "rocket"
+    state = read_json(folder / "state.json")
+    stages = state["stages"]
+    for key, stage in stages.items():
+        assert stage["sha256"] and stage["seconds"] >= 0
+        for need, sha256 in stage["inputs"].items():
+            assert sha256 == (stages[need]["sha256"] if need in stages else state["request"][need]), key
+        assert stage["inputs"], key
+    steps = {step: read_manifest(folder / f"step-{step}") for step in range(5)}
+    assert [key for manifest in steps.values() for key in manifest["stages"]] == list(stages)
+    assert steps[3]["figures"]["3 dual encoder"]["steps"] == 3 and steps[4]["figures"]["4 dev run"]["5"]["n"] == 10
+
+
+def test_again_it_does_nothing_and_says_the_same(whole):
+    study, made, _, _ = whole
+    seen = []
+    assert train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda *each: seen.append(each)) == made
+    assert seen == []
+
+
+def test_other_settings_and_names_that_are_taken_are_refused(whole):
+    study, _, _, _ = whole
+    with pytest.raises(Refused, match="'rocket' was begun with another settings"):
+        train_rocketqa(study, "rocket", "mined", "tiny", {**SETTINGS, "seed": 1}, "cpu")
+    (study.folder / "training_sets" / "rocket-1").rename(study.folder / "training_sets" / "other-3")
+    try:
+        with pytest.raises(Refused, match="there is already a training set 'other-3'"):
+            train_rocketqa(study, "other", "mined", "tiny", SETTINGS, "cpu")
+    finally:
+        (study.folder / "training_sets" / "other-3").rename(study.folder / "training_sets" / "rocket-1")
+
+
+@pytest.mark.parametrize("values, said", [({"depht": 5}, "no setting 'depht'"), ({"dual": {"bach": 3}}, "'bach'"),
+                                          ({"depth": 0}, "depth is 1 or more"), ({"thresholds": [0.9, 0.1]}, "lower first")])
+def test_settings_that_cannot_be(values, said):
+    with pytest.raises(BadInput, match=said):
+        RecipeSettings.of(values)
+
+
+def test_the_command(whole, monkeypatch):
+    import typer
+    from typer.testing import CliRunner
+
+    from app.commands.recipe import rocketqa
+    from backend import jobs
+
+    monkeypatch.setitem(jobs.KINDS, "train rocketqa", "backend.training.recipe:train_rocketqa")
+    monkeypatch.setattr(RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]}))
+    app = typer.Typer()
+    app.command()(rocketqa)
+    study, made, _, _ = whole
+    words = ["rocket", "--run", "mined", "--start", "tiny", "--depth", "5", "--device", "cpu", "--study", str(study.folder)]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0 and all(run in done.output for run in made.runs) and "Success@" in done.output
+    assert done.output.startswith(f"Recipe rocket: {made.seconds:,.0f} s in all.")
+
+
+class Killed(BaseException):
+    """Raised in the place of the end of a process: nothing handles it."""
+
+
+def cut(study, monkeypatch, after, name="rocket"):
+    """Run the recipe until `after` stages are made, and end it there: the last one is made, and nothing has noted it."""
+    count, finish = [], recipes.State.finish
+
+    def stop(self, key, *arguments, **named):
+        count.append(key)
+        if len(count) == after:
+            raise Killed
+        finish(self, key, *arguments, **named)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(recipes.State, "finish", stop)
+        train_rocketqa(study, name, "mined", "tiny", SETTINGS, "cpu")
+    return count
+
+
+def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare, tmp_path, monkeypatch):
+    study = copied(bare, tmp_path / "s")
+    study.questions.connection.execute("DELETE FROM question WHERE split = 'unlabelled'")
+    study.questions.connection.commit()
+    first = cut(study, monkeypatch, 2)
+    assert first == ["1 training set", "1 dual encoder"]
+    weights = (study.folder / "models" / "rocket-1" / "training.json").read_bytes()
+    second = cut(study, monkeypatch, 4)
+    assert second[0] == "1 dual encoder"  # made, not noted: taken over, not trained again
+    assert (study.folder / "models" / "rocket-1" / "training.json").read_bytes() == weights
+    seen = []
+    made = train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing))
+    assert "there are no unlabelled questions" in made.skipped[4]
+    assert any(doing.startswith("step 4: left out: there are no unlabelled questions") for doing in seen)
+    assert len(made.notes) == 1 and "no passage of step 3 less than 0.1, so that step had no hard negatives" in made.notes[0]
+    assert made.runs == ["rocket-1-dev", "rocket-3-dev"] and "rocket-4" not in study.parts("training_sets")
+    stages = read_json(study.folder / "recipes" / "rocket" / "state.json")["stages"]
+    assert not [key for key in stages if key.startswith("4")] and all("sha256" in stage for stage in stages.values())
+
+
+def test_what_was_changed_meanwhile_is_refused(bare, tmp_path, monkeypatch):
+    study = copied(bare, tmp_path / "s")
+    cut(study, monkeypatch, 2)
+    shutil.rmtree(study.folder / "training_sets" / "rocket-1")
+    shutil.rmtree(study.folder / "models" / "rocket-1")
+    with pytest.raises(Refused, match="the training set 'rocket-1', which this recipe made, is gone"):
+        train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu")
+
+
+def one_of_two(folder: str) -> None:
+    """What each of two processes does."""
+    import torch
+
+    torch.set_num_threads(1)
+    train_rocketqa(Study.open(folder), "rocket", "mined", "tiny", SETTINGS, "cpu")
+
+
+@pytest.mark.slow
+def test_two_processes_and_one_of_them_killed(bare, tmp_path):
+    """Under a launcher the first leads and the other trains along; killed in the middle of it all, both go on."""
+    study = copied(bare, tmp_path / "s")
+    models = study.folder / "models"
+    running = launched(study.folder)
+    try:
+        wait_until(lambda: (models / "rocket-1" / "training.json").is_file(), running)
+        for process in running:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        first = (models / "rocket-1" / "training.json").read_bytes()
+        running = launched(study.folder)
+        for process in running:
+            _, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, errors.decode()[-3000:]
+    finally:
+        for process in running:
+            process.kill()
+    assert (models / "rocket-1" / "training.json").read_bytes() == first
+    trained = [read_json(models / name / "training.json") for name in ("rocket-1", "rocket-2-judge", "rocket-3")]
+    assert [about["processes"] for about in trained] == [2, 2, 2]
+    assert read_json(study.folder / "recipes" / "rocket" / "manifest.json")["runs"] == ["rocket-1-dev", "rocket-3-dev"]
+
+
+def launched(folder: Path) -> list[subprocess.Popen]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    return [subprocess.Popen([sys.executable, "-m", "tests.test_recipe", str(folder)], cwd=Path(__file__).parents[1],
+                             stderr=subprocess.PIPE, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+
+
+def wait_until(ready, running, seconds=240):
+    for _ in range(10 * seconds):
+        if ready():
+            return
+        for process in running:
+            assert process.poll() is None, process.communicate()[1].decode()[-3000:]
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+if __name__ == "__main__":
+    one_of_two(sys.argv[1])
