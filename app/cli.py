@@ -6,14 +6,14 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, train, training_sets
+from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, serve, train, training_sets
 from app.commands import map as maps
 from app.commands.common import group
 from app.commands.compare import compare
 from db.errors import BlindspotError
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "batch", "people", "labels",
-        "training-set", "train", "experiment", "export", "download", "jobs")
+LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "serve", "batch", "people",
+        "labels", "training-set", "train", "experiment", "export", "download", "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -27,7 +27,7 @@ app = group("Find where a dense passage retriever is blind, mend its training da
 
 COMMANDS = {
     "demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "open": opening.open_app, "download": opening.download,
+    "compare": compare, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,

@@ -153,9 +153,10 @@ def _run(_study: Study, folder: str, name: str, made: str):
 
 def live(study: Study, retriever: str, question: str, k: int) -> Hits:
     """What a retriever finds now. Held, so that showing more of a list does not search again."""
-    made = tuple(sorted((name, manifest.get("made")) for name, manifest in study.parts("indexes").items()))
+    from backend.retrieval.live import made
+
     settings = study.settings_path.stat().st_mtime_ns
-    return _live(study, str(study.folder), made, settings, retriever, question, k)
+    return _live(study, str(study.folder), made(study), settings, retriever, question, k)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

@@ -39,6 +39,7 @@ KINDS = {
     "index bm25": "backend.retrieval.bm25:build_index",
     "index dense": "backend.retrieval.dense:build_index",
     "index faiss": "backend.retrieval.approximate:build",
+    "index milvus": "backend.retrieval.milvus:build",
     "retrieve": "backend.retrieval.retrieve:retrieve",
     "map": "backend.maps:make",
     "build training set": "backend.training.building:build",

@@ -15,6 +15,7 @@ CPU = (
     ("denoising", []),
     ("training", []),
     ("app", []),
+    ("service", []),
 )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
-os.environ.pop("BLINDSPOT_STUDY", None)
+for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
+    os.environ.pop(name, None)
 
 REAL_DATA = Path(os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki")
 

@@ -56,6 +56,24 @@ def index_faiss(
           f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
 
 
+@index_app.command("milvus")
+def index_milvus(
+    uri: Annotated[str, typer.Option(metavar="URI", help="As in http://localhost:19530, or a FILE.db for the embedded milvus-lite.")],
+    encoder: Encoder = "minilm",
+    collection: Annotated[str | None, typer.Option(help="Its name there; default of the encoder and the passages.")] = None,
+    index: Annotated[str, typer.Option(help="The server's index: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")] = "FLAT",
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that index, as in M=32.")] = None,
+    replicas: Annotated[int, typer.Option(min=1, help="Copies that the cluster holds in memory.")] = 1,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop a collection of that name first.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Fill a Milvus collection with an encoder's vectors. Goes on where it was interrupted."""
+    given = dict(setting.partition("=")[::2] for setting in settings or ())
+    record = do(open_study(study), "index milvus", encoder=encoder, uri=uri, collection=collection, index=index, replicas=replicas,
+                replace=replace, parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()})
+    print(f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s.")
+
+
 @encoder_app.command("add")
 def encoder_add(
     encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, used by --encoder.")],

@@ -15,11 +15,16 @@ def open_app(
     port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
     address: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets others in, who sign in by a personal link.")] = "localhost",
     without_sign_in: Annotated[bool, typer.Option("--without-sign-in", help="Believe everybody who comes.")] = False,
+    backend: Annotated[str | None, typer.Option(metavar="URL|none", help="The 'blindspot serve' that answers live questions; default "
+                       "$BLINDSPOT_BACKEND, else one beside the app; none: the app itself.")] = None,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
     from app.server import serve
+    from backend.service.beside import asked_of
 
-    serve(open_study(study), port, address, without_sign_in)
+    opened = open_study(study)
+    with asked_of(opened, backend):
+        serve(opened, port, address, without_sign_in)
 
 
 def demo(

@@ -23,7 +23,7 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
 
 
 def retrieve(
-    retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid", help="The retriever.")],
+    retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid|milvus", help="The retriever.")],
     k: Annotated[int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")] = None,
     split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,

@@ -7,7 +7,7 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.marks import empty, notice
-from app.components.training.models import after_training, models_table, train_form, watch
+from app.components.training.models import after_training, models_table, train_form, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
 from app.markup import div, join, link, show, tag
@@ -39,11 +39,12 @@ def page() -> None:
     if chosen:
         set_panel(opened, TrainingSet.open(opened, chosen), made)
         with st.expander("Train a retriever", expanded=not models):
-            train_form(opened, list(reversed(made)), set(models) | set(opened.settings.encoders))
+            train_form(opened, list(reversed(made)), set(models) | set(opened.settings.encoders) | unfinished(opened))
     jobs.panel(opened)
     if models:
         show(div(tag("h2", "Models"), div(models_table(models, model), cls="scrolling"), cls="panel"))
-    if model and (model in models or read_log(opened, model) or st.session_state.get("training-begun") == model):
+    begun = model in unfinished(opened) or st.session_state.get("training-begun") == model
+    if model and (model in models or begun or read_log(opened, model)):
         watch(opened, model)
         if model in models:
             after_training(opened, model)

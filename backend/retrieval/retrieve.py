@@ -11,6 +11,7 @@ import numpy as np
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Candidates, Hybrid, weighted
+from backend.retrieval.milvus import Milvus
 from backend.runs import Run, refuse_existing, write_run
 from backend.settings import check_name
 from db.errors import Missing, Refused
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, "int | None", str], None]
 
-KINDS = ("bm25", "dense", "hybrid")
+KINDS = ("bm25", "dense", "hybrid", "milvus")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 TUNED_AT = 20           # Success@20, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
@@ -55,7 +56,7 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
     """Search every question of `split` and keep the hits as a run.
 
     Args:
-        kind: "bm25", "dense" or "hybrid".
+        kind: "bm25", "dense", "hybrid" or "milvus".
         split: as `questions_of` takes it.
         name: of the run; default the retriever's name and the split, as in "bm25-dev".
         approximate: for dense, the FAISS index to search instead of all vectors, see `approximate.KINDS`.
@@ -83,7 +84,8 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
 
 
 def default_name(kind: str, encoder: str, split: str | None) -> str:
-    retriever = {"bm25": "bm25", "dense": encoder}.get(kind, "hybrid" if encoder == "minilm" else f"hybrid-{encoder}")
+    named = {"bm25": "bm25", "dense": encoder, "milvus": f"{encoder}-milvus"}
+    retriever = named.get(kind, "hybrid" if encoder == "minilm" else f"hybrid-{encoder}")
     return f"{retriever}-{split.replace('/', '-')}" if split else retriever
 
 
@@ -95,6 +97,8 @@ def _open(study: Study, kind: str, encoder: str, method: str | None, weight: flo
         raise Refused("--fusion, --weight and --missing are for --with hybrid")
     if kind == "bm25":
         return BM25(study)
+    if kind == "milvus":
+        return Milvus(study, encoder, device)
     return Dense(study, encoder, device, approximate) if kind == "dense" else Hybrid(study, encoder, method, weight, missing, device)
 
 

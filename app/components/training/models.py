@@ -129,6 +129,19 @@ def watch(opened: Study, name: str) -> None:
     st.fragment(_watch, run_every=3.0 if running else None)(opened, name, running)
 
 
+def unfinished(opened: Study) -> set[str]:
+    """Names of models whose training was stopped, and would go on."""
+    return {path.name[1:].removesuffix("~training") for path in opened.folder.glob("models/.*~training")}
+
+
+def _go_on(opened: Study, name: str) -> None:
+    """The job that was stopped, with the same arguments: it goes on from its last checkpoint."""
+    job = next((job for job in work.recent(opened, 100) if job.arguments.get("name") == name and job.kind.startswith("train ")), None)
+    if job is not None and name in unfinished(opened) and not job.unfinished:
+        show(notice(f"The training of {name} was stopped."))
+        jobs.start_button(opened, job.kind, job.arguments, key=f"go-on-{name}", words="Go on where it was")
+
+
 def _watch(opened: Study, name: str, was_running: bool) -> None:
     log = read_log(opened, name)
     losses, ranks = [line for line in log if "loss" in line], [line for line in log if "average_rank" in line]
@@ -151,6 +164,8 @@ def _watch(opened: Study, name: str, was_running: bool) -> None:
         )
     elif running:
         show(notice(f"{name} is being trained; the first figures come after some steps."))
+    if not running:
+        _go_on(opened, name)
     if was_running and not running:
         st.rerun()
 

@@ -1,0 +1,244 @@
+"""Dense retrieval through Milvus: the vectors of an encoder in a collection of a server or a cluster, searched there.
+
+Milvus proposes, this side scores: the hits that it gives are scored again with the stored float16 vectors, so their scores are those
+of exact search and ties are ordered by row, whatever index the server keeps. What a server's index does not find is not found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from backend.manifest import read_json, write_json
+from backend.retrieval.dense import Dense
+from backend.retrieval.retriever import top_k
+from db.errors import BlindspotError, Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+FILE = "milvus.json"
+TOKEN = "BLINDSPOT_MILVUS_TOKEN"
+"""Environment variable: "user:password" or an API key. It is never written down."""
+KEY, VECTOR = "ordinal", "vector"
+INDEXES = ("FLAT", "HNSW", "IVF_FLAT", "IVF_PQ", "IVF_SQ8", "SCANN", "DISKANN", "GPU_CAGRA", "GPU_IVF_FLAT", "GPU_IVF_PQ",
+           "GPU_BRUTE_FORCE", "AUTOINDEX")  # fmt: skip
+BYTES_PER_INSERT = 1 << 23   # Milvus takes messages of at most 64 MB, of which the vectors are nearly all
+QUESTIONS_PER_CALL = 64
+MARGIN = 32                  # fetched beyond k and scored exactly
+LARGEST_K = 16_384           # Milvus' own limit; of its indexes on a GPU:
+LARGEST_K_ON_GPU = 1024
+SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
+
+
+def build(study: Study, encoder: str, uri: str, collection: str | None = None, index: str = "FLAT", parameters: dict | None = None,
+          replicas: int = 1, replace: bool = False, progress: Progress | None = None) -> dict:
+    """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
+
+    Goes on where an interrupted one stopped, in rows: the server is asked how many it holds. At the end they are counted.
+
+    Args:
+        uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
+        collection: its name; default made of the encoder's and of the vectors' hash.
+        index: the server's index, one of INDEXES; parameters: its settings, as in {"M": 32, "efConstruction": 200}.
+        replicas: copies that the cluster's query nodes hold in memory, each of which answers.
+        replace: drop a collection of that name first, whatever it holds.
+
+    Raises Refused for a collection that holds other vectors and for l2 similarity, BlindspotError when Milvus is down or the count is
+    wrong.
+    """
+    if index not in INDEXES:
+        raise Refused(f"--index must be one of {', '.join(INDEXES)}, not {index!r}")
+    _checked(uri)
+    dense, started = Dense(study, encoder), time.monotonic()
+    uri = str(Path(uri).absolute()) if _embedded(uri) else uri
+    if dense.manifest["similarity"] == "l2":
+        raise Refused(f"{encoder!r} compares by l2; Milvus is asked for inner products, so use 'blindspot index faiss'")
+    print_of = f"{dense.manifest['corpus']}-{dense.manifest['made']}-{dense.manifest['model_hash']}"
+    name = collection or re.sub(r"\W", "_", f"blindspot_{encoder}_{dense.manifest['corpus'][:12]}")
+    with study.building(f"indexes/{encoder}-milvus"), _one_line(uri):
+        client = _connect(uri)
+        fresh = _prepared(client, name, dense, print_of, index, parameters or {}, replace, _embedded(uri))
+        client.load_collection(name, replica_number=replicas)
+        held = 0 if fresh else count(client, name)
+        _fill(client, name, dense, held, progress)
+        if (held := count(client, name)) != len(dense.vectors):
+            raise BlindspotError(f"the collection {name} holds {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace")
+        record = {"uri": uri, "collection": name, "index": index, "parameters": parameters or {}, "replicas": replicas, "passages": held,
+                  "corpus": dense.manifest["corpus"], "vectors": dense.manifest["made"], "model_hash": dense.manifest["model_hash"],
+                  "server": client.get_server_version(), "seconds": round(time.monotonic() - started, 1)}
+        client.close()
+    write_json(study.path("indexes", encoder, FILE), record)
+    return record
+
+
+class Milvus:
+    """A filled collection as a retriever. Questions are encoded here.
+
+    Args:
+        dense: the encoder's dense index, where the caller holds it already.
+
+    Raises Missing when the collection was not filled, Refused when it was filled with other vectors.
+    """
+
+    def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
+        path = study.path("indexes", encoder, FILE)
+        if not path.is_file():
+            raise Missing(f"the vectors of {encoder!r} are in no Milvus yet; run 'blindspot index milvus --encoder {encoder} --uri URI'")
+        self._dense, self.record = dense or Dense(study, encoder, device), read_json(path)
+        ours = self._dense.manifest
+        if any(self.record[key] != ours[made] for key, made in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))):
+            raise Refused(f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus --encoder "
+                          f"{encoder} --uri {self.record['uri']} --replace'")
+        self.name = f"{encoder}-milvus"
+        self.settings = {**self._dense.settings, "retriever": self.name, "kind": "milvus", "milvus": {
+            key: self.record[key] for key in ("collection", "index", "parameters", "server")}}
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
+        return self.search_vectors(self._dense.encode(questions, progress), k, progress)
+
+    def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
+        """`search` for questions (q, d) float32 that are encoded already."""
+        largest = LARGEST_K_ON_GPU if self.record["index"].startswith("GPU_") else LARGEST_K
+        if k > largest:
+            raise Refused(f"k is {k:,}; Milvus gives at most {largest:,} from an index {self.record['index']}")
+        wanted = min(k + MARGIN, largest, self.record["passages"])
+        ordinals = np.full((len(vectors), wanted), -1, np.int32)
+        for start in range(0, len(vectors), QUESTIONS_PER_CALL):
+            block = np.ascontiguousarray(vectors[start:start + QUESTIONS_PER_CALL], np.float32)
+            for row, found in enumerate(self._ask(block, wanted)):
+                ordinals[start + row, :len(found)] = found
+            if progress is not None:
+                progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
+        if ordinals.max(initial=-1) >= self.record["passages"]:
+            raise Refused(f"the Milvus collection {self.record['collection']} holds passages that this study does not")
+        return top_k(ordinals, self._dense.score_vectors(vectors, ordinals), k)
+
+    def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
+        with _one_line(self.record["uri"]):
+            half = self._dtype == "FLOAT16_VECTOR"
+            found = self._client.search(self.record["collection"], data=list(vectors.astype(np.float16) if half else vectors),
+                                        anns_field=VECTOR, limit=wanted, output_fields=[KEY], timeout=SECONDS,
+                                        search_params={"metric_type": "IP", "params": _effort(self.record, wanted)})
+        return [[int(hit[KEY]) for hit in hits] for hits in found]
+
+    @cached_property
+    def _client(self) -> Any:
+        client = _connect(self.record["uri"])
+        name = self.record["collection"]
+        if not client.has_collection(name):
+            raise Missing(f"Milvus at {self.record['uri']} has no collection {name} any more; run 'blindspot index milvus' again")
+        client.load_collection(name, replica_number=self.record["replicas"])
+        if (held := count(client, name)) != self.record["passages"]:
+            raise Refused(f"the Milvus collection {name} holds {held:,} vectors, not {self.record['passages']:,}; fill it again with "
+                          "'blindspot index milvus --replace'")
+        return client
+
+    @cached_property
+    def _dtype(self) -> str:
+        fields = self._client.describe_collection(self.record["collection"])["fields"]
+        return next(field["type"].name for field in fields if field["name"] == VECTOR)
+
+
+def count(client: Any, collection: str) -> int:
+    """Vectors that a loaded collection holds, those just inserted counted too."""
+    found = client.query(collection, output_fields=["count(*)"], consistency_level="Strong", timeout=SECONDS)
+    return int(found[0]["count(*)"])
+
+
+def _effort(record: dict, wanted: int) -> dict:
+    """How hard the server's index is to try: enough for `wanted` hits; the rest is the server's default."""
+    if record["index"] == "HNSW":
+        return {"ef": max(128, wanted)}
+    if record["index"] == "DISKANN":
+        return {"search_list": max(100, wanted)}
+    if "IVF" in record["index"] or record["index"] == "SCANN":
+        return {"nprobe": min(64, record["parameters"].get("nlist", 128))}
+    return {"itopk_size": max(128, wanted)} if record["index"] == "GPU_CAGRA" else {}
+
+
+def _prepared(client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, embedded: bool) -> bool:
+    """Make the collection unless it is there; whether it is new. Its properties say what it is filled with."""
+    from pymilvus import DataType
+
+    if client.has_collection(name):
+        if not replace and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == print_of:
+            return False
+        if not replace:
+            raise Refused(f"Milvus has a collection {name} that holds something else; give --collection, or --replace to drop it")
+        client.drop_collection(name)
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field(KEY, DataType.INT64, is_primary=True)
+    wide = embedded or index.startswith("GPU_")  # these two take no 16-bit floats
+    kind = DataType.FLOAT_VECTOR if wide else DataType.FLOAT16_VECTOR
+    schema.add_field(VECTOR, kind, dim=int(dense.vectors.shape[1]))
+    indexed = client.prepare_index_params()
+    indexed.add_index(VECTOR, index_type=index, metric_type="IP", params=parameters)
+    client.create_collection(name, schema=schema, index_params=indexed, properties={"blindspot.vectors": print_of})
+    return True
+
+
+def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | None) -> None:
+    """Insert the rows from `held` on, in order. A block that was taken in part is sent again, each row in the place of its like."""
+    vectors, per_insert = dense.vectors, max(1, BYTES_PER_INSERT // (4 * dense.vectors.shape[1]))
+    fields = client.describe_collection(name)["fields"]
+    kind = np.float16 if any(field["type"].name == "FLOAT16_VECTOR" for field in fields) else np.float32
+    begin = held if held >= len(vectors) else held // per_insert * per_insert
+    for start in range(begin, len(vectors), per_insert):
+        block = np.asarray(vectors[start:start + per_insert], kind)
+        put = client.upsert if start < held else client.insert  # to put by ordinal costs far more than to add
+        put(name, [{KEY: start + row, VECTOR: vector} for row, vector in enumerate(block)], timeout=SECONDS_TO_WRITE)
+        if progress is not None:
+            progress(start + len(block), len(vectors), "filling the Milvus collection")
+    client.flush(name, timeout=SECONDS_TO_WRITE)
+
+
+def _embedded(uri: str) -> bool:
+    return "://" not in uri
+
+
+def _checked(uri: str) -> None:
+    parts = urlsplit(uri)
+    if parts.username or parts.password:
+        raise Refused(f"put the user and password of Milvus into ${TOKEN}, not into the address, which is written down")
+    if _embedded(uri) and not uri.endswith(".db"):
+        raise Refused(f"--uri is an address like http://localhost:19530, or a file that ends in .db (milvus-lite), not {uri!r}")
+
+
+def _connect(uri: str) -> Any:
+    _checked(uri)
+    try:
+        import logging
+
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise Missing("pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)") from error
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs each error that it raises, with its traceback
+    return MilvusClient(uri, token=os.environ.get(TOKEN, ""), timeout=SECONDS)
+
+
+@contextmanager
+def _one_line(uri: str) -> Iterator[None]:
+    """What Milvus and its client raise, as one line."""
+    try:
+        yield
+    except BlindspotError:
+        raise
+    except Exception as error:
+        module = type(error).__module__.split(".")[0]
+        if module not in ("pymilvus", "grpc", "milvus_lite") and not isinstance(error, (ConnectionError, TimeoutError)):
+            raise
+        said = " ".join(str(getattr(error, "message", error)).split())
+        raise BlindspotError(f"Milvus at {uri} failed: {said[:300]}; is it running, and is ${TOKEN} right?") from error

@@ -1,0 +1,163 @@
+"""The client of `blindspot serve`: live questions asked over HTTP, chosen by two environment variables.
+
+BLINDSPOT_BACKEND names the service, as in http://gpu-machine:8600; BLINDSPOT_BACKEND_TOKEN is the token that it asks for.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from backend.service.indexes import hashes
+from db.errors import BlindspotError, Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
+SECONDS_TO_CONNECT = 3.0
+SECONDS_TO_LIST = 3.0
+SECONDS_TO_SEARCH = 40.0     # beyond the service's own limit, whose line is the better one
+SECONDS_KEPT = 2.0           # the list of retrievers is asked for no more often than this
+QUESTIONS_PER_REQUEST = 64   # the service takes no more at once
+LARGEST_ANSWER = 1 << 26     # bytes
+
+
+class Down(BlindspotError):
+    """The backend does not answer."""
+
+
+def chosen() -> Backend | None:
+    """The backend that the environment names, or None. Raises Refused for an address that is none."""
+    url = os.environ.get(BACKEND, "").strip()
+    return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None
+
+
+@lru_cache(maxsize=4)
+def _backend(url: str, token: str | None) -> Backend:
+    return Backend(url, token)
+
+
+class Backend:
+    """A retrieval service at `url`. Threads may share it.
+
+    Raises Refused for an address that is none.
+    """
+
+    def __init__(self, url: str, token: str | None = None):
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.query or parts.username:
+            raise Refused(f"{BACKEND} must be an address like http://localhost:8600, not {url!r}")
+        self.url, self._token = url.rstrip("/"), token
+        self._host, self._port, self._path = parts.hostname, port, parts.path.rstrip("/")
+        self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._listed: tuple[float, dict | None] = (-np.inf, None)
+        self._listing = threading.Lock()
+
+    def answers(self) -> bool:
+        """Is something there? Also while its indexes load."""
+        try:
+            return self._ask("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
+        except Down:
+            return False
+
+    def retrievers(self) -> dict[str, dict[str, str]] | None:
+        """What it offers: retriever to the manifest hash of each index. The last answer, where it is down now; None before any."""
+        with self._listing:
+            when, last = self._listed
+            if time.monotonic() - when > SECONDS_KEPT:
+                try:
+                    last = self._checked(*self._ask("GET", "/retrievers", None, SECONDS_TO_LIST))["retrievers"]
+                except (BlindspotError, KeyError):
+                    pass  # whoever asks a question now is told why; a list is no place for it
+                self._listed = time.monotonic(), last
+            return last
+
+    def search(self, study: Study, retriever: str, questions: Sequence[str], k: int) -> Hits:
+        """Hits over the passages of `study`.
+
+        Raises Down when it does not answer, Refused when it serves other passages or another index than the study holds,
+        Missing for a retriever that it has not, BlindspotError with its own line for what else it says.
+        """
+        corpus, known = study.corpus, hashes(study, retriever)
+        ordinals = np.full((len(questions), k), -1, np.int32)
+        scores = np.full((len(questions), k), -np.inf, np.float32)
+        for start in range(0, len(questions), QUESTIONS_PER_REQUEST):
+            asked = list(questions[start:start + QUESTIONS_PER_REQUEST])
+            body = {"retriever": retriever, "questions": asked, "k": k, "corpus": corpus.digest, "indexes": known}
+            answer = self._checked(*self._ask("POST", "/search", body, SECONDS_TO_SEARCH))
+            try:
+                found = _hits(answer, len(asked), k, len(corpus))
+                known = dict(answer["indexes"])  # the next block must come from the same
+            except (KeyError, TypeError, ValueError) as error:
+                raise BlindspotError(f"what answers at {self.url} is no retrieval backend of this version ({error})") from error
+            ordinals[start:start + len(asked)], scores[start:start + len(asked)] = found.ordinals, found.scores
+        return Hits(ordinals, scores)
+
+    def _checked(self, status: int, answer: dict) -> dict:
+        if status == 200:
+            return answer
+        line = str(answer.get("error", f"status {status}"))[:500]
+        if status == 401:
+            raise Refused(f"the retrieval backend at {self.url} wants another token; set {TOKEN} to the one that it was started with")
+        if status == 404:
+            raise Missing(line)
+        if status == 429:
+            raise BlindspotError(f"the retrieval backend is busy: {line}")
+        raise Refused(line) if status in (400, 409, 413, 422) else BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
+
+    def _ask(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
+        """(status, JSON). No redirect is followed: the token goes to this address alone."""
+        connection = self._connection(self._host, self._port, timeout=SECONDS_TO_CONNECT)
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self._token}"} if self._token else {})}
+        try:
+            connection.connect()
+            connection.sock.settimeout(seconds)
+            connection.request(method, self._path + path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            text = response.read(LARGEST_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or type(error).__name__
+            raise Down(f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running there? "
+                       "Reading and judging go on without it") from error
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) and response.status == 503:
+            answer = {"error": "too many connections, or it is closing"}
+        if not isinstance(answer, dict):
+            raise BlindspotError(f"what answers at {self.url} is no retrieval backend (status {response.status}, no JSON object)")
+        return response.status, answer
+
+
+def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits:
+    """The lists of an answer as Hits. Raises KeyError, TypeError or ValueError for what is no such answer."""
+    ordinals = np.full((questions, k), -1, np.int32)
+    scores = np.full((questions, k), -np.inf, np.float32)
+    for row, (places, values) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
+        found, given = np.asarray(places, np.int64), np.asarray(values, np.float32)
+        if found.shape != given.shape or found.ndim != 1 or len(found) > k or row >= questions:
+            raise ValueError("lists of other lengths than asked for")
+        if len(found) and not 0 <= found.min() <= found.max() < passages:
+            raise ValueError("a passage that the collection does not hold")
+        ordinals[row, :len(found)], scores[row, :len(found)] = found, given
+    if len(answer["ordinals"]) != questions:
+        raise ValueError("lists of another number of questions")
+    return Hits(ordinals, scores)

@@ -1,0 +1,104 @@
+"""Run the service in this process, on an address or on a socket that a parent process opened."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LEAST_TOKEN = 16        # characters
+CONNECTIONS = 256       # open at once; beyond that uvicorn answers 503
+SECONDS_TO_CLOSE = 5
+
+
+def read_token(path: str | Path) -> str:
+    """The token in a file. Raises Missing for no file, Refused for one that is too short or that others may read."""
+    path = Path(path)
+    if not path.is_file():
+        raise Missing(f"there is no file {path}; make one, as in: (umask 077; openssl rand -hex 32 > {path})")
+    if path.stat().st_mode & 0o077:
+        raise Refused(f"others may read {path}; run 'chmod 600 {path}'")
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise Refused(f"{path}: a token is one word of at least {LEAST_TOKEN} ASCII characters")
+    return token
+
+
+def serve(study: Study, port: int, address: str = "localhost", token_file: str | Path | None = None, device: str | None = None) -> None:
+    """Serve until Ctrl-C; says where once it answers.
+
+    Raises Refused when others could reach the address and no token is asked for, or when the port is taken.
+    """
+    token = None if token_file is None else read_token(token_file)
+    local = address in LOOPBACK
+    if not local and token is None:
+        raise Refused(f"others can reach {address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)")
+    listening = _listen(address, port)
+    host = f"[{address}]" if ":" in address else address
+    print(f"{study.settings.name} answers on http://{host}:{listening.getsockname()[1]} (Ctrl-C ends it; indexes load now)", flush=True)
+    run(study, listening, token, local, device)
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        made.listen(128)
+    except OSError as error:
+        raise Refused(f"cannot listen on {address}:{port} ({error.strerror or error}); give another --port or --address") from error
+    return made
+
+
+def run(study: Study, listening: socket.socket, token: str | None, local: bool, device: str | None = None) -> None:
+    """Serve on a bound socket until this process is told to end."""
+    import uvicorn
+
+    from backend.service.api import make_api
+    from backend.service.service import Service
+
+    _leave_signals_to_python()
+    api = make_api(Service(study, device), token, local)
+    config = uvicorn.Config(api, log_level="warning", access_log=False, server_header=False, limit_concurrency=CONNECTIONS,
+                            timeout_graceful_shutdown=SECONDS_TO_CLOSE, lifespan="on")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+
+
+def _leave_signals_to_python() -> None:
+    """A Java machine that starts later must not take Ctrl-C for itself."""
+    import jnius_config
+
+    if not jnius_config.vm_running:
+        jnius_config.add_options("-Xrs")
+
+
+def beside_a_parent(folder: str, handle: int) -> None:
+    """The process that `beside.started` starts: serves on an inherited socket until its standard input closes."""
+    from backend.study import Study
+
+    def wait_for_parent() -> None:
+        while os.read(0, 1024):  # not through sys.stdin: its lock would be held while the interpreter ends
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait_for_parent, daemon=True).start()
+    from backend.retrieval.remote import TOKEN
+
+    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), local=True)
+
+
+if __name__ == "__main__":
+    beside_a_parent(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,348 @@
+"""The retrieval service: answers, batches, limits, tokens, and one real server on loopback."""
+
+import json
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from backend.manifest import file_sha256, read_manifest, write_manifest
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.dense import Dense
+from backend.retrieval.hybrid import Hybrid
+from backend.retrieval.remote import BACKEND, TOKEN, Backend
+from backend.service import beside
+from backend.service.api import make_api
+from backend.service.batching import Batcher, Busy, Found
+from backend.service.beside import asked_of, started
+from backend.service.metrics import Metrics
+from backend.service.running import read_token, serve
+from backend.service.service import Service
+from db.errors import BlindspotError, Missing, Refused
+from db.records import Hits
+
+QUESTIONS = ["Where was Arve Aurset0 born?", "Where was Arve Burset1 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo"]
+
+
+@pytest.fixture(scope="module")
+def client(indexed_study):
+    with TestClient(make_api(Service(indexed_study, "cpu"))) as client:
+        deadline = time.monotonic() + 60
+        while client.get("/health").status_code == 503 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield client
+
+
+def ask(client, retriever="bm25", questions=QUESTIONS, k=10, **more):
+    return client.post("/search", json={"retriever": retriever, "questions": questions, "k": k, **more})
+
+
+def test_health_says_ready_once_all_is_loaded(client):
+    assert client.get("/health").json() == {"status": "ready", "failed": {}}
+
+
+@pytest.mark.parametrize("name", ["bm25", "tiny", "hybrid:tiny"])
+def test_the_answer_is_the_retriever_s_own(client, indexed_study, name):
+    ours = {"bm25": BM25, "tiny": lambda study: Dense(study, "tiny", "cpu"), "hybrid:tiny": lambda study: Hybrid(study, "tiny", device="cpu")}
+    hits, answer = ours[name](indexed_study).search(QUESTIONS, 10), ask(client, name).json()
+    for row, (places, scores) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
+        kept = hits.ordinals[row] >= 0
+        assert places == hits.ordinals[row][kept].tolist()
+        np.testing.assert_allclose(scores, hits.scores[row][kept], rtol=1e-5)
+    assert answer["corpus"] == indexed_study.corpus.digest and answer["k"] == 10
+    parts = ["bm25", "tiny"] if name.startswith("hybrid") else [name]
+    assert answer["indexes"] == {part: file_sha256(indexed_study.folder / "indexes" / part / "manifest.json") for part in parts}
+
+
+def test_the_retrievers_and_their_hashes(client, indexed_study):
+    said = client.get("/retrievers").json()
+    assert (said["passages"], said["corpus"]) == (60, indexed_study.corpus.digest)
+    assert list(said["retrievers"]) == ["bm25", "tiny", "hybrid:tiny"]
+    assert said["retrievers"]["hybrid:tiny"] == ask(client, "hybrid:tiny").json()["indexes"]
+
+
+@pytest.mark.parametrize("change, status, said", [
+    ({"retriever": "other"}, 404, "no retriever 'other' here; there is bm25, tiny, hybrid:tiny"),
+    ({"retriever": "../../etc"}, 404, "no retriever"),
+    ({"questions": []}, 422, "questions: List should have at least 1"),
+    ({"questions": ["   "]}, 422, "questions.0"),
+    ({"questions": ["x" * 2001]}, 422, "questions.0: String should have at most 2000 characters"),
+    ({"questions": ["x"] * 65}, 422, "questions: List should have at most 64"),
+    ({"k": 0}, 422, "k: Input should be greater"),
+    ({"k": 2049}, 422, "k: Input should be less than or equal to 2048"),
+    ({"k": "ten"}, 422, "k: "),
+    ({"why": 1}, 422, "why: Extra inputs"),
+    ({"corpus": "0" * 64}, 409, "another passage collection"),
+    ({"indexes": {"bm25": "0" * 64}}, 409, "another index 'bm25'"),
+])  # fmt: skip
+def test_what_is_wrong_is_one_line(client, change, status, said):
+    answer = client.post("/search", json={"retriever": "bm25", "questions": ["Who?"], "k": 3, **change})
+    assert answer.status_code == status
+    assert list(answer.json()) == ["error"] and said in answer.json()["error"] and "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body, status", [(b"{", 422), (b"[]", 422), (b'{"retriever": "bm25", "questions": ["\\ud800"]}', 422), (b" " * (1 << 20) + b"{}", 413)])
+def test_bodies_that_are_no_request(client, body, status):
+    answer = client.post("/search", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status and list(answer.json()) == ["error"]
+
+
+def test_an_unknown_page_and_method(client):
+    assert client.get("/nowhere").json() == {"error": "Not Found"} and client.get("/search").status_code == 405
+
+
+def test_more_than_there_are_gives_what_there_is(client):
+    assert [len(row) for row in ask(client, "tiny", ["Oslo"], 2048).json()["ordinals"]] == [60]
+    assert ask(client, "bm25", ["the of"], 5).json()["ordinals"] == [[]], "stop words alone find nothing"
+
+
+def test_a_page_under_another_name_is_refused(client):
+    """What a browser sends when a page elsewhere lets its own name point to this machine."""
+    assert client.get("/retrievers", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_the_token_is_asked_for(indexed_study):
+    with TestClient(make_api(Service(indexed_study, "cpu"), token="x" * 20, local=False)) as client:
+        for headers in ({}, {"Authorization": "Bearer " + "y" * 20}, {"Authorization": "x" * 20}, {"Authorization": "Bearer é"}):
+            answer = client.get("/retrievers", headers={key: value.encode() for key, value in headers.items()})
+            assert answer.status_code == 401 and "token" in answer.json()["error"]
+            assert ask(client).status_code == client.get("/metrics").status_code == 401
+        assert client.get("/retrievers", headers={"Authorization": "Bearer " + "x" * 20}).status_code == 200
+        assert client.get("/health").status_code in (200, 503), "whoever watches over the service needs no token"
+
+
+def test_the_page_about_it_loads_nothing_from_elsewhere(client):
+    text = client.get("/docs").text
+    assert "POST /search" in text and "Bearer" in text and "1 to 2,048" in text
+    assert not re.search(r"(src|href)=\"(https?:)?//|<script", text)
+    described = client.get("/openapi.json").json()
+    assert {"/search", "/retrievers", "/metrics", "/health"} == set(described["paths"])
+    assert {"409", "429", "504"} <= set(described["paths"]["/search"]["post"]["responses"])
+
+
+def test_metrics_count_what_was_asked(client):
+    def read(name):
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", client.get("/metrics").text, re.M)[1])
+
+    ask(client)
+    name = 'blindspot_questions_total{retriever="bm25"}'
+    before = read(name)
+    ask(client)
+    assert read(name) == before + len(QUESTIONS)
+    assert read('blindspot_answer_seconds_bucket{retriever="bm25",le="+Inf"}') == read('blindspot_answer_seconds_count{retriever="bm25"}')
+    assert read("blindspot_ready") == 1
+
+
+def test_metrics_text_is_prometheus_form():
+    metrics = Metrics()
+    metrics.time("t_seconds", "Time.", 0.2, name='a"b\\c')
+    metrics.time("t_seconds", "Time.", 99, name='a"b\\c')
+    lines = metrics.text([("g", "Now.", {}, 3.0)]).splitlines()
+    assert lines[:2] == ["# HELP t_seconds Time.", "# TYPE t_seconds histogram"] and lines[-1] == "g 3"
+    assert 't_seconds_bucket{name="a\\"b\\\\c",le="0.15"} 0' in lines and 't_seconds_bucket{name="a\\"b\\\\c",le="0.25"} 1' in lines
+    assert 't_seconds_sum{name="a\\"b\\\\c"} 99.2' in lines and 't_seconds_count{name="a\\"b\\\\c"} 2' in lines
+
+
+class Slow:
+    """A search that waits for `go`, and remembers what it was given."""
+
+    def __init__(self):
+        self.go, self.asked = threading.Event(), []
+
+    def __call__(self, retriever, questions, k):
+        self.asked.append((retriever, list(questions), k))
+        assert self.go.wait(10)
+        if "bad" in questions:
+            raise Refused("bad question")
+        ordinals = np.array([[len(question)] * k for question in questions], np.int32)
+        return Found(Hits(ordinals, ordinals.astype(np.float32)), {}, {})
+
+
+def until(condition):
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_questions_that_wait_are_searched_together_and_come_back_to_their_askers():
+    slow = Slow()
+    batcher = Batcher(slow, window=0)
+    first = batcher.ask("t", "a", ["x"], 2)
+    until(lambda: slow.asked)
+    others = [batcher.ask("t", "a", ["y" * n, "z"], 2) for n in range(2, 6)]
+    deeper, elsewhere = batcher.ask("t", "a", ["w"], 3), batcher.ask("t", "b", ["v"], 2)
+    slow.go.set()
+    assert first.result(5).hits.ordinals.tolist() == [[1, 1]]
+    assert [future.result(5).hits.ordinals.tolist() for future in others] == [[[n, n], [1, 1]] for n in range(2, 6)]
+    assert deeper.result(5).hits.k == 3 and elsewhere.result(5).hits.k == 2
+    assert [len(questions) for _, questions, _ in slow.asked] == [1, 8, 1, 1]
+    batcher.close()
+
+
+def test_the_window_gathers_those_that_come_a_moment_later():
+    slow = Slow()
+    slow.go.set()
+    batcher = Batcher(slow, window=0.3)
+    futures = [batcher.ask("t", "a", ["x"], 1), batcher.ask("t", "a", ["yy"], 1)]
+    assert [future.result(5).hits.ordinals.tolist() for future in futures] == [[[1]], [[2]]]
+    assert len(slow.asked) == 1
+    batcher.close()
+
+
+def test_a_full_queue_refuses_and_room_comes_back():
+    slow = Slow()
+    batcher = Batcher(slow, window=0, waiting=2)
+    running = batcher.ask("t", "a", ["x"], 1)
+    until(lambda: slow.asked)
+    waiting = [batcher.ask("t", "a", ["x"], 1) for _ in range(2)]
+    with pytest.raises(Busy, match="2 requests wait"):
+        batcher.ask("t", "a", ["x"], 1)
+    assert batcher.waiting() == {"t": 2}
+    waiting[0].cancel()
+    late = batcher.ask("t", "a", ["late"], 1)
+    slow.go.set()
+    assert running.result(5) and waiting[1].result(5) and late.result(5)
+    assert sum(len(questions) for _, questions, _ in slow.asked) == 3, "the cancelled one was not searched"
+    batcher.close()
+
+
+def test_one_person_s_bad_question_fails_alone():
+    slow = Slow()
+    batcher = Batcher(slow, window=0.2)
+    good, bad = batcher.ask("t", "a", ["good"], 1), batcher.ask("t", "a", ["bad"], 1)
+    slow.go.set()
+    assert good.result(5).hits.ordinals.tolist() == [[4]]
+    with pytest.raises(Refused, match="bad question"):
+        bad.result(5)
+    batcher.close()
+
+
+def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypatch):
+    slow = Slow()
+    monkeypatch.setattr(Service, "_search", lambda self, *asked: slow(*asked))
+    monkeypatch.setattr(Service, "warm", lambda self: self.ready.set())
+    with TestClient(make_api(Service(indexed_study, "cpu", window=0, waiting=1), time_limit=0.3)) as client:
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(client))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.03)
+        for thread in threads:
+            thread.join()
+        slow.go.set()
+        assert sorted(answer.status_code for answer in answers) == [429, 429, 504, 504]
+        assert all("bm25" in answer.json()["error"] for answer in answers)
+        assert {answer.headers.get("Retry-After") for answer in answers if answer.status_code == 429} == {"1"}
+
+
+def test_an_index_made_again_is_opened_again(tmp_path, indexed_study):
+    import shutil
+
+    from backend.study import Study
+
+    shutil.copytree(indexed_study.folder, tmp_path / "s")
+    study = Study.open(tmp_path / "s")
+    service = Service(study, "cpu")
+    before = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
+    folder = study.folder / "indexes" / "tiny"
+    manifest = read_manifest(folder)
+    vectors = np.load(folder / "embeddings.npy")
+    np.save(folder / "new.npy", vectors[::-1])
+    (folder / "new.npy").rename(folder / "embeddings.npy")
+    write_manifest(folder, {**manifest, "made_by": "the test"})
+    after = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
+    assert after.indexes["tiny"] != before.indexes["tiny"] and after.indexes["bm25"] == before.indexes["bm25"]
+    assert service.ask("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist() == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+    shutil.rmtree(folder)
+    with pytest.raises(Missing, match="no retriever 'tiny'"):
+        service.ask("tiny", QUESTIONS, 5)
+    service.close()
+
+
+def test_a_token_file(tmp_path):
+    path = tmp_path / "token"
+    with pytest.raises(Missing, match="no file"):
+        read_token(path)
+    path.write_text("a" * 32 + "\n")
+    path.chmod(0o644)
+    with pytest.raises(Refused, match="chmod 600"):
+        read_token(path)
+    path.chmod(0o600)
+    assert read_token(path) == "a" * 32
+    path.write_text("short")
+    with pytest.raises(Refused, match="at least 16"):
+        read_token(path)
+
+
+def test_no_open_door_and_no_taken_port(indexed_study):
+    with pytest.raises(Refused, match="--token-file"):
+        serve(indexed_study, 0, "0.0.0.0")
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Refused, match="cannot listen"):
+        serve(indexed_study, taken.getsockname()[1], "127.0.0.1")
+
+
+def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
+    import os
+
+    monkeypatch.delenv(TOKEN, raising=False)
+    with started(indexed_study) as url:
+        backend = Backend(url, os.environ[TOKEN])
+        hits, ours = backend.search(indexed_study, "bm25", QUESTIONS, 100), BM25(indexed_study).search(QUESTIONS, 100)
+        assert hits.ordinals.tolist() == ours.ordinals.tolist() and hits.scores.tolist() == ours.scores.tolist()
+        assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"]
+        with pytest.raises(Refused, match="another token"):
+            Backend(url, "wrong").search(indexed_study, "bm25", QUESTIONS, 5)
+    assert TOKEN not in os.environ
+    with pytest.raises(BlindspotError, match="does not answer"):
+        backend.search(indexed_study, "bm25", QUESTIONS, 5)
+    assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], "the last list, so that a page still shows what there was"
+
+
+def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monkeypatch, capfd):
+    import os
+    import signal
+
+    monkeypatch.setattr("backend.service.beside.SECONDS_TO_RESTART", 0.01)
+    processes = []
+    start = beside._Kept._start
+    monkeypatch.setattr(beside._Kept, "_start", lambda self: processes.append(start(self)) or processes[-1])
+    with started(indexed_study) as url:
+        os.kill(processes[0].pid, signal.SIGKILL)
+        until(lambda: len(processes) == 2)
+        assert Backend(url, os.environ[TOKEN]).search(indexed_study, "bm25", QUESTIONS[:1], 5).ordinals[0, 0] == 0
+    assert [process.poll() for process in processes] == [-signal.SIGKILL, 0]
+    assert "ended (exit -9); starting it again" in capfd.readouterr().err
+
+
+def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    monkeypatch.setattr("backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
+    with pytest.raises(BlindspotError, match="ended at once"), started(indexed_study):
+        pass
+
+
+def test_whom_the_app_asks(indexed_study, monkeypatch):
+    import os
+
+    monkeypatch.delenv(BACKEND, raising=False)
+    monkeypatch.setattr("backend.service.beside.started", lambda study: pytest.fail("no service was to be started"))
+    with asked_of(indexed_study, "http://there:8600") as url:
+        assert url == os.environ[BACKEND] == "http://there:8600"
+        with asked_of(indexed_study) as inner:
+            assert inner == "http://there:8600"
+        with asked_of(indexed_study, "none") as inner:
+            assert inner is None and BACKEND not in os.environ
+        assert os.environ[BACKEND] == "http://there:8600"
+    assert BACKEND not in os.environ
+    with pytest.raises(Refused, match="must be an address"), asked_of(indexed_study, "there:8600"):
+        pass
+
+
+def test_every_answer_is_json(client):
+    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
