@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -121,9 +122,13 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
 
 
 def _merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progress | None) -> bool:
-    """Write all rows as one float16 file; returns whether every vector has unit length. Raises Refused on NaN."""
+    """Write all rows as one float16 file; returns whether every vector has unit length. Raises Refused on NaN.
+
+    The file takes its place when it is whole: a service may have the old one mapped.
+    """
     shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
-    merged = np.lib.format.open_memmap(target, mode="w+", dtype=np.float16, shape=shape)
+    partial = target.with_name(f".{target.name}")
+    merged = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
     for source in sources:
         rows = np.load(source, mmap_mode="r", allow_pickle=False)
         for start in range(0, len(rows), ROWS_PER_COPY):
@@ -144,6 +149,7 @@ def _merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progre
     if row != shape[0]:
         raise Refused(f"{row} vectors for {shape[0]} passages; delete {target.parent} and encode again")
     merged.flush()
+    os.replace(partial, target)
     return unit_length
 
 
