@@ -38,7 +38,7 @@ def who(labels_path: Path) -> Person | None:
     """Who is at work in this session; None where nobody has said so, or what was said does not count any more."""
     people = _people(str(labels_path), _inode(labels_path))
     if _oidc():
-        return people.with_email(st.user.email) if st.user.is_logged_in and st.user.email else None
+        return people.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
     secret = st.query_params.get(INVITATION)
     if secret is not None:
         del st.query_params[INVITATION]
@@ -106,6 +106,11 @@ def _oidc() -> bool:
     from streamlit.runtime.secrets import secrets_singleton
 
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton
+
+
+def _verified() -> bool:
+    """Whether the provider vouches for the address; one that says nothing of it is believed."""
+    return st.user.to_dict().get("email_verified") is not False
 
 
 def _inode(path: Path) -> int:

@@ -48,7 +48,7 @@ def _by_name(labels_path: Path) -> None:
 def _by_oidc() -> None:
     if st.user.is_logged_in:
         email = st.user.email or "You"
-        show(notice(f"{email} is signed in, but nobody in this study has that address. A lead can add it: ",
+        show(notice(f"{email} is signed in, but nobody in this study has that address, or it is not verified. A lead can add it: ",
                     "blindspot people add NAME --email ADDRESS", kind="error"))  # fmt: skip
         st.button("Sign out", on_click=st.logout)
     else:

@@ -25,7 +25,7 @@ CLIENT = "blindspot-tests"
 class Provider(BaseHTTPRequestHandler):
     """An OpenID provider for one person, who always agrees. `email` is whose turn it is."""
 
-    email = ""
+    email, verified = "", True
 
     def do_GET(self):
         asked = urlparse(self.path)
@@ -51,7 +51,7 @@ class Provider(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         now = int(time.time())
         claims = {"iss": self.server.issuer, "aud": CLIENT, "sub": "1", "iat": now, "exp": now + 600, "nonce": self.server.nonce,
-                  "email": Provider.email, "email_verified": True}  # fmt: skip
+                  "email": Provider.email, "email_verified": Provider.verified}  # fmt: skip
         token = jwt.encode({"alg": "RS256", "kid": self.server.key.kid}, claims, self.server.key)
         self._json({"access_token": "t", "token_type": "Bearer", "expires_in": 600, "id_token": token})
 
@@ -108,9 +108,13 @@ server_metadata_url = "{provider}/.well-known/openid-configuration"
         tab.goto(f"http://localhost:{port}/judge")
         assert tab.locator(".judge .candidate").count() == 0
         tab.get_by_role("button", name="Sign in").click()
-        tab.wait_for_selector("text=stranger@example.org is signed in, but nobody in this study has that address")
+        tab.wait_for_selector("text=stranger@example.org is signed in, but nobody in this study has that address, or")
         tab.get_by_role("button", name="Sign out").click()
-        Provider.email = "lea@example.org"
+        Provider.email, Provider.verified = "lea@example.org", False
+        tab.get_by_role("button", name="Sign in").click()
+        tab.wait_for_selector("text=lea@example.org is signed in, but")
+        tab.get_by_role("button", name="Sign out").click()
+        Provider.verified = True
         tab.get_by_role("button", name="Sign in").click()
         tab.wait_for_selector("header.top:has-text('Lea')")
         tab.goto(f"http://localhost:{port}/judge")
