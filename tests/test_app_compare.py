@@ -180,3 +180,9 @@ def test_labels_correct_the_figures(tmp_path):
     alpha, beta = panel.split("alpha")[1].split("beta")
     assert f"{100 * 3 / 7:.1f}" in alpha and f"{100 * 4 / 7:.1f}" in alpha
     assert f"{100 * 2 / 7:.1f}" in beta and f"{100 * 3 / 7:.1f}" in beta
+
+
+def test_the_interval_is_that_of_the_run_that_is_ahead(tmp_path):
+    study = hand_made_study(tmp_path / "s")
+    page = Page(study.folder, "compare", a="beta", b="alpha", k=5)
+    assert row(page, "place of birth (P19)") == "place of birth (P19) 3 66.7 100.0 B +33.3 +0.0 to +100.0 1.000 2 0 1 0"
