@@ -183,7 +183,9 @@ def gain(difference: Difference) -> Html:
     points = 100 * estimate.value
     ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
     words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
-    shown = f"{0.0 - 100 * estimate.high:+.1f} to {0.0 - 100 * estimate.low:+.1f}" if points <= -0.05 else interval  # of the run that is ahead
+    shown = interval  # as the run that is ahead sees it
+    if points <= -0.05:
+        shown = f"{0.0 - 100 * estimate.high:+.1f} to {0.0 - 100 * estimate.low:+.1f}"
     return span(ahead, words, span(shown, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else ""))
 
 
