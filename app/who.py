@@ -36,21 +36,21 @@ def mode() -> Mode:
 
 def who(labels_path: Path) -> Person | None:
     """Who is at work in this session; None where nobody has said so, or what was said does not count any more."""
-    people = _people(str(labels_path), _inode(labels_path))
+    everybody = people(labels_path)
     if _oidc():
-        return people.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
+        return everybody.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
     secret = st.query_params.get(INVITATION)
     if secret is not None:
         del st.query_params[INVITATION]
         _remember(labels_path, _LINK + secret)
-        st.session_state[_WRONG] = people.invited(secret) is None
+        st.session_state[_WRONG] = everybody.invited(secret) is None
     token = st.session_state.get(_TOKEN)
     if token is None:
         kept = st.context.cookies.get(cookie_name(labels_path))
         token = unquote(kept) if isinstance(kept, str) else ""
     if token.startswith(_LINK):
-        return people.invited(token.removeprefix(_LINK))
-    return _named(people, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
+        return everybody.invited(token.removeprefix(_LINK))
+    return _named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
 
 
 def wrong_link() -> bool:
@@ -60,10 +60,10 @@ def wrong_link() -> bool:
 
 def say(labels_path: Path, name: str) -> None:
     """On this machine: be the person of that name, who is added if new. The first of a study is its lead. Raises BadInput."""
-    people = _people(str(labels_path), _inode(labels_path))
-    known = [person.name for person in people.all()]
+    everybody = people(labels_path)
+    known = [person.name for person in everybody.all()]
     if name not in known:
-        people.add(name, "annotator" if known else "lead")
+        everybody.add(name, "annotator" if known else "lead")
     _remember(labels_path, _NAME + name)
 
 
@@ -75,8 +75,9 @@ def forget(labels_path: Path) -> None:
     _remember(labels_path, "")
 
 
-def known(labels_path: Path) -> list[Person]:
-    return _people(str(labels_path), _inode(labels_path)).all()
+def people(labels_path: Path) -> People:
+    """Everybody of the study; one store for all sessions."""
+    return _people(str(labels_path), labels_path.stat().st_ino)
 
 
 def cookie_name(labels_path: Path) -> str:
@@ -111,10 +112,6 @@ def _oidc() -> bool:
 def _verified() -> bool:
     """Whether the provider vouches for the address; one that says nothing of it is believed."""
     return st.user.to_dict().get("email_verified") is not False
-
-
-def _inode(path: Path) -> int:
-    return path.stat().st_ino
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

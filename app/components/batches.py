@@ -9,11 +9,12 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.marks import count, notice
+from app.desk import desk
 from app.markup import link, show, tag
 from backend.study import Study
 from db.errors import BlindspotError
 from db.people import People, Person
-from db.queue import Batch, Queue
+from db.queue import Batch, Item, Queue
 from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
@@ -23,15 +24,16 @@ _ABOUT_SPLITS = "None: whatever the runs searched. Labels of dev and test correc
 
 def batch_panel(opened: Study, lead: Person) -> None:
     """Below the judging page, for leads alone."""
-    queue, people = Queue(opened.labels_path), People(opened.labels_path)
+    queue, people = desk(opened).queue, who.people(opened.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     batches = queue.batches()
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
+        everybody = people.all()
         for batch in reversed(batches):
-            _batch(queue, batch, people.all(), lead)
+            _batch(queue, batch, everybody, lead)
         _make(opened, lead, {batch.name for batch in batches})
-        _people(people, lead)
+        _people(people, everybody, lead)
         jobs.panel(opened)
 
 
@@ -47,7 +49,7 @@ def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[s
 
 
 def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
-    taken = {batch.name for batch in Queue(opened.labels_path).batches()}
+    taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
     jobs.submit(opened, "make batch", {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name})
     st.session_state[_SENT] = name
@@ -60,13 +62,14 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
         show(tag("p", tag("b", batch.name), f"  {kind}{batch.state}, {batch.done:,} of {batch.questions:,} questions done"))
     if batch.practice:
         return
+    items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
-        st.number_input("People a question", 1, 20, _most_common(queue, batch), key=needed, on_change=_do,
+        st.number_input("People a question", 1, 20, _most_common(items), key=needed, on_change=_do,
                         args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),))
     with columns[2]:
         names = [ANYBODY, *(person.name for person in people)]
-        holder = _holder(queue, batch)
+        holder = _holder(items)
         st.selectbox("For", names, index=names.index(holder) if holder in names else 0, key=f"for-{batch.name}", on_change=_do,
                      args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),))
     with columns[3]:
@@ -75,13 +78,13 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
                   args=(lambda: queue.set_state(batch.name, other, by=lead.name),))
 
 
-def _most_common(queue: Queue, batch: Batch) -> int:
-    needed = [item.people_needed for item in queue.items(batch.name)]
+def _most_common(items: list[Item]) -> int:
+    needed = [item.people_needed for item in items]
     return max(set(needed), key=needed.count)
 
 
-def _holder(queue: Queue, batch: Batch) -> str:
-    held = {item.assigned_to for item in queue.items(batch.name)}
+def _holder(items: list[Item]) -> str:
+    held = {item.assigned_to for item in items}
     return next(iter(held)) or ANYBODY if len(held) == 1 else ANYBODY
 
 
@@ -118,8 +121,7 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
         st.rerun()
 
 
-def _people(people: People, lead: Person) -> None:
-    everybody = people.all()
+def _people(people: People, everybody: list[Person], lead: Person) -> None:
     if len(everybody) < 2:
         return
     show(tag("h3", "People"))

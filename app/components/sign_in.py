@@ -30,7 +30,7 @@ def sign_in(labels_path: Path, why: str) -> None:
 
 
 def _by_name(labels_path: Path) -> None:
-    people = who.known(labels_path)
+    people = who.people(labels_path).all()
     for person in people:
         st.button(f"I am {person.name} ({person.role})", key=f"i-am-{person.name}", on_click=_say, args=(labels_path, person.name))
     with st.form("sign-in-form", border=False):

@@ -21,7 +21,7 @@ from backend.judging.guidelines import guidelines
 from backend.study import Study
 from db.gestures import Gesture
 from db.people import Person
-from db.queue import Lease
+from db.queue import Batch, Lease
 
 AHEAD, MOST_AHEAD = 4, 15
 HISTORY = 60  # gestures that can be taken back after a reload
@@ -53,21 +53,22 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     component = f"judge-{person.name}"
     leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
     history = [gesture for gesture in stores.labels.undoable(person.name, HISTORY) if gesture.batch and gesture.kind != "adjudicate"]
+    batches = stores.queue.batches()
+    practice = {batch.name for batch in batches if batch.practice}
     # The questions of the last gestures too, so that taking one back shows its question at once; and the one on the page.
     earlier = dict.fromkeys((gesture.batch, gesture.question) for gesture in history[:12])
     held = {(lease.batch, lease.question): lease for lease in leases}
-    also = [Lease(batch, question, 0.0, batch in _practice(stores)) for batch, question in earlier if (batch, question) not in held]
+    also = [Lease(batch, question, 0.0, batch in practice) for batch, question in earlier if (batch, question) not in held]
     cards = stores.cards.leased(person.name, [*leases, *also])
-    progress = _progress(stores)
-    practice = sum(lease.practice for lease in leases)
+    progress = {batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in batches}
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = "Practice: these labels do not count. After Enter you see what was settled." if card["settled"] is not None else ""
-    title, lines = _empty(stores, person)
+    title, lines = _empty(batches, person)
     judging.mount("judge", component, {
         "session": f"{who.cookie_name(opened.labels_path)}:{person.name}", "mode": "judge", "kind": "label", "cards": cards,
-        "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history), "more": False,
-        "practice": practice, "empty_title": title, "empty": lines, **_guidelines(opened),
+        "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history),
+        "empty_title": title, "empty": lines, **_guidelines(opened),
     }, stores.labels, person.name)  # fmt: skip
 
 
@@ -80,17 +81,9 @@ def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
     return stores.queue.claim(person.name, count)
 
 
-def _practice(stores: Desk) -> set[str]:
-    return {batch.name for batch in stores.queue.batches() if batch.practice}
-
-
-def _progress(stores: Desk) -> dict[str, str]:
-    return {batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in stores.queue.batches()}
-
-
-def _empty(stores: Desk, person: Person) -> tuple[str, list[str]]:
+def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
     """What is said where there is nothing to judge."""
-    batches = [batch for batch in stores.queue.batches() if batch.state == "open"]
+    batches = [batch for batch in batches if batch.state == "open"]
     if not batches:
         return "There is nothing to judge yet", [
             "A batch is a set of questions with the passages that runs put on top though nobody labelled them.",
@@ -128,8 +121,8 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
         card["progress"] = f"{len(disputed):,} questions with disagreement"
     judging.mount("judge", component, {
         "session": f"{who.cookie_name(opened.labels_path)}:{person.name}:adjudicate", "mode": "adjudicate", "kind": "adjudicate",
-        "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history), "more": False,
-        "practice": 0, "empty_title": "Nothing to settle", "empty": ["People agree wherever two of them judged the same passage."],
+        "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history),
+        "empty_title": "Nothing to settle", "empty": ["People agree wherever two of them judged the same passage."],
         **_guidelines(opened),
     }, stores.labels, person.name)  # fmt: skip
 

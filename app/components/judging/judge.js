@@ -47,7 +47,7 @@ class Judging {
     this.message = "";
     this.settings = { on: true, keys: {}, ...storedKeys() };
     this.outbox = new Outbox(`blindspot-outbox:${data.session}`, () => this.paintStatus());
-    this.outbox.extra = () => ({ want: this.wanted(), shown: this.key });
+    this.outbox.extra = () => ({ want: this.wanted() });
     for (const entry of this.outbox.entries) if (["finish", "skip"].includes(entry.kind)) this.done.add(cardKey(entry));
     this.place = `blindspot-place:${data.session}`;
     this.build();
@@ -87,7 +87,7 @@ class Judging {
     if (place && this.order.includes(place.key) && !this.done.has(place.key)) this.show(place.key, place.passage);
   }
 
-  // Enough questions for the next seconds at the pace of the last ones: three for a person, more for a fast one.
+  // Enough questions for the next seconds at the pace of the last ones: four at least, more for a fast person.
   wanted() {
     if (!this.paces.length) return 4;
     const sorted = [...this.paces].sort((a, b) => a - b);
@@ -274,7 +274,7 @@ class Judging {
   say(message) { this.message = message; if (this.parts) this.parts.message.textContent = message; }
   announce(words) { this.parts.live.textContent = words; }
 
-  get more() { return this.data.order.some((key) => !this.done.has(key)) || this.outbox.entries.length > 0 || this.data.more; }
+  get more() { return this.data.order.some((key) => !this.done.has(key)) || this.outbox.entries.length > 0; }
 
   build() {
     const button = (action, words) => node("button", { type: "button", "data-action": action, onclick: (event) => {
