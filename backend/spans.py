@@ -81,6 +81,16 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
+def start_near(text: str, at: int, before: int) -> int:
+    """Where to begin so that `at` is soon reached: the start of its sentence, or of a word, at most `before` characters earlier."""
+    earliest = max(at - before, 0)
+    sentence = max(text.rfind(stop, earliest, at) for stop in (". ", "? ", "! "))
+    if sentence >= 0:
+        return sentence + 2
+    space = text.find(" ", earliest, at)
+    return space + 1 if space >= 0 else earliest
+
+
 def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> list[tuple[str, str]]:
     """The text from low to high as (piece, kind): "answer", "word" or "". Where the two overlap it is an answer."""
     kinds = [""] * (high - low)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -44,13 +44,16 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def writing(connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], None] | None = None) -> Iterator[sqlite3.Connection]:
     """One immediate transaction: committed at the end, rolled back if anything (Ctrl-C too) is raised inside.
 
     A deferred transaction that turns into a writer fails at once with "database is locked" when another
-    writer got in between; an immediate one waits its turn.
+    writer got in between; an immediate one waits its turn: as SQLite waits, or as `begin` does.
     """
-    connection.execute("BEGIN IMMEDIATE")
+    if begin is None:
+        connection.execute("BEGIN IMMEDIATE")
+    else:
+        begin(connection)
     try:
         yield connection
         connection.execute("COMMIT")
@@ -81,6 +84,10 @@ class PerThread:
                 self._opened = {thread: kept for thread, kept in self._opened.items() if thread.is_alive()}
                 self._opened[threading.current_thread()] = self._local.connection
         return self._local.connection
+
+    def let_go(self) -> None:
+        """Forget this thread's connection: the next use opens a new one, which may have rights that this one has not."""
+        self._local.process = None
 
     def close(self) -> None:
         """Close every thread's connection. The store opens new ones if it is used again."""

@@ -22,8 +22,6 @@ from db.gestures import Act, Choice, Gesture, Label, Receipt, check, read_sent
 from db.saving import saving
 from db.storing import Passages, store_gesture
 
-__all__ = ["COLUMNS", "Consensus", "Event", "Judgement", "Labels", "Relevance"]
-
 _UNDOES = COLUMNS.index("undoes")
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from db.connection import BUSY_TIMEOUT_MS, PerThread
+from db.connection import BUSY_TIMEOUT_MS, PerThread, writing
 from db.errors import Refused
 
 _ADVICE = {
@@ -34,22 +34,15 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
     it lasts, so that under load the unlucky wait for seconds and may be turned away; see benchmarks/RESULTS.md.
     """
     try:
-        connection = store.connection
-        _begin(connection)
-        try:
+        with writing(store.connection, _begin) as connection:
             yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     except sqlite3.OperationalError as error:
         code = getattr(error, "sqlite_errorname", "") or ""
         advice = next((line for name, line in _ADVICE.items() if code.startswith(name)), None)
         if advice is None:
             raise
         if code.startswith(_TO_OPEN_ANEW):
-            store._local.process = None  # a connection opened without the right to write never gets it; the next one does
+            store.let_go()  # a connection opened without the right to write never gets it; the next one does
         raise NotSaved(f"{store.path}: nothing was saved: {advice}, then go on; what is unsaved will be sent again") from error
 
 

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from db.connection import connect, writing
 from db.errors import BadInput, Missing, Refused
+from db.events import COLUMNS
 from db.gestures import LABELS, Choice, Gesture, read_gesture
-from db.labels import COLUMNS, Labels
+from db.labels import Labels
 from db.saving import NotSaved
 from tests.judging import PASSAGES, Desk
 

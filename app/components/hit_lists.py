@@ -11,7 +11,7 @@ import numpy as np
 from app.components.marks import answer_badge, gold_badge, letter
 from app.markup import Html, div, join, span, tag, text
 from backend.answers import answer_spans, has_answer, query_spans, rule_for
-from backend.spans import pieces
+from backend.spans import pieces, start_near
 from db.records import Hits, Passage, Question
 
 EXCERPT = 250  # characters of a passage that show before it is opened: three lines
@@ -197,9 +197,9 @@ def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> 
     if len(whole) <= EXCERPT + 60:
         return 0, len(whole)
     focus = answers[0] if answers else _densest(words)
-    start = _start(whole, focus[0]) if focus[1] > EXCERPT else 0
+    start = start_near(whole, focus[0], BEFORE) if focus[1] > EXCERPT else 0
     if start > len(whole) - EXCERPT:
-        start = min(start, _start(whole, len(whole) - EXCERPT))
+        start = min(start, start_near(whole, len(whole) - EXCERPT, BEFORE))
     end = max(start + EXCERPT, focus[1] if answers else 0)
     while end < len(whole) and not whole[end].isspace():
         end += 1
@@ -214,13 +214,3 @@ def _densest(words: Sequence[Span]) -> Span:
 
     best = max(words, key=lambda word: held(word[0], EXCERPT - BEFORE), default=(0, 0))
     return best if held(best[0], EXCERPT - BEFORE) > held(0, EXCERPT) else (0, 0)
-
-
-def _start(whole: str, answer: int) -> int:
-    """The start of the answer's sentence, or of a word, at most BEFORE characters before it."""
-    earliest = max(answer - BEFORE, 0)
-    sentence = max(whole.rfind(stop, earliest, answer) for stop in (". ", "? ", "! "))
-    if sentence >= 0:
-        return sentence + 2
-    space = whole.find(" ", earliest, answer)
-    return space + 1 if space >= 0 else earliest

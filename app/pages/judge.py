@@ -116,7 +116,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     disputed = dict.fromkeys(pair.question for pair in stores.labels.consensus() if pair.state == "open")
     order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
     earlier = [id for id in dict.fromkeys(gesture.question for gesture in history[:12]) if id not in disputed]
-    cards = stores.cards.disputed(person.name, [*order[:AHEAD + MOST_AHEAD], *earlier])
+    cards = stores.cards.disputed([*order[:AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{len(disputed):,} questions with disagreement"
     judging.mount("judge", component, {

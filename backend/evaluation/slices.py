@@ -21,7 +21,7 @@ from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.runs import Run
-    from db.labels import Consensus
+    from db.events import Consensus
 
 TEXTS = {
     "relation": "relation:P19",

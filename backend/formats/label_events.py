@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TextIO
 
 from backend.formats.streams import not_utf8
 from db.errors import BadInput
+from db.events import COLUMNS, Event
 from db.gestures import LABELLING, Choice, Gesture, check
-from db.labels import COLUMNS, Event
 
 HEADER = (*COLUMNS, "split")
 _WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.formats import find_format, settings_of
-from backend.formats.base import Judgement, Options
+from backend.formats import find_format
+from backend.formats.base import Judgement
 from backend.formats.streams import file_sha256
 from backend.importing.gold import known_ids
 from backend.importing.importer import ImportResult
@@ -30,7 +29,6 @@ def import_qrels(
     path: str | Path,
     format: str | None = None,
     skip_bad: bool = False,
-    settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import qrels. Gold is added, none is taken away; a grade of 0 or less is recorded and makes no gold. `rows` are lines.
@@ -51,7 +49,7 @@ def import_qrels(
         matches: list[GoldMatch] = []
         seen: set[tuple[str, str]] = set()
         block: list[Judgement] = []
-        with closing(chosen.read(path, Options(settings=settings_of(chosen, settings)))) as rows:
+        with closing(chosen.read(path)) as rows:
             for row in rows:
                 if isinstance(row, BadInput):
                     left.add(row)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.answers import DEFAULT_RULE
-from backend.formats import find_format, settings_of
+from backend.formats import find_format
 from backend.formats.base import Entry, Options
 from backend.formats.streams import file_sha256
 from backend.importing.gold import find_ordinals
@@ -37,10 +37,9 @@ def import_run(
     rule: str = DEFAULT_RULE,
     replace: bool = False,
     skip_bad: bool = False,
-    settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import a run. `rows` is the number of its questions. Scores order the hits, equal ones by the passage's row.
+    """Import a run. `rows` is the number of its questions. Scores order the hits; equal ones stay as the file has them.
 
     Args:
         split: as `retrieve` takes it. Its questions alone are looked for, and one that the file does not name found nothing.
@@ -54,7 +53,6 @@ def import_run(
     began, path = time.monotonic(), Path(path)
     check_name(name, "run")
     chosen, tell = find_format(path, "runs", format), Paced(progress)
-    options = Options(split=split, settings=settings_of(chosen, settings))
     sha256 = file_sha256(path)
     made = read_manifest(study.path("runs", name))
     if made and not replace and (made.get("sha256"), made.get("split")) == (sha256, split):
@@ -62,7 +60,7 @@ def import_run(
     refuse_existing(study, name, replace)
     corpus, questions = study.corpus, questions_of(study, split)
     with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
-        rows = _rows(corpus, questions, chosen.read(path, options), left, tell)
+        rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), left, tell)
         if not len(rows):
             raise left.first or BadInput("holds no hits", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []

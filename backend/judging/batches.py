@@ -26,7 +26,8 @@ from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
 from backend.manifest import text_sha256
 from db.errors import BadInput, Missing
-from db.labels import Judgement, Labels
+from db.events import Judgement
+from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.records import SPLITS

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backend.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
-from backend.spans import pieces
+from backend.spans import pieces, start_near
 from db.labels import Labels
-from db.queue import Candidate, Item, Lease, Queue
+from db.queue import Candidate, Lease, Queue
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
@@ -51,21 +51,23 @@ class Cards:
             for card in self._of_batch(batch, questions):
                 settled = self._settled(card["question"]) if (batch, card["question"]) in practice else None
                 made[card["key"]] = card | {"given": given.get(card["question"], {}), "settled": settled}
-        return [made[key(lease.batch, lease.question)] for lease in leases if key(lease.batch, lease.question) in made]
+        return [made[name] for lease in leases if (name := key(lease.batch, lease.question)) in made]
 
-    def disputed(self, annotator: str, questions: Sequence[str]) -> list[Card]:
+    def disputed(self, questions: Sequence[str]) -> list[Card]:
         """Cards for adjudication: the passages of which people say different things, and how many say what. No names."""
         judged: dict[str, dict[str, Counter]] = {}
         for judgement in self._labels.judgements(questions):
             judged.setdefault(judgement.question, {}).setdefault(judgement.passage, Counter())[judgement.label] += 1
         open_pairs: dict[str, list[str]] = {}
+        given: dict[str, dict[str, str]] = {}
         for pair in self._labels.consensus(questions):
             if pair.state == "open" or (pair.state == "adjudicated" and len(judged[pair.question].get(pair.passage, ())) > 1):
                 open_pairs.setdefault(pair.question, []).append(pair.passage)
-        given = self._adjudicated(annotator, questions)
+            if pair.state == "adjudicated" and pair.label is not None:
+                given.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
-            card = self._card(None, question, [Candidate(passage) for passage in open_pairs[question.id]])
+            card = self._card(None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])])
             for one in card["candidates"]:
                 counts = judged[question.id].get(one["passage"], Counter())
                 one["others"] = ", ".join(f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common())
@@ -79,18 +81,18 @@ class Cards:
             items = self._queue.items(batch, missing)
             records = {question.id: question for question in self._study.questions.some([item.question for item in items])}
             for item in items:
-                self._hold(self._card(batch, records[item.question], item.candidates, item))
-        for id in questions:
-            if key(batch, id) in self._held:
-                self._held.move_to_end(key(batch, id))
-        return [self._held[key(batch, id)] for id in questions if key(batch, id) in self._held]
+                self._hold(self._card(batch, records[item.question], item.candidates))
+        found = [name for id in questions if (name := key(batch, id)) in self._held]
+        for name in found:
+            self._held.move_to_end(name)
+        return [self._held[name] for name in found]
 
     def _hold(self, card: Card) -> None:
         self._held[card["key"]] = card
         while len(self._held) > _HELD:
             self._held.popitem(last=False)
 
-    def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate], item: Item | None = None) -> Card:
+    def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
         ordinals = self._study.corpus.ordinals([*(each.passage for each in candidates), *question.gold])
         wanted = [id for id in (*(each.passage for each in candidates), *question.gold) if id in ordinals]
         passages = dict(zip(wanted, self._study.corpus.passages([ordinals[id] for id in wanted]), strict=True))
@@ -111,19 +113,12 @@ class Cards:
         return {pair.passage: {"label": pair.label, "why": why.get(pair.passage, "")}
                 for pair in self._labels.consensus([question]) if pair.label is not None}
 
-    def _adjudicated(self, annotator: str, questions: Sequence[str]) -> dict[str, dict[str, str]]:
-        given: dict[str, dict[str, str]] = {}
-        for pair in self._labels.consensus(questions):
-            if pair.state == "adjudicated" and pair.label is not None:
-                given.setdefault(pair.question, {})[pair.passage] = pair.label
-        return given
-
 
 def _candidate(each: Candidate, passage: Passage, question: Question, place: int, all: Sequence[Candidate]) -> dict[str, Any]:
-    twin = next((other for other in range(place) if all[other].near_duplicates == each.near_duplicates), None) if len(all) > 1 else None
+    twin = next((other for other in range(place) if all[other].near_duplicates == each.near_duplicates), None)
     where = "" if each.run is None else f"{each.run}, rank {each.rank}, score {each.score:.4g}"
     return {"passage": each.passage, "where": where, "others": "", **_shown(passage, question),
-            "group": "" if twin is None or each.run is None else f"≈ nearly the same as {twin + 1}"}
+            "group": "" if twin is None else f"≈ nearly the same as {twin + 1}"}
 
 
 def _shown(passage: Passage, question: Question) -> dict[str, Any]:
@@ -138,9 +133,5 @@ def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """About LINE characters that begin with the answer's sentence, or with a word shortly before the answer."""
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
-    at = answers[0][0]
-    earliest = max(at - BEFORE, 0)
-    sentence = text.rfind(". ", earliest, at)
-    space = text.find(" ", earliest, at)
-    start = sentence + 2 if sentence >= 0 else space + 1 if space >= 0 else earliest
+    start = start_near(text, answers[0][0], BEFORE)
     return start, min(start + LINE, len(text))

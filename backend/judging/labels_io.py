@@ -20,7 +20,8 @@ from backend.importing.left_out import LeftOut
 from backend.importing.tools import Progress, writable
 from backend.manifest import write_json
 from db.errors import BadInput, Missing, Refused
-from db.labels import Event, Labels
+from db.events import Event
+from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.study import Study

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from backend.judging.batches import BatchMade, batch_of_pairs
 from db.errors import BadInput, Refused
-from db.labels import Consensus, Labels
+from db.events import Consensus
+from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.study import Study

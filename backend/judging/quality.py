@@ -17,8 +17,9 @@ import numpy as np
 
 from analysis.agreement import Agreement, alpha, kappa
 from analysis.audit import Rate, rate
+from db.events import Event
 from db.gestures import LABELS
-from db.labels import Event, Labels
+from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.study import Study

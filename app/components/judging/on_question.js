@@ -11,9 +11,9 @@ class OnQuestion {
     this.words = node("span", { class: "soft" });
     this.status = node("span", { class: "status", role: "status" });
     this.banner = node("div", { class: "banner", role: "alert", hidden: true });
-    this.live = node("div", { class: "unseen", "aria-live": "polite" });
+    this.region = node("div", { class: "unseen", "aria-live": "polite" });
     this.root = node("section", { class: "judge on-question", "aria-label": "Your labels" },
-      node("div", { class: "judge-bar" }, this.words, this.status), this.banner, this.live);
+      node("div", { class: "judge-bar" }, this.words, this.status), this.banner, this.region);
     this.mount(parent);
     this.onKey = (event) => this.pressed(event);
     document.addEventListener("keydown", this.onKey);
@@ -39,10 +39,10 @@ class OnQuestion {
     this.paint();
   }
 
-  get live_() { return liveGestures(this.data.history, this.outbox.entries); }
+  get live() { return liveGestures(this.data.history, this.outbox.entries); }
 
   labels() {
-    return labelsOf(this.data.question, null, this.data.given, this.live_, this.data.history, this.outbox.entries);
+    return labelsOf(this.data.question, null, this.data.given, this.live, this.data.history, this.outbox.entries);
   }
 
   pressed(event) {
@@ -76,7 +76,7 @@ class OnQuestion {
   }
 
   undo() {
-    const last = this.live_.at(-1);
+    const last = this.live.at(-1);
     if (!last) { this.say("There is nothing of yours to take back on this question"); return; }
     this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [], blind: false,
       guideline_version: this.data.guideline });
@@ -84,7 +84,7 @@ class OnQuestion {
     this.paint();
   }
 
-  say(words) { this.live.textContent = words; this.said = words; this.paintStatus(); }
+  say(words) { this.region.textContent = words; this.said = words; this.paintStatus(); }
 
   schedule() {
     if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; this.paint(); });

@@ -13,7 +13,7 @@ from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag
 from backend.judging.guidelines import guidelines
 from backend.study import Study
-from db.labels import Consensus
+from db.events import Consensus
 from db.people import Person
 from db.records import Question
 
@@ -47,7 +47,7 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     if not pairs:
         return Html("")
     ordinals = study.corpus.ordinals([pair.passage for pair in pairs])
-    titles = {pair.passage: study.corpus.passages([ordinals[pair.passage]])[0].title for pair in pairs if pair.passage in ordinals}
+    titles = {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
     rows = [_row(pair, titles.get(pair.passage, "")) for pair in pairs]
     return tag("details", tag("summary", f"Labels of people: {count(len(pairs), 'passage')}"), *rows, cls="gold-table judged")
 
