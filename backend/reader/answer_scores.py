@@ -1,0 +1,55 @@
+"""Is a predicted answer right? Exact match and F1 after SQuAD's normalisation (Rajpurkar et al. 2016).
+
+Normalised is: lower case, no ASCII punctuation, none of the words a, an, the, single spaces. A question with several answers counts by
+the one that fits best. Where answers are patterns (CuratedTREC), a prediction is right that a pattern matches from its beginning, as
+DrQA counts; F1 is then the same.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from backend.answers import Pattern
+from db.records import Question
+
+ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(answer: str) -> str:
+    """An answer as it is compared."""
+    return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, answers: Iterable[str]) -> bool:
+    """Is the prediction one of the answers, both normalised?"""
+    wanted = normalised(prediction)
+    return any(normalised(answer) == wanted for answer in answers)
+
+
+def f1(prediction: str, answers: Iterable[str]) -> float:
+    """The largest harmonic mean of precision and recall over the words that prediction and an answer share, from 0 to 1.
+
+    Two that are both empty after normalisation are the same: 1.
+    """
+    return max((_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers), default=0.0)
+
+
+def _f1(predicted: Sequence[str], wanted: Sequence[str]) -> float:
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    shared = sum((Counter(predicted) & Counter(wanted)).values())
+    return 2 * shared / (len(predicted) + len(wanted))
+
+
+def scored(question: Question, prediction: str | None) -> tuple[bool, float]:
+    """(exact match, F1) of a prediction; None, no answer at all, is wrong."""
+    if prediction is None:
+        return False, 0.0
+    if question.answer_rule == "regex":
+        right = any(span[0] == 0 for answer in question.answers for span in Pattern(answer).matches(prediction))
+        return right, float(right)
+    return exact_match(prediction, question.answers), f1(prediction, question.answers)

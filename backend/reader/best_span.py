@@ -1,0 +1,37 @@
+"""The best answer span of each passage, from its logits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ANSWER_TOKENS = 10
+"""DPR's longest answer, in word pieces."""
+
+
+def best_spans(start: Tensor, end: Tensor, readable: Tensor, longest: int = ANSWER_TOKENS) -> tuple[Tensor, Tensor, Tensor]:
+    """The span (s, t) with the highest start logit at s plus end logit at t, s <= t < s + longest.
+
+    Args:
+        start, end: (n, L) float32 logits.
+        readable: (n, L) bool: tokens of the passage itself; a run of them in each row.
+
+    Returns: (n,) s, (n,) t, both int64 and -1 where nothing is readable, and (n,) the sum of the logits, -inf there. Among equal sums the
+        first start counts, then the shortest span.
+    """
+    import torch
+
+    rows, width = start.shape
+    longest = min(longest, width)
+    lowest = float("-inf")
+    end = end.masked_fill(~readable, lowest)
+    ahead = torch.stack([torch.nn.functional.pad(end[:, length:], (0, length), value=lowest) for length in range(longest)], dim=2)
+    sums = (start.masked_fill(~readable, lowest)[:, :, None] + ahead).view(rows, width * longest)
+    best = sums.max(dim=1).values
+    places = torch.arange(width * longest, device=start.device)
+    first = torch.where(sums == best[:, None], places, width * longest).min(dim=1).values
+    there = best > lowest
+    begins = first // longest
+    return (begins.masked_fill(~there, -1), (begins + first % longest).masked_fill(~there, -1), best)

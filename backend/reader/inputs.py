@@ -1,0 +1,95 @@
+"""What the reader reads: `[CLS] question [SEP] title [SEP] passage` as token ids, and the way from tokens back to characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.answers import answer_spans
+from db.records import Passage
+
+if TYPE_CHECKING:
+    import torch
+
+TOKENS = 350
+"""DPR's length of question, title and passage together."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One passage with its question.
+
+    ids: token ids, at most as many as the limit.
+    first: where the passage begins in `ids`.
+    offsets: (ids - first, 2) int32, for each token of the passage its (start, end) in characters of the passage's text.
+    """
+
+    ids: list[int]
+    first: int
+    offsets: np.ndarray
+
+    def characters(self, start: int, end: int) -> Span:
+        """The characters from token `start` to token `end`, both positions in `ids`, both included."""
+        return int(self.offsets[start - self.first, 0]), int(self.offsets[end - self.first, 1])
+
+    def tokens(self, start: int, end: int) -> Span | None:
+        """The first and last token (both included) that hold characters start .. end; None where the cut took some of them away."""
+        touched = np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end))
+        if not len(touched) or self.offsets[touched[-1], 1] < end:
+            return None
+        return int(touched[0]) + self.first, int(touched[-1]) + self.first
+
+
+@dataclass(frozen=True)
+class ReaderInputs:
+    """A tokenizer as the reader uses it.
+
+    limit: tokens in all. A question gets a third of them at most and a title a sixth, so that some passage is left to read.
+    """
+
+    tokenizer: Any
+    limit: int = TOKENS
+
+    def encode(self, question: str, passages: Sequence[Passage]) -> list[Encoded]:
+        """The passages of one question."""
+        if not passages:
+            return []
+        asked = self._ids([question])[0][: self.limit // 3]
+        titles = self._ids([passage.title for passage in passages])
+        texts = self.tokenizer([passage.text for passage in passages], add_special_tokens=False, return_offsets_mapping=True,
+                               return_attention_mask=False, return_token_type_ids=False, verbose=False)
+        begin, sep = [self.tokenizer.cls_token_id, *asked, self.tokenizer.sep_token_id], self.tokenizer.sep_token_id
+        made = []
+        for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
+            head = [*begin, *title[: self.limit // 6], sep]
+            room = self.limit - len(head)
+            made.append(Encoded(head + ids[:room], len(head), np.array(offsets[:room], np.int32).reshape(-1, 2)))
+        return made
+
+    def batch(self, encoded: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor]:
+        """(n, L) int64 ids, padded on the right, and (n, L) bool: which are tokens."""
+        import torch
+
+        width = max(len(each.ids) for each in encoded)
+        ids = torch.full((len(encoded), width), self.tokenizer.pad_token_id, dtype=torch.int64)
+        real = torch.zeros((len(encoded), width), dtype=torch.bool)
+        for row, each in enumerate(encoded):
+            ids[row, : len(each.ids)] = torch.tensor(each.ids)
+            real[row, : len(each.ids)] = True
+        return ids, real
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False,
+                              verbose=False)["input_ids"]
+
+
+def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
+    """Every span of every answer in the passage, as (first, last) tokens, sorted; those that the cut took away are left out."""
+    found = {span for answer in answers for low, high in answer_spans(passage.text, [answer], rule)
+             if (span := encoded.tokens(low, high)) is not None}
+    return sorted(found)

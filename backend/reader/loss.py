@@ -1,0 +1,46 @@
+"""The reader's loss (Karpukhin et al. 2020, section 6.1), from logits alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PAD = -1
+LOWEST = -1e30  # in the place of -inf, whose gradient is undefined where a question has no span at all
+
+
+def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, places: Tensor, spans: Tensor) -> Tensor:
+    """The mean over the questions of a batch of `selection_loss` plus `span_loss`.
+
+    Args:
+        start, end: (n, L) logits of all passages of the batch.
+        relevance: (n,) logits.
+        real: (n, L) bool, False where padded.
+        places: (q, m) int64, each question's passages as rows of the others, the positive first; -1 pads.
+        spans: (q, a, 2) int64, first and last token of each span of the answer in the positive; -1 pads.
+
+    Returns: () float32.
+    """
+    return (selection_loss(relevance, places) + span_loss(start, end, real, places[:, 0], spans)).mean()
+
+
+def selection_loss(relevance: Tensor, places: Tensor) -> Tensor:
+    """(q,) -log P_selected(positive): a softmax of the relevance logits over the question's passages (equation 5)."""
+    logits = relevance.float()[places.clamp(min=0)].masked_fill(places == PAD, float("-inf"))
+    return logits.logsumexp(dim=1) - logits[:, 0]
+
+
+def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
+    """(q,) -log of the sum over all spans (s, t) of the answer in the positive of P_start(s) P_end(t).
+
+    Both are a softmax over the tokens of the positive with its question (equations 3 and 4); padding takes no part. 0 where a positive
+    has no span, because its end was cut off.
+    """
+    there = spans[..., 0] != PAD
+    at = spans.clamp(min=0)
+    hidden = ~real[positives]
+    log_start, log_end = (logits[positives].float().masked_fill(hidden, float("-inf")).log_softmax(dim=1) for logits in (start, end))
+    each = log_start.gather(1, at[..., 0]) + log_end.gather(1, at[..., 1])
+    return -each.masked_fill(~there, LOWEST).logsumexp(dim=1).masked_fill(~there.any(dim=1), 0.0)

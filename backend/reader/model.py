@@ -1,0 +1,183 @@
+"""The reader's network: transformers' `DPRReader`, made from any BERT or loaded from a checkpoint. Weights are read from safetensors alone.
+
+A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)` load it anywhere.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.manifest import read_json
+from backend.reader.inputs import TOKENS, ReaderInputs
+from backend.retrieval.encoder import DPR_TOWERS, locate
+from backend.training.resuming import TRAINING
+from backend.training.scoring import weights_hash
+from backend.training.starting import keep_layers
+from db.errors import BlindspotError, Missing, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+    from transformers import DPRReader
+
+    from backend.study import Study
+
+READER = "DPRReader"
+KIND = "reader"
+MODULES = "modules.json"  # of a sentence-transformers folder
+
+
+@dataclass(frozen=True)
+class ReaderModel:
+    """A network with its tokenizer. `hash` is of weights and tokenizer; "" where it is not from a folder."""
+
+    network: DPRReader
+    inputs: ReaderInputs
+    hash: str = ""
+
+
+def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, seed: int = 0) -> ReaderModel:
+    """A reader to train: a trained one, or a BERT whose three new vectors are drawn at random.
+
+    Args:
+        start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (of two towers the one for
+            passages); or "minilm".
+        layers: only the first so many; None keeps all.
+
+    Raises:
+        Missing: it cannot be loaded, or holds no safetensors.
+        Refused: its network is no BERT, layers that are not there, or a tokenizer that does not fit.
+    """
+    import torch
+    from transformers import BertModel, DPRConfig
+    from transformers import DPRReader as Network
+
+    path = locate(start)
+    if _architecture(path) == READER:
+        model = load_reader(path, tokens=tokens)
+        if layers is not None:
+            keep_layers(model.network.span_predictor.encoder.bert_model, layers)
+            model.network.config.num_hidden_layers = layers
+        return ReaderModel(model.network.float(), model.inputs)
+    bert, tokenizer = _bert(path)
+    if not isinstance(bert, BertModel):
+        raise Refused(f"{start} is a {type(bert).__name__}; the reader starts from a BERT (BERT, MiniLM, DPR's encoders)")
+    if layers is not None:
+        keep_layers(bert, layers)
+    torch.manual_seed(seed)
+    known = set(DPRConfig().to_dict()) - {"model_type", "architectures", "transformers_version", "dtype", "projection_dim"}
+    network = Network(DPRConfig(**{key: value for key, value in bert.config.to_dict().items() if key in known}))
+    weights = {name: weight for name, weight in bert.state_dict().items() if not name.startswith("pooler.")}
+    network.span_predictor.encoder.bert_model.load_state_dict(weights)
+    return ReaderModel(network.float(), _inputs(network, tokenizer, tokens, start))
+
+
+def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
+    """A reader from its folder or Hugging Face name, in 32 bits, on the CPU.
+
+    Args:
+        tokens: length of question, title and passage; None takes what it was trained with, else DPR's 350.
+
+    Raises:
+        Missing: no such folder, none of a reader, or no safetensors.
+        Refused: it was changed since it was trained, or its tokenizer is another's.
+    """
+    import transformers
+
+    path = str(folder)
+    if _architecture(path) != READER:
+        raise Missing(f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint")
+    about = read_json(Path(path) / TRAINING) if (Path(path) / TRAINING).is_file() else {}
+    digest = weights_hash(Path(path)) if Path(path).is_dir() else ""
+    if about.get("kind") == KIND and about.get("model_hash", digest) != digest:
+        raise Refused(f"the weights or the tokenizer of {path} are not those that it was trained with; train it again, or take away "
+                      f"{TRAINING} if that is meant")
+    with _readable(path):
+        network, found = transformers.DPRReader.from_pretrained(path, use_safetensors=True, output_loading_info=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    if lacking := sorted(found["missing_keys"]):
+        raise Refused(f"{path} lacks weights of a reader, such as {lacking[0]}")
+    limit = tokens or about.get("settings", {}).get("tokens") or TOKENS
+    return ReaderModel(network.float().eval(), _inputs(network, tokenizer, limit, path), digest)
+
+
+def reader_folder(study: Study, reader: str) -> str:
+    """Where a reader lies: a model of the study, else a folder or Hugging Face name as it is."""
+    if "/" not in reader and (study.path("models", reader) / TRAINING).is_file():
+        return str(study.path("models", reader))
+    return reader
+
+
+def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Start and end logits (n, L) and relevance logits (n,), in 32 bits; `half` runs the BERT in bfloat16."""
+    import torch
+
+    predictor = network.span_predictor
+    with torch.autocast(ids.device.type, torch.bfloat16, enabled=half):
+        hidden = predictor.encoder(ids, attention_mask=real.long())[0]
+    with torch.autocast(ids.device.type, enabled=False):
+        hidden = hidden.float()
+        start, end = predictor.qa_outputs(hidden).unbind(dim=-1)
+        return start, end, predictor.qa_classifier(hidden[:, 0]).squeeze(-1)
+
+
+def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> ReaderInputs:
+    size, needed = network.config.vocab_size, (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
+    if None in needed:
+        raise Refused(f"the tokenizer of {path} has no [CLS], [SEP] or [PAD]; the reader needs a BERT's")
+    if len(tokenizer) > size or network.config.pad_token_id not in (None, tokenizer.pad_token_id):
+        raise Refused(f"the tokenizer of {path} is another model's: it has {len(tokenizer):,} words, the network {size:,}; put the one "
+                      "beside the weights that they were trained with")
+    if not tokenizer.is_fast:
+        raise Refused(f"the tokenizer of {path} does not tell which characters a token came from; give a fast one (tokenizer.json)")
+    return ReaderInputs(tokenizer, min(tokens, network.config.max_position_embeddings))
+
+
+def _architecture(path: str) -> str:
+    """The name of the network; "" where the folder does not say."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if (Path(path) / MODULES).is_file():
+        return ""
+    with _readable(path):
+        return (transformers.AutoConfig.from_pretrained(path).architectures or [""])[0]
+
+
+def _bert(path: str) -> tuple[Any, Any]:
+    """The network inside an encoder, and its tokenizer."""
+    import transformers
+
+    folder = Path(path)
+    if folder.is_dir() and not any(folder.rglob("*.safetensors")):
+        raise Missing(f"{path} holds no safetensors weights, and others are not read; save it anew with safetensors")
+    with _readable(path):
+        if (folder / MODULES).is_file():
+            from sentence_transformers import SentenceTransformer
+
+            first = SentenceTransformer(path, device="cpu", model_kwargs={"use_safetensors": True})[0]
+            first = first.sub_modules["document"][0] if hasattr(first, "sub_modules") else first
+            return first.model, first.tokenizer
+        architecture = _architecture(path)
+        if architecture in DPR_TOWERS:
+            whole = getattr(transformers, architecture).from_pretrained(path, use_safetensors=True)
+            return getattr(whole, DPR_TOWERS[architecture]).bert_model, transformers.AutoTokenizer.from_pretrained(path)
+        return transformers.AutoModel.from_pretrained(path, use_safetensors=True), transformers.AutoTokenizer.from_pretrained(path)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """The many ways in which a model cannot be loaded, in one line."""
+    try:
+        yield
+    except BlindspotError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Missing(f"cannot load {path!r} as a reader: {first[:200]} (give a folder with safetensors weights and a tokenizer, or a "
+                      "name when the network can be reached)") from error

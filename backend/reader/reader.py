@@ -1,0 +1,118 @@
+"""A reader at work: the best span of each passage, and how much each passage is preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from backend.reader.best_span import ANSWER_TOKENS, best_spans
+from backend.reader.inputs import Encoded
+from backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Precision = Literal["auto", "float32", "bfloat16"]
+CPU_BATCH = 16
+GPU_BATCH = 128
+"""Passages read at a time: on a GPU all 100 of a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read in m passages, in their order.
+
+    relevance: (m,) float32 logits; their softmax over a question's passages is P_selected.
+    spans: (m, 2) int32, the best span in characters of each passage's text; -1 where nothing of it could be read.
+    tokens: (m, 2) int32, the same as first and last token of the input.
+    scores: (m,) float32, start logit plus end logit; -inf where nothing could be read.
+    probabilities: (m,) float32, P_start times P_end of that span within its passage.
+    """
+
+    relevance: np.ndarray
+    spans: np.ndarray
+    tokens: np.ndarray
+    scores: np.ndarray
+    probabilities: np.ndarray
+
+    @classmethod
+    def nothing(cls, count: int) -> Read:
+        """Nothing read in so many passages."""
+        pairs, low = (np.full((count, 2), -1, np.int32) for _ in range(2)), np.full(count, -np.inf, np.float32)
+        return cls(low.copy(), *pairs, low, np.zeros(count, np.float32))
+
+
+def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
+    """The passage whose best span is the answer: of the first k with something to read, the one of the highest relevance.
+
+    Args:
+        relevance, scores: (q, m), as in `Read`.
+
+    Returns: (q,) int64 columns, the first among equals; -1 where nothing was read.
+    """
+    there = np.isfinite(scores[:, :k])
+    if not there.shape[1]:
+        return np.full(len(there), -1)
+    best = np.where(there, relevance[:, :k], -np.inf).argmax(axis=1)
+    return np.where(there.any(axis=1), best, -1)
+
+
+class Reader:
+    """A loaded reader.
+
+    Args:
+        batch: passages read at a time; None for what suits the device.
+        precision: "auto" reads in bfloat16 on a GPU that has it.
+        longest: tokens of an answer at most.
+    """
+
+    def __init__(self, model: ReaderModel, device: str | None = None, batch: int | None = None, precision: Precision = "auto",
+                 longest: int = ANSWER_TOKENS):
+        """Raises Refused for a device that is not there."""
+        import torch
+
+        from backend.training.resuming import device_of
+
+        self.device = device_of(device)
+        self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
+        self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
+        self.half = precision == "bfloat16" or precision == "auto" and self.device == "cuda" and torch.cuda.is_bf16_supported()
+
+    @classmethod
+    def open(cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto") -> Reader:
+        """A reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as `load_reader` does."""
+        return cls(load_reader(reader_folder(study, name)), device, batch, precision)
+
+    def read(self, question: str, passages: Sequence[Passage]) -> Read:
+        """Read the passages of one question; those of like length go together, so that little is padded."""
+        encoded = self.inputs.encode(question, passages)
+        made = Read.nothing(len(encoded))
+        order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))
+        for begin in range(0, len(order), self.batch):
+            some = order[begin : begin + self.batch]
+            relevance, tokens, scores, logs = self._forward([encoded[place] for place in some])
+            made.relevance[some], made.scores[some] = relevance, scores
+            for row, place in enumerate(some):
+                if np.isfinite(scores[row]):
+                    made.tokens[place] = tokens[row]
+                    made.spans[place] = encoded[place].characters(*tokens[row])
+                    made.probabilities[place] = np.exp(logs[row])
+        return made
+
+    def _forward(self, encoded: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(n,) relevance, (n, 2) tokens, (n,) logit sums, (n,) log probabilities."""
+        import torch
+
+        ids, real = (each.to(self.device, non_blocking=True) for each in self.inputs.batch(encoded))
+        firsts = torch.tensor([each.first for each in encoded], device=self.device)
+        with torch.inference_mode():
+            start, end, relevance = reader_logits(self.network, ids, real, self.half)
+            readable = real & (torch.arange(ids.shape[1], device=self.device) >= firsts[:, None])
+            low, high, scores = best_spans(start, end, readable, self.longest)
+            norms = sum(logits.masked_fill(~real, float("-inf")).logsumexp(dim=1) for logits in (start, end))
+            made = (relevance, torch.stack([low, high], dim=1), scores, scores - norms)
+        return tuple(each.float().cpu().numpy() if each.is_floating_point() else each.cpu().numpy() for each in made)
