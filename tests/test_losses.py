@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from sentence_transformers.util import cos_sim, dot_score
+from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MultipleNegativesRankingLoss
+from sentence_transformers.util import cos_sim, dot_score, pairwise_cos_sim, pairwise_dot_score
 
-from backend.training.losses import PAD, InBatchLoss, known_positives, repeated
+from backend.training.losses import PAD, InBatchLoss, distilled, known_positives, repeated
 
 QUESTIONS, WIDTH = 6, 8
 
@@ -161,3 +161,73 @@ def test_masks():
 def test_wrong_settings(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         InBatchLoss(torch.nn.Identity(), **wrong)
+
+
+TAUGHT = [[4.0, 1.0, -2.0], [0.5, 0.0, 3.0], [-13.8, 13.8, 0.0], [2.0, 2.0, 2.0], [9.0, -9.0, 1.0], [0.0, 1.0, 2.0]]
+
+
+def taught(columns=2, **more):
+    return labels(columns, **more) | {"teacher": torch.tensor(TAUGHT)[:, :columns]}
+
+
+@pytest.mark.parametrize("similarity, pairwise, scale", [("dot", pairwise_dot_score, 1.0), ("cosine", pairwise_cos_sim, 20.0)])
+@pytest.mark.parametrize("mini_batch", [None, 4])
+def test_the_teachers_term_is_the_librarys(similarity, pairwise, scale, mini_batch, monkeypatch):
+    """Beside the in-batch loss, weighted; with gradient caching too, some questions at a time."""
+    from backend.training import losses
+
+    monkeypatch.setattr(losses, "ROWS", 4)
+    ours, theirs = batch(3), batch(3)
+    loss = InBatchLoss(torch.nn.Identity(), similarity=similarity, scale=scale, mini_batch=mini_batch, distil_weight=0.7)
+    found = loss.calculate_loss([[v] for v in ours], taught(3), with_backward=mini_batch is not None)
+    if mini_batch is None:
+        found.backward()
+    peer = DistillKLDivLoss(torch.nn.Identity(), similarity_fct=lambda a, b: scale * pairwise(a, b))
+    expected = loss_of(theirs, similarity=similarity, scale=scale) + 0.7 * peer.compute_loss_from_embeddings(theirs, torch.tensor(TAUGHT))
+    expected.backward()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_a_teacher_has_nothing_to_say_of_a_missing_negative():
+    """Question 0 has one hard negative of two, question 1 none: the library's loss of the shorter rows."""
+    student = torch.randn(3, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    teacher = torch.tensor([[4.0, 1.0, -torch.inf], [0.5, -torch.inf, -torch.inf], [1.0, 2.0, 3.0]])
+    found = distilled(student, teacher)
+    found.sum().backward()
+
+    def peer(row, columns):
+        one = [torch.ones(1, 1), *(student[row, column].reshape(1, 1) for column in range(columns))]
+        return DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(one, teacher[row:row + 1, :columns])
+
+    assert found.tolist() == pytest.approx([peer(0, 2).item(), 0.0, peer(2, 3).item()], abs=1e-6)
+    assert torch.isfinite(student.grad).all() and not student.grad[1].any() and student.grad[0, 2] == 0
+
+
+def test_the_gradient_leads_to_the_teachers_distribution():
+    """On the teacher's term alone the student ends with the teacher's probabilities, not with all on the positive."""
+    questions, passages = torch.eye(3)[:2], torch.nn.Parameter(torch.zeros(2, 3, 3))
+    teacher = torch.tensor([[1.0, 0.0, -1.0], [-2.0, 2.0, 0.5]])
+    descent = torch.optim.SGD([passages], lr=1.0)
+    before = distilled((questions[:, None] * passages).sum(2), teacher).mean().item()
+    for _ in range(300):
+        descent.zero_grad()
+        distilled((questions[:, None] * passages).sum(2), teacher).mean().backward()
+        descent.step()
+    after = (questions[:, None] * passages.detach()).sum(2)
+    assert distilled(after, teacher).mean().item() < 1e-3 < before
+    torch.testing.assert_close(after.softmax(1), teacher.softmax(1), atol=0.02, rtol=0)
+
+
+def test_each_process_teaches_its_own_questions(monkeypatch):
+    """The second of two processes: its passages stand behind the first one's, column after column."""
+    from backend.training import losses
+
+    other, mine = batch(seed=1), batch(seed=2)
+    elsewhere = {True: torch.cat(other[1:]), False: torch.arange(100, 100 + 2 * QUESTIONS)}
+    monkeypatch.setattr(losses, "rank", lambda: 1)
+    monkeypatch.setattr(losses, "gathered", lambda rows: torch.cat([elsewhere[rows.is_floating_point()], rows]))
+    plain = loss_of(mine).item()
+    peer = DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(mine, torch.tensor(TAUGHT)[:, :2])
+    assert loss_of(mine, taught()).item() == pytest.approx(plain + peer.item(), rel=1e-6)

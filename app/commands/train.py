@@ -44,6 +44,8 @@ def dual_encoder(
     scale: Annotated[float | None, typer.Option(help="Of scores in the softmax; default 1, or 20 for cosines.")] = None,
     margin: Annotated[float | None, typer.Option(help="Of the triplet loss; default 1.")] = None,
     hard_negatives: Annotated[int | None, typer.Option(help="Of each question in a batch; default 1.")] = None,
+    distil: Annotated[str | None, typer.Option(metavar="MODEL", help="Learn from this cross-encoder's scores as well.")] = None,
+    distil_weight: Annotated[float | None, typer.Option(help="Of what it teaches, beside the loss; default 1.")] = None,
     only: Annotated[str | None, typer.Option(metavar="question|passage", help="Train this tower alone.")] = None,
     question_tokens: Annotated[int | None, typer.Option(help="Longer questions are cut; default 64.")] = None,
     passage_tokens: Annotated[int | None, typer.Option(help="Longer passages are cut; default 256.")] = None,
@@ -55,10 +57,10 @@ def dual_encoder(
 ) -> None:  # fmt: skip
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
     settings = _given(towers=towers, pooling=pooling, layers=layers, normalise=normalise, similarity=similarity, loss=loss, scale=scale,
-                      margin=margin, hard_negatives=hard_negatives, only=only, question_tokens=question_tokens,
-                      passage_tokens=passage_tokens, pool=pool, batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps,
-                      learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, evaluate_every=evaluate_every,
-                      patience=patience, seed=seed, precision=precision)
+                      margin=margin, hard_negatives=hard_negatives, distil=distil, distil_weight=distil_weight, only=only,
+                      question_tokens=question_tokens, passage_tokens=passage_tokens, pool=pool, batch=batch, mini_batch=mini_batch,
+                      epochs=epochs, steps=steps, learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out,
+                      evaluate_every=evaluate_every, patience=patience, seed=seed, precision=precision)
     made = _train("train dual-encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
                   restart=restart)
     if made is not None:

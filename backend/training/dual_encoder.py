@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from backend.manifest import read_json, whole_folder
 from backend.retrieval.encoder import load_encoder
 from backend.settings import EncoderSettings, add_encoder, check_name
+from backend.training.distillation import Cost, Teacher
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Pool, Some, digest, hold_out, make_pool, usable
 from backend.training.resuming import (
@@ -80,12 +81,14 @@ def train_dual_encoder(study: Study, name: str, training_set: str, start: str = 
     if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
     made = None if replace or known else _unnamed(study, name, training_set, chosen)
+    teacher = Teacher(study, chosen.distil, device) if chosen.distil is not None and made is None else None
     target = free_name(study, name, replace or made is not None)
     opened, begin = TrainingSet.open(study, training_set), start_of(study, start)
     if made is None:
         with study.building(f"models/{name}") if leads() else nullcontext():
             made = train(begin, SetExamples(study, opened), target, working_folder(study, name), chosen, device=device, restart=restart,
-                         about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}, progress=progress)
+                         about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}, teacher=teacher,
+                         progress=progress)
     if leads() and known is None:
         add_encoder(study.settings_path, name, {"model": str(target), "passage_template": begin.passage_template,
                                                 "max_tokens": chosen.passage_tokens})
@@ -108,7 +111,7 @@ def start_of(study: Study, start: str) -> EncoderSettings:
 
 def train(start: EncoderSettings, examples: Examples, target: Path, working: Path, settings: DualEncoderSettings | None = None, *,
           dev: Sequence[Example] | None = None, device: str | None = None, restart: bool = False, about: dict | None = None,
-          progress: Progress | None = None) -> Trained:
+          teacher: Teacher | None = None, progress: Progress | None = None) -> Trained:
     """Train, or go on where a training that was broken off stands, and put the best model into `target`.
 
     Args:
@@ -117,6 +120,7 @@ def train(start: EncoderSettings, examples: Examples, target: Path, working: Pat
         dev: what checkpoints are compared by; None holds some of the examples out.
         restart: begin again although an unfinished training stands in `working`.
         about: what else training.json is to say; a training with other words there is another one.
+        teacher: the cross-encoder that `settings.distil` names; it scores what it has not scored yet before the first step.
 
     Raises:
         Refused: settings that cannot learn, no positives, another training unfinished in `working`, a full disk.
@@ -127,6 +131,8 @@ def train(start: EncoderSettings, examples: Examples, target: Path, working: Pat
     check_packages()
     settings = settings or DualEncoderSettings()
     check(settings)
+    if settings.distil is not None and teacher is None:
+        raise Refused(f"here nothing is learned from a cross-encoder; leave out distil {settings.distil!r}")
     on = device_of(device)
     arguments = arguments_of(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
     every = usable(examples)
@@ -136,10 +142,13 @@ def train(start: EncoderSettings, examples: Examples, target: Path, working: Pat
         model = start_model(start, settings.shape, on)
         scale, order = scale_of(settings, normalises(model)), _order(len(chosen), settings)
         request = {"start": asdict(start), "settings": asdict(settings), "examples": digest(every), "pool": pool.digest if pool else None,
-                   "processes": world_size(), **(about or {})}
+                   "processes": world_size(), **({"teacher_hash": teacher.model_hash} if teacher else {}), **(about or {})}
         checkpoint = stand(working, request, restart)
         drawing = Drawing(chosen, settings.hard_negatives, settings.seed)
-        _run(model, arguments, settings, scale, start.passage_template, drawing, order, pool, checkpoint, progress if leads() else None)
+        if teacher is not None:
+            teacher.prepare(drawing, order, progress if leads() else None)
+        collator = _collator(model, settings, start.passage_template, teacher)
+        _run(model, arguments, settings, scale, collator, drawing, order, pool, checkpoint, progress if leads() else None)
         made = Trained(target.name, str(target), order.steps, order.steps, None, round(time.monotonic() - began, 1))
         if leads():
             made = _keep(working, target, start.passage_template, settings.passage_tokens, request | {
@@ -171,7 +180,7 @@ def _order(examples: int, settings: DualEncoderSettings) -> Order:
     return Order(examples, batch, steps, processes, settings.seed)
 
 
-def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettings, scale: float, template: str, drawing: Drawing,
+def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettings, scale: float, collator: Collator, drawing: Drawing,
          order: Order, pool: Pool | None, checkpoint: Path | None, progress: Progress | None) -> None:
     from transformers import PrinterCallback
 
@@ -181,14 +190,14 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
     working = Path(arguments.output_dir)
-    evaluator = RankEvaluator(pool, template, settings.similarity, settings.batch) if pool else None
+    evaluator = RankEvaluator(pool, collator.template, settings.similarity, settings.batch) if pool else None
     sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
     if evaluator is not None and checkpoint is None and leads():
         write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
     frozen = [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)] if settings.only else []
     trainer = DualEncoderTrainer(
         model=model, args=arguments, evaluator=evaluator, order=order, drawing=drawing, frozen=frozen,
-        loss=_loss(model, settings, scale), data_collator=_collator(model, settings, template),
+        loss=_loss(model, settings, scale), data_collator=collator,
         callbacks=[Keeper(working, order, (FIGURE, "first"), settings.patience, sizes, progress)])
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -197,13 +206,15 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
 def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: float) -> Module:
     from backend.training.losses import InBatchLoss
 
-    return InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked)
+    return InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked,
+                       settings.distil_weight)
 
 
-def _collator(model: SentenceTransformer, settings: DualEncoderSettings, template: str) -> Collator:
+def _collator(model: SentenceTransformer, settings: DualEncoderSettings, template: str, teacher: Teacher | None) -> Collator:
     from backend.training.trainer import Collator
 
-    return Collator(model, template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens, has_two_towers(model))
+    return Collator(model, template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens, has_two_towers(model),
+                    teacher)
 
 
 def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) -> Trained:
@@ -220,16 +231,20 @@ def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long a training would take here: its steps, the seconds of one that was tried, and of all with comparing."""
+    """How long a training would take here: its steps, the seconds of one that was tried, and of all with comparing.
+
+    scoring: what a teacher scores before the first step; not in `seconds`.
+    """
 
     steps: int
     seconds_per_step: float
     seconds: float
+    scoring: Cost | None = None
 
 
 def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSettings, device: str | None = None,
-             tries: int = 2) -> Estimate:
-    """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is written.
+             tries: int = 2, teacher: Teacher | None = None) -> Estimate:
+    """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is kept but some scores of a teacher.
 
     Raises what `train` raises for settings that cannot learn.
     """
@@ -241,7 +256,7 @@ def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSe
     chosen, pool = _split(usable(examples), settings, None)
     model = start_model(start, settings.shape, on).train()
     order = _order(len(chosen), settings)
-    loss, collator = _loss(model, settings, scale_of(settings, normalises(model))), _collator(model, settings, start.passage_template)
+    loss, collator = _loss(model, settings, scale_of(settings, normalises(model))), _collator(model, settings, start.passage_template, None)
     drawing, took = Drawing(chosen, settings.hard_negatives, settings.seed), 0.0
     for _, keys in zip(range(tries), order, strict=False):
         began = time.monotonic()
@@ -251,7 +266,8 @@ def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSe
     trained, compared = _texts(order, settings, pool)
     every = every_steps(settings, order.steps, 10 if pool else 0, trained, compared)
     comparisons = 1 + -(-order.steps // every) if pool else 0
-    return Estimate(order.steps, took, took * (order.steps + comparisons * compared / (3 * trained)))
+    seconds = took * (order.steps + comparisons * compared / (3 * trained))
+    return Estimate(order.steps, took, seconds, teacher.cost(drawing, order) if teacher else None)
 
 
 def _texts(order: Order, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:

@@ -25,6 +25,7 @@ class Example:
 
     positives: all that are known, the gold one and those that people found; one is drawn per epoch, each in its turn.
     negatives: hard negatives, in the order of the retriever that found them.
+    judged: ids of those that people judged, among both kinds.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Example:
     positives: tuple[Passage, ...]
     negatives: tuple[Passage, ...] = ()
     relation: str | None = None
+    judged: frozenset[str] = frozenset()
 
     def hard_negatives(self) -> tuple[Passage, ...]:
         """The negatives that are no positives."""

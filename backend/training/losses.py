@@ -40,6 +40,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     stands in the batch more than once counts once. With nothing to leave out the softmax loss is the library's
     `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, also where the model runs in 16.
 
+    With a teacher each question's loss has a second term, `distilled` over its positive and its own hard negatives.
+
     Args:
         model: the dual encoder, a SentenceTransformer.
         kind: "softmax" or "triplet".
@@ -49,10 +51,12 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         mini_batch: texts that are encoded at a time with gradient caching (GradCache, Gao et al. 2021): memory then does not grow
             with the batch, each text is encoded twice. None encodes the batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
+        distil_weight: what the teacher's term is multiplied by; it needs the softmax loss.
 
     Inputs: the features of the questions (B), of their positives (B), and of as many columns of hard negatives (B each) as there
     are; as labels a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none, and `positives`
-    (B, p) int64, all known positives of each question, padded with PAD.
+    (B, p) int64, all known positives of each question, padded with PAD; and where there is a teacher, `teacher` (B, columns) float32,
+    its log odds, -inf where a column has no passage.
 
     In several processes (`backend.training.distributed`) each takes the passages of all as negatives: RocketQA's cross-batch
     negatives. Every process must hold equally many questions and columns. Averaged over the processes, the gradient is that of
@@ -60,7 +64,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     """
 
     def __init__(self, model: nn.Module, kind: Kind = "softmax", similarity: str = "dot", scale: float = 1.0, margin: float = 1.0,
-                 mini_batch: int | None = None, masked: bool = True):
+                 mini_batch: int | None = None, masked: bool = True, distil_weight: float = 1.0):
         super().__init__()
         if kind not in ("softmax", "triplet"):
             raise ValueError(f"kind must be 'softmax' or 'triplet', not {kind!r}")
@@ -69,6 +73,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         if scale <= 0 or margin < 0:
             raise ValueError(f"scale must be above 0 and margin at least 0, not {scale} and {margin}")
         self.model, self.kind, self.scale, self.margin, self.masked = model, kind, scale, margin, masked
+        self.distil_weight = distil_weight
         self.similarity = SIMILARITIES[similarity]
         self.uses_gradient_cache = mini_batch is not None
         self.mini_batch_size = mini_batch or 0
@@ -88,35 +93,56 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         ids = gathered(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
         unwanted = repeated(ids) if self.masked else ids == PAD
+        own = {key: labels[key] for key in ("positives", "teacher") if key in labels}
         if not with_backward:
-            return self._losses(questions, passages, ids, unwanted, labels["positives"], first).mean()
+            return self._losses(questions, passages, ids, unwanted, own, first, len(questions)).mean()
         leaves = [vectors.detach().requires_grad_() for vectors in (questions, passages)]
         total = torch.zeros((), device=questions.device)
         for begin in range(0, len(questions), ROWS):
             rows = slice(begin, begin + ROWS)
-            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, labels["positives"][rows], first + begin).sum() / len(questions)
+            some = {key: values[rows] for key, values in own.items()}
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, len(questions)).sum() / len(questions)
             part.backward()
             total += part.detach()
         torch.autograd.backward([questions, passages], [leaf.grad for leaf in leaves])
         return total
 
-    def _losses(self, questions: Tensor, passages: Tensor, ids: Tensor, unwanted: Tensor, positives: Tensor, first: int) -> Tensor:
-        """(b,) of questions (b, d) against passages (n, d); the positive of question i is row first + i."""
+    def _losses(self, questions: Tensor, passages: Tensor, ids: Tensor, unwanted: Tensor, own: dict[str, Tensor], first: int,
+                apart: int) -> Tensor:
+        """(b,) of questions (b, d) against passages (n, d); the passages of question i are the rows first + i + apart * column."""
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
         if self.masked:
-            left_out = left_out | known_positives(ids, positives)
+            left_out = left_out | known_positives(ids, own["positives"])
         left_out = left_out.clone()
         left_out[rows, first + rows] = False
         with torch.autocast(questions.device.type, enabled=False):
             scores = self.similarity(questions, passages)
             if self.kind == "softmax":
-                scores = (scores * self.scale).masked_fill(left_out, -torch.inf)
-                return scores.logsumexp(1) - scores[rows, first + rows]
+                scores = scores * self.scale
+                losses = scores.masked_fill(left_out, -torch.inf).logsumexp(1) - scores[rows, first + rows]
+                if "teacher" not in own:
+                    return losses
+                columns = torch.arange(own["teacher"].shape[1], device=questions.device)
+                student = scores.gather(1, first + rows[:, None] + apart * columns)
+                return losses + self.distil_weight * distilled(student, own["teacher"])
             negative = ~left_out
             negative[rows, first + rows] = False
             hinge = (self.margin - scores[rows, first + rows][:, None] + scores).clamp(min=0) * negative
             return hinge.sum(1) / negative.sum(1).clamp(min=1)
+
+
+def distilled(student: Tensor, teacher: Tensor) -> Tensor:
+    """(b,) the Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own passages.
+
+    The library's `DistillKLDivLoss` at temperature 1, for rows that may have passages missing.
+
+    Args:
+        student, teacher: (b, c) scores; the teacher's are -inf where there is no passage.
+    """
+    absent = teacher == -torch.inf
+    log_probabilities = student.masked_fill(absent, -torch.inf).log_softmax(1).masked_fill(absent, 0)
+    return nn.functional.kl_div(log_probabilities, teacher.softmax(1), reduction="none").sum(1)
 
 
 def known_positives(ids: Tensor, positives: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ _BLOCK = 200  # questions whose passages are looked up together
 
 
 class SetExamples:
-    """The questions of a set, by id in rising order. Held are the rows of their passages (4 bytes each), not the texts.
+    """The questions of a set, by id in rising order. Held are the rows of their passages (5 bytes each), not the texts.
 
     Args:
         hard: take mined and people's negatives alone; else random ones and other questions' gold as well.
@@ -29,17 +29,20 @@ class SetExamples:
         self.ids: list[str] = []
         ordinals: list[np.ndarray] = []
         ends: list[tuple[int, int]] = []
+        judged: list[bool] = []
         end = 0
         examples = training_set.examples(hard)
         while block := list(islice(examples, _BLOCK)):
-            chosen = [[pair.passage for pair in (*positives, *negatives[:first])] for _, positives, negatives in block]
-            known = study.corpus.ordinals({passage for passages in chosen for passage in passages})
-            ordinals.append(np.array([known[passage] for passages in chosen for passage in passages], np.int32))
-            for (question, positives, _), passages in zip(block, chosen, strict=True):
+            chosen = [(*positives, *negatives[:first]) for _, positives, negatives in block]
+            known = study.corpus.ordinals({pair.passage for pairs in chosen for pair in pairs})
+            ordinals.append(np.array([known[pair.passage] for pairs in chosen for pair in pairs], np.int32))
+            judged += (pair.source == "label" for pairs in chosen for pair in pairs)
+            for (question, positives, _), pairs in zip(block, chosen, strict=True):
                 self.ids.append(question)
-                ends.append((end + len(positives), end + len(passages)))
-                end += len(passages)
+                ends.append((end + len(positives), end + len(pairs)))
+                end += len(pairs)
         self._ordinals = np.concatenate(ordinals) if ordinals else np.zeros(0, np.int32)
+        self._judged = np.array(judged, bool)
         self._ends = np.array(ends, np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
@@ -51,4 +54,6 @@ class SetExamples:
         start = int(self._ends[index - 1, 1]) if index else 0
         middle, end = self._ends[index].tolist()
         passages = self._study.corpus.passages(self._ordinals[start:end])
-        return Example(question.id, question.text, tuple(passages[:middle - start]), tuple(passages[middle - start:]), question.relation)
+        judged = frozenset(passages[place].id for place in np.flatnonzero(self._judged[start:end]))
+        return Example(question.id, question.text, tuple(passages[:middle - start]), tuple(passages[middle - start:]), question.relation,
+                       judged)

@@ -37,6 +37,7 @@ class Collator:
     """What was drawn, as the loss takes it: token ids of each column, and the numbers by which passages are told apart.
 
     hard_negatives: columns of them; a question that has fewer leaves PAD, an empty text that the loss leaves out.
+    teacher: gives (b, 1 + hard_negatives) log odds of what was drawn, for distillation.
     """
 
     model: SentenceTransformer
@@ -45,6 +46,7 @@ class Collator:
     question_tokens: int
     passage_tokens: int
     routed: bool
+    teacher: Callable[[Sequence[Drawn], int], torch.Tensor] | None = None
 
     def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
         columns = [[drawn.positive for drawn in batch]]
@@ -53,7 +55,8 @@ class Collator:
         for number, column in enumerate(columns):
             texts = ["" if passage is None else self.template.format(title=passage.title, text=passage.text) for passage in column]
             made |= self._tokens(f"passage{number}", texts, "document", self.passage_tokens)
-        return {**made, "label": {
+        taught = {} if self.teacher is None else {"teacher": self.teacher(batch, self.hard_negatives)}
+        return {**made, "label": taught | {
             "passages": torch.tensor([PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]),
             "positives": _padded([[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch])}}
 

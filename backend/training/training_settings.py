@@ -12,7 +12,7 @@ from db.errors import Refused
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
 POSITIVE = ("question_tokens", "passage_tokens", "tokens", "batch", "learning_rate", "clip", "pool", "epochs", "mini_batch", "steps",
-            "evaluate_every", "scale", "layers", "pairs")
+            "evaluate_every", "scale", "layers", "pairs", "distil_weight")
 AT_LEAST_0 = ("hard_negatives", "negatives", "margin", "weight_decay", "held_out", "patience")
 CHOICES = {
     "towers": ("two", "shared"), "pooling": (None, "cls", "mean"), "similarity": ("dot", "cosine", "l2"), "loss": ("softmax", "triplet"),
@@ -37,6 +37,8 @@ class DualEncoderSettings:
     margin: float = 1.0  # of the triplet loss
     masked: bool = True  # known positives are nobody's negatives
     hard_negatives: int = 1  # of each question, besides the passages of the others in its batch
+    distil: str | None = None  # a cross-encoder whose scores are learned from as well
+    distil_weight: float = 1.0  # of what it teaches, beside the loss
 
     batch: int = 32  # questions, in each process
     mini_batch: int | None = None  # texts encoded at a time (gradient caching); None: no caching
@@ -80,6 +82,9 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if settings.batch == 1 and not settings.hard_negatives and not launched():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
+    if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
+        raise Refused("a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
+                      "negative or more and the softmax loss, or train without distillation")
 
 
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:

@@ -1,0 +1,169 @@
+"""A cross-encoder as the teacher of a dual encoder: what it gives the passages that stand beside a question in a batch.
+
+The teacher's scores are the probabilities kept in `scores/<model>/`, as log odds: a softmax over the log odds of a question's
+passages is the probability of each that it is the one that answers, given that just one does. Human label over cross-encoder: what
+people judged counts as certain, whatever the teacher says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.manifest import read_json
+from backend.training.distributed import rank, wait_for_all, world_size
+from backend.training.examples import Drawing, Drawn, Example, Order, draw
+from backend.training.scores import Pair, ScoreStore
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from backend.study import Study
+    from backend.training.scoring import Judge
+    from db.records import Passage
+
+Progress = Callable[[int, "int | None", str], None]
+CERTAIN = 13.8  # log odds of a probability of 0.999999; none counts as more
+PER_BLOCK = 32  # questions whose pairs are scored, and kept, at a time
+TRIED = 16  # pairs that are scored to guess how long all take
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What scoring before training takes: pairs and seconds, both at most."""
+
+    pairs: int
+    seconds: float
+
+
+class Teacher:
+    """A cross-encoder of a study, or the scores that are kept of one."""
+
+    def __init__(self, study: Study, model: str, device: str | None = None):
+        """Raises Missing where there is neither a cross-encoder of that name nor scores of one, Refused where both do not go together."""
+        self.study, self.name, self.device = study, model, device
+        self.folder = study.path("models", model)
+        about = read_json(self.folder / "training.json") if (self.folder / "training.json").is_file() else {}
+        self._can_score = about.get("kind") == "cross-encoder"
+        if not self._can_score and model not in study.parts("scores"):
+            raise Missing(f"there is no cross-encoder {model!r} to learn from; train one with 'blindspot train cross-encoder'")
+        self._store = ScoreStore.open(study, model) if model in study.parts("scores") else None
+        self.model_hash = about["model_hash"] if self._can_score else self._store.manifest.get("model_hash")
+        if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
+            raise Refused(f"the scores kept as {model!r} are of another model than models/{model}; delete scores/{model} to score again")
+        self._judge: Judge | None = None
+
+    def prepare(self, drawing: Drawing, order: Order, progress: Progress | None = None) -> None:
+        """Score every pair that training will draw and that has no score yet; each process takes its share of the questions.
+
+        Why they are scored here: a gold passage that the retriever did not find is in no run that was scored, and most training
+        sets hold some. Broken off, what is scored is kept.
+
+        Raises:
+            Refused: pairs have no score, and the cross-encoder is not there to give them one.
+        """
+        shares = list(_by_question(order))[rank()::world_size()]
+        for begin in range(0, len(shares), PER_BLOCK):
+            if progress is not None:
+                progress(begin, len(shares), f"scoring passages with {self.name}")
+            block = [_drawn(drawing, number, epochs) for number, epochs in shares[begin:begin + PER_BLOCK]]
+            missing = self._missing(block)
+            if missing:
+                self._score(missing)
+        self._judge = None  # its memory is for training now
+        wait_for_all()
+        if self._store is None and self.name in self.study.parts("scores"):  # another process made it
+            self._store = ScoreStore.open(self.study, self.name)
+
+    def __call__(self, batch: Sequence[Drawn], hard_negatives: int) -> Tensor:
+        """(b, 1 + hard_negatives) float32 log odds of each question's positive and its hard negatives; -inf where there is none."""
+        import torch
+
+        pairs = [(drawn.example.id, passage.id) for drawn in batch for passage in _passages(drawn)]
+        known = self._known(pairs)
+        taught = torch.full((len(batch), 1 + hard_negatives), -torch.inf)
+        for row, drawn in enumerate(batch):
+            for column, passage in enumerate(_passages(drawn)):
+                taught[row, column] = _of_people(drawn.example, passage) or log_odds(known[drawn.example.id, passage.id])
+        return taught
+
+    def cost(self, drawing: Drawing, order: Order) -> Cost:
+        """By scoring some pairs of the first batch; they are kept.
+
+        Raises:
+            Refused: as `prepare` does.
+        """
+        first = [(drawn.example, _passages(drawn)) for drawn in (drawing[key] for key in next(iter(order)))]
+        missing = self._missing(first)
+        if not missing:
+            return Cost(0, 0.0)
+        self._score(missing[:1])  # loads the model
+        began = time.monotonic()
+        tried = missing[1:1 + TRIED]
+        self._score(tried)
+        each = (time.monotonic() - began) / max(len(tried), 1)
+        pairs = round(order.steps * order.processes * sum(map(len, map(itemgetter(1), first))) * len(missing)
+                      / sum(len(passages) for _, passages in first))
+        return Cost(pairs, pairs * each)
+
+    def _known(self, pairs: Sequence[Pair]) -> dict[Pair, float]:
+        return {} if self._store is None else self._store(pairs)
+
+    def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
+        """The pairs without a score, each once; what people judged needs none."""
+        wanted = {(example.id, passage.id): (example, passage) for example, passages in block for passage in passages
+                  if not _of_people(example, passage)}
+        known = self._known(list(wanted))
+        return [found for pair, found in wanted.items() if pair not in known]
+
+    def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
+        from backend.training.scoring import Judge
+
+        if not self._can_score:
+            raise Refused(f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that cross-encoder is not "
+                          "in this study to score them")
+        if self._judge is None:
+            self._judge = Judge(self.folder, self.device)
+        if self._store is None:
+            self._store = ScoreStore.create(self.study, self.name, self._judge.calibrated, {"model_hash": self.model_hash})
+        probabilities = self._judge.score([(example.question, passage) for example, passage in missing])
+        self._store.add((example.id, passage.id, float(p)) for (example, passage), p in zip(missing, probabilities, strict=True))
+
+
+def log_odds(probability: float) -> float:
+    """Between -CERTAIN and CERTAIN."""
+    with np.errstate(divide="ignore"):
+        return float(np.clip(np.log(probability) - np.log1p(-probability), -CERTAIN, CERTAIN))
+
+
+def _of_people(example: Example, passage: Passage) -> float | None:
+    """The log odds that people's word stands for; None where they did not judge it."""
+    if passage.id not in example.judged:
+        return None
+    return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
+
+
+def _passages(drawn: Drawn) -> tuple[Passage, ...]:
+    return (drawn.positive, *drawn.negatives)
+
+
+def _by_question(order: Order) -> Iterator[tuple[int, list[int]]]:
+    """(number of the example, the epochs in which it is drawn), by number."""
+    keys = np.fromiter(chain.from_iterable(chain.from_iterable(order)), np.int32).reshape(-1, 2)
+    keys = keys[np.lexsort((keys[:, 0], keys[:, 1]))]
+    for number, rows in groupby(keys.tolist(), itemgetter(1)):
+        yield number, [epoch for epoch, _ in rows]
+
+
+def _drawn(drawing: Drawing, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
+    """An example, and every passage of it that is drawn in some of these epochs."""
+    example = drawing.examples[number]
+    rows = (_passages(draw(example, drawing.hard_negatives, epoch, drawing.seed)) for epoch in epochs)
+    return example, list({passage.id: passage for passage in chain.from_iterable(rows)}.values())

@@ -1,0 +1,214 @@
+"""A dual encoder that learns from a cross-encoder's scores: which pairs are scored, whose word counts, and going on where it stood."""
+
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logit
+
+from backend.manifest import read_json, write_json
+from backend.retrieval import bm25
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from backend.study import Study
+from backend.training.building import build
+from backend.training.distillation import CERTAIN, Teacher, log_odds
+from backend.training.dual_encoder import estimate, train, train_dual_encoder
+from backend.training.examples import Drawing, Drawn, Example, Order, Some, draw, hold_out
+from backend.training.losses import distilled
+from backend.training.scores import ScoreStore
+from backend.training.set_examples import SetExamples
+from backend.training.training_set import TrainingSet
+from backend.training.training_settings import DualEncoderSettings
+from db.errors import Missing, Refused
+from db.people import People
+from db.records import Passage
+from tests.studies import births, make_study, people, tiny_bert
+from tests.training import QUICK, examples, start, weights
+from tests.training_studies import say
+
+SETTINGS = {**QUICK, "batch": 8, "steps": 6, "hard_negatives": 2, "distil": "judge"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """40 training questions, a set mined from BM25, a tiny start model, and a random cross-encoder."""
+    from sentence_transformers import CrossEncoder
+
+    passages = people()
+    study = make_study(tmp_path_factory.mktemp("distil") / "s", passages, births(passages, "train"))
+    bm25.build_index(study, threads=2)
+    retrieve(study, "bm25", k=10, split="train", name="mined")
+    build(study, "raw", ["mined"])
+    tiny_bert(study.folder / "start")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
+    torch.manual_seed(7)
+    CrossEncoder(str(study.folder / "start"), num_labels=1, device="cpu").save_pretrained(str(study.folder / "models" / "judge"))
+    write_json(study.folder / "models" / "judge" / "training.json",
+               {"kind": "cross-encoder", "model_hash": "f00d", "made": "2026-01-01T00:00:00"})
+    return study
+
+
+@pytest.fixture
+def study(made, tmp_path) -> Study:
+    made.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copytree(made.folder, tmp_path / "s")
+    return Study.open(tmp_path / "s")
+
+
+def learn(study, name="student", settings=SETTINGS, **more):
+    return train_dual_encoder(study, name, "raw", "tiny", settings, device="cpu", **more)
+
+
+def kept(study) -> set[tuple[str, str]]:
+    return set(ScoreStore.open(study, "judge").connection.execute("SELECT question, passage FROM score"))
+
+
+def test_exactly_what_is_drawn_is_scored_first(study):
+    said = []
+    made = learn(study, progress=lambda done, total, doing: said.append((done, doing)))
+    about = read_json(study.folder / "models" / "student" / "training.json")
+    assert (about["settings"]["distil"], about["settings"]["distil_weight"], about["teacher_hash"]) == ("judge", 1.0, "f00d")
+    data = SetExamples(study, TrainingSet.open(study, "raw"))
+    chosen = Some(data, hold_out(data, SETTINGS["held_out"])[0])
+    drawn = [draw(chosen[index], 2, epoch, 0) for keys in Order(len(chosen), 8, 6) for epoch, index in keys]
+    assert kept(study) == {(one.example.id, passage.id) for one in drawn for passage in (one.positive, *one.negatives)}
+    doing = [words for _, words in said]
+    assert made.steps == 6 and doing[0] == "scoring passages with judge" and doing.index("training") == len(doing) - 6
+    again = []
+    learn(study, "other", progress=lambda done, total, doing: again.append(doing))
+    assert weights(study.folder / "models" / "other") == weights(study.folder / "models" / "student")
+    plain = learn(study, "plain", {key: value for key, value in SETTINGS.items() if key != "distil"})
+    assert weights(study.folder / "models" / "plain") != weights(study.folder / "models" / "student") and plain.steps == 6
+
+
+def test_broken_off_it_ends_with_the_same_bytes(study):
+    """Once while pairs are scored, once between two checkpoints."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(at, words):
+        def progress(done, total, doing):
+            if (done, doing) == (at, words):
+                raise Stopped
+        return progress
+
+    learn(study, "whole")
+    shutil.rmtree(study.folder / "scores")
+    for progress in (stop(0, "scoring passages with judge"), stop(5, "training")):
+        with pytest.raises(Stopped):
+            learn(study, "again", progress=progress)
+    with pytest.raises(Refused, match="differs in distil_weight"):
+        learn(study, "again", SETTINGS | {"distil_weight": 2.0})
+    learn(study, "again")
+    assert weights(study.folder / "models" / "again") == weights(study.folder / "models" / "whole")
+
+
+class Townsman:
+    """A teacher who holds every passage about a town for the answer. No positive is one."""
+
+    model_hash = "townsman"
+
+    def prepare(self, drawing, order, progress):
+        pass
+
+    def __call__(self, batch, hard_negatives):
+        return torch.tensor([[4.0 if "is a town" in passage.text else -4.0 for passage in (one.positive, *one.negatives)] for one in batch])
+
+
+def test_a_student_moves_toward_its_teacher(tmp_path):
+    """An encoder, trained: the divergence falls, though the in-batch loss pulls the other way."""
+    from sentence_transformers import SentenceTransformer
+
+    data, begin = examples(), start(tmp_path / "bert", dropout=0.0)
+    drawn = [draw(example, 1, 0, 0) for example in data]
+
+    def divergence(name, **settings):
+        train(begin, data, tmp_path / name, tmp_path / f"{name}~working",
+              DualEncoderSettings(**QUICK | {"held_out": 0, "hard_negatives": 1, **settings}), device="cpu", teacher=Townsman())
+        model = SentenceTransformer(str(tmp_path / name), device="cpu")
+        questions = model.encode_query([one.example.question for one in drawn], convert_to_tensor=True)
+        columns = [model.encode_document([f"{p.title} [SEP] {p.text}" for p in column], convert_to_tensor=True)
+                   for column in ([one.positive for one in drawn], [one.negatives[0] for one in drawn])]
+        scores = torch.stack([(questions * column).sum(1) for column in columns], 1)
+        return distilled(scores.cpu(), Townsman()(drawn, 1)).mean().item()
+
+    few, many = (divergence(f"after-{steps}", steps=steps, distil="townsman", distil_weight=5.0) for steps in (1, 60))
+    assert many < few / 2
+
+
+def test_peoples_word_stands_above_the_teachers():
+    passages = [Passage(f"p{i}", "", "") for i in range(4)]
+    example = Example("q", "?", (passages[0], passages[1]), (passages[2], passages[3]), judged=frozenset({"p1", "p2"}))
+    teacher = Teacher.__new__(Teacher)
+    teacher._store = lambda pairs: dict.fromkeys(pairs, 0.3)
+    drawn = [Drawn(example, passages[1], (passages[2], passages[3])), Drawn(example, passages[0], (passages[3],))]
+    found = teacher(drawn, 2).tolist()
+    doubt = pytest.approx(logit(0.3), rel=1e-6)
+    assert found == [[pytest.approx(CERTAIN), pytest.approx(-CERTAIN), doubt], [doubt, doubt, -np.inf]]
+
+
+def test_log_odds_are_scipys_and_end_somewhere():
+    for probability in (1e-5, 0.1, 0.5, 0.9, 0.99999):
+        assert log_odds(probability) == pytest.approx(logit(probability))
+    assert (log_odds(0.0), log_odds(1.0)) == (-CERTAIN, CERTAIN)
+
+
+def test_labels_of_the_set_reach_the_teacher(study):
+    People(study.labels_path).add("ann", "annotator")
+    question = next(id for id, pairs in TrainingSet.open(study, "raw").groups() if sum(pair.role == "negative" for pair in pairs) > 1)
+    first, second = (pair.passage for _, pairs in TrainingSet.open(study, "raw").groups([question]) for pair in pairs
+                     if pair.role == "negative" and pair.rank < 4)
+    say(study, "ann", question, {first: "positive", second: "negative"})
+    build(study, "labelled", ["mined"], policy="labels")
+    data = SetExamples(study, TrainingSet.open(study, "labelled"))
+    example = data[data.ids.index(question)]
+    assert example.judged == {first, second} and first in {passage.id for passage in example.positives}
+    assert all(not data[number].judged for number in range(len(data)) if data.ids[number] != question)
+
+
+def test_what_cannot_be_scored_is_one_line(study):
+    with pytest.raises(Missing, match="no cross-encoder 'nobody' to learn from"):
+        learn(study, settings=SETTINGS | {"distil": "nobody"})
+    with pytest.raises(Refused, match="own hard negatives.*one hard negative or more"):
+        learn(study, settings=SETTINGS | {"hard_negatives": 0})
+    with pytest.raises(Refused, match="the softmax loss"):
+        learn(study, settings=SETTINGS | {"loss": "triplet"})
+    with pytest.raises(Refused, match="distil weight cannot be 0"):
+        learn(study, settings=SETTINGS | {"distil_weight": 0})
+    ScoreStore.create(study, "gone", True, {"model_hash": "f00d"}).add([("P19.train.0", "p0", 0.5)])
+    with pytest.raises(Refused, match="have no score of 'gone', and that cross-encoder is not in this study"):
+        learn(study, settings=SETTINGS | {"distil": "gone"})
+    with pytest.raises(Refused, match="nothing is learned from a cross-encoder"):
+        train(SimpleNamespace(), examples(), study.folder / "x", study.folder / "y", DualEncoderSettings(distil="judge"))
+
+
+def test_another_model_of_that_name_does_not_go_on_with_the_scores(study):
+    ScoreStore.create(study, "judge", False, {"model_hash": "beef"}).add([("P19.train.0", "p0", 0.5)])
+    with pytest.raises(Refused, match="scores kept as 'judge' are of another model.*delete scores/judge"):
+        learn(study)
+
+
+def test_an_estimate_names_what_is_scored_first(study):
+    data = SetExamples(study, TrainingSet.open(study, "raw"))
+    settings = DualEncoderSettings(**SETTINGS)
+    found = estimate(study.settings.encoders["tiny"], data, settings, "cpu", teacher=Teacher(study, "judge", "cpu"))
+    assert found.scoring.pairs == 6 * 8 * 3 and found.scoring.seconds > 0
+    assert len(kept(study)) <= 17
+    teacher = Teacher(study, "judge", "cpu")
+    order, drawing = Order(len(data), 8, 6), Drawing(data, 2, 0)
+    teacher.prepare(drawing, order)
+    assert teacher.cost(drawing, order).pairs == 0
+    assert replace(found, scoring=None).seconds == found.seconds
