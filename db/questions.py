@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
 from typing import Any
 
 from db.connection import PerThread, writing
@@ -18,6 +19,7 @@ _COLUMNS = (
 )  # fmt: skip
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM question"
 _BLOCK = 500
+_decode = json.JSONDecoder().raw_decode
 
 
 class Questions(PerThread):
@@ -169,6 +171,17 @@ def _row(position: int, q: Question) -> tuple:
 
 
 def _question(row: Sequence) -> Question:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["answers"], values["gold"] = tuple(json.loads(values["answers"])), tuple(json.loads(values["gold"]))
-    return Question(**values)
+    id, text, answers, relation, subject, template, frequency, bucket, dataset, split, gold, rule = row
+    return Question(
+        id, text, _tuple(answers), _shared(relation), subject, _shared(template), frequency, bucket, _shared(dataset), _shared(split),
+        _tuple(gold), _shared(rule),
+    )  # fmt: skip
+
+
+def _tuple(text: str) -> tuple[str, ...]:
+    return () if text == "[]" else tuple(_decode(text)[0])
+
+
+def _shared(text: str | None) -> str | None:
+    """One string for all questions that say the same: a million questions have few relations."""
+    return text if text is None else intern(text)
