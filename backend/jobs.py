@@ -45,6 +45,8 @@ KINDS = {
     "build training set": "backend.training.building:build",
     "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
     "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
+    "train reader": "backend.reader.training:train_reader",
+    "read": "backend.reader.reading:read",
     "train per-relation": "backend.training.specialised:train_specialised",
     "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
     "train rocketqa": "backend.training.recipe:train_rocketqa",

@@ -12,8 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from backend.answers import Pattern
-from db.records import Question
+from backend.answers import answer_spans
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -45,11 +44,11 @@ def _f1(predicted: Sequence[str], wanted: Sequence[str]) -> float:
     return 2 * shared / (len(predicted) + len(wanted))
 
 
-def scored(question: Question, prediction: str | None) -> tuple[bool, float]:
-    """(exact match, F1) of a prediction; None, no answer at all, is wrong."""
+def scored(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
+    """(exact match, F1) of a prediction; None, no answer at all, is wrong. `patterns`: the answers are patterns."""
     if prediction is None:
         return False, 0.0
-    if question.answer_rule == "regex":
-        right = any(span[0] == 0 for answer in question.answers for span in Pattern(answer).matches(prediction))
+    if patterns:
+        right = any(begin == 0 for begin, _ in answer_spans(prediction, answers, "regex"))
         return right, float(right)
-    return exact_match(prediction, question.answers), f1(prediction, question.answers)
+    return exact_match(prediction, answers), f1(prediction, answers)

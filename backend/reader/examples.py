@@ -1,0 +1,141 @@
+"""What the reader is trained on: the first passages of a run for each question that may train, those with an answer and those without."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from backend.answers import DEFAULT_RULE, match_run, rule_for
+from backend.manifest import file_sha256, text_sha256
+from backend.training.leaks import TRAINS, admitted
+from db.errors import Missing, Refused
+from db.labels import Labels
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+DEPTH = 100
+"""Ranks that positives and negatives are taken from (Karpukhin et al. 2020, section 6.1); RocketQA trains its reader on 50."""
+NO_ANSWERS = "no answers"
+NOTHING_THERE = "no passage of the first {depth} holds an answer"
+MAY_NOT_TRAIN = "not of a training split, a leak, or called bad"
+POSITIVE, NEGATIVE, NEITHER = 1, -1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderExample:
+    """A question with the first passages of a run, in their order.
+
+    roles: of each passage, POSITIVE (it holds an answer), NEGATIVE (it does not), or NEITHER, where people say otherwise or disagree.
+    rule: the matching rule that finds the answers in a positive.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[Passage, ...]
+    roles: tuple[int, ...]
+    rule: str = DEFAULT_RULE
+
+    @property
+    def positives(self) -> tuple[Passage, ...]:
+        return tuple(passage for passage, role in zip(self.passages, self.roles, strict=True) if role == POSITIVE)
+
+    def hard_negatives(self) -> tuple[Passage, ...]:
+        return tuple(passage for passage, role in zip(self.passages, self.roles, strict=True) if role == NEGATIVE)
+
+
+class ReaderExamples(Protocol):
+    """Examples by number, each with a positive, and a hash of all that they say."""
+
+    digest: str
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> ReaderExample: ...
+
+
+class RunExamples:
+    """The questions of a run that may train and have a positive. Held are rows of passages and roles; texts are read when asked for.
+
+    A passage that holds an answer is a positive, unless people call it related or negative; one that holds none is a negative, unless
+    people call it positive; pairs in dispute are neither. Questions of dev, test and bucket sets, and what leaks from them
+    (`backend.training.leaks`), never train.
+
+    left_out: questions of the run that do not train, by reason.
+    """
+
+    def __init__(self, study: Study, run: Run, depth: int = DEPTH):
+        """Raises Refused where no question is left."""
+        self._study = study
+        may = _may_train(study)
+        questions = study.questions.some(run.question_ids)
+        ordinals = np.asarray(run.hits.ordinals[:, :depth])
+        roles = np.where(_holds(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
+        _correct(study, roles, ordinals, run.question_ids)
+        roles[ordinals < 0] = NEITHER
+        kept, left_out = [], Counter()
+        for row, question in enumerate(questions):
+            reason = (MAY_NOT_TRAIN if question.id not in may else NO_ANSWERS if not question.answers
+                      else None if (roles[row] == POSITIVE).any() else NOTHING_THERE.format(depth=depth))
+            if reason is None:
+                kept.append(row)
+            else:
+                left_out[reason] += 1
+        self.left_out = dict(left_out)
+        if not kept:
+            why = "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common()) or "the run has no questions"
+            raise Refused(f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run over training "
+                          "questions, as 'blindspot retrieve --split train' makes it")
+        self._questions = [questions[row] for row in kept]
+        self._ordinals, self._roles = ordinals[kept], roles[kept]
+        about = [[q.id, q.text, list(q.answers), rule_for(q)] for q in self._questions]
+        self.digest = text_sha256(study.corpus.digest, json.dumps(about), self._ordinals.tobytes().hex(), self._roles.tobytes().hex())
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __getitem__(self, index: int) -> ReaderExample:
+        question, there = self._questions[index], self._ordinals[index] >= 0
+        passages = self._study.corpus.passages(self._ordinals[index][there].tolist())
+        return ReaderExample(question.id, question.text, question.answers, tuple(passages), tuple(self._roles[index][there].tolist()),
+                             rule_for(question))
+
+
+def run_hash(run: Run) -> str:
+    """Of what a reader sees of a run: its questions and its passages."""
+    return text_sha256(*(file_sha256(run.folder / name) for name in ("questions.json", "ordinals.npy")))
+
+
+def _may_train(study: Study) -> set[str]:
+    if not any(row["split"] in TRAINS for row in study.questions.counts()):
+        return set()
+    return set(admitted(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
+
+
+def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
+    """(q, depth) bool. Always by the default rule, whose spans stand in the text; the title is not read as an answer."""
+    try:
+        return np.asarray(run.answers(DEFAULT_RULE)[:, : ordinals.shape[1]])
+    except Missing:
+        return match_run(study.corpus, questions, ordinals, DEFAULT_RULE)
+
+
+def _correct(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
+    """Let people's labels stand above answer matching."""
+    rows = {id: row for row, id in enumerate(question_ids)}
+    held = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]
+    known = study.corpus.ordinals({pair.passage for pair in held})
+    for pair in held:
+        row = rows[pair.question]
+        at = ordinals[row] == known.get(pair.passage, -2)
+        holds = roles[row, at] == POSITIVE
+        agrees = pair.label is not None and holds == (pair.label == "positive")
+        roles[row, at] = np.where(agrees, roles[row, at], NEITHER)

@@ -1,0 +1,247 @@
+"""Reading a run: what a reader answers from the first k passages of each question, for every k at once.
+
+A passage's scores do not depend on the others, so one pass over the first `depth` passages gives the answer at every k up to it. Kept in
+`runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and manifest.json last. Until then parts of 32
+questions lie in `runs/<run>/.reading-<reader>/`, and a reading that was killed goes on from them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.reader.examples import run_hash
+from backend.reader.reader import Read, Reader, selected
+from backend.settings import check_name
+from db.errors import BadInput, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+KS = (1, 5, 10, 20, 50, 100)
+"""The k at which answers are written down and measured, as deep as the run goes."""
+FOLDER = "answers-read."
+ARRAYS = ("relevance", "spans", "scores", "probabilities")
+PREDICTIONS = "predictions.jsonl"
+PER_PART = 32  # questions
+VERSION = 1  # of how a reading is made
+
+
+class Reading:
+    """A finished reading. Arrays are memory maps, row i is the run's question i: relevance, scores, probabilities (q, depth) float32 and
+    spans (q, depth, 2) int32, as in `Read`."""
+
+    def __init__(self, run: Run, folder: Path, manifest: dict):
+        self.run, self.folder, self.manifest = run, folder, manifest
+        self.name, self.reader = f"{run.name} read by {manifest['reader']}", manifest["reader"]
+
+    @classmethod
+    def open(cls, study: Study, run: str | Run, reader: str) -> Reading:
+        """Raises Missing where that reader has not read that run, Refused where the run was made again since."""
+        opened = study.run(run) if isinstance(run, str) else run
+        folder = opened.folder / f"{FOLDER}{check_name(reader, 'reader')}"
+        manifest = read_manifest(folder)
+        if manifest is None:
+            known = ", ".join(readings_of(opened)) or "none yet"
+            raise Missing(f"the reader {reader!r} has not read run {opened.name!r} (readers that have: {known}); use 'blindspot read --run "
+                          f"{opened.name} --reader {reader}'")
+        if manifest["run_hash"] != run_hash(opened):
+            raise Refused(f"run {opened.name!r} is not the one that {reader!r} read; read it again")
+        return cls(opened, folder, manifest)
+
+    @property
+    def depth(self) -> int:
+        return self.manifest["depth"]
+
+    @property
+    def ks(self) -> list[int]:
+        """The k at which predictions.jsonl gives answers."""
+        return self.manifest["ks"]
+
+    @cached_property
+    def relevance(self) -> np.ndarray:
+        return self._array("relevance")
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        return self._array("spans")
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        return self._array("scores")
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        return self._array("probabilities")
+
+    def selected(self, k: int) -> np.ndarray:
+        """(q,) int64: the column of the passage that the answer at k stands in; -1 where nothing was read."""
+        return selected(self.relevance, self.scores, k)
+
+    def selection_probability(self, row: int, column: int, k: int) -> float:
+        """P_selected of a passage among the first k (equation 5)."""
+        relevance = self.relevance[row, :k][np.isfinite(self.scores[row, :k])].astype(np.float64)
+        return float(np.exp(self.relevance[row, column] - relevance.max()) / np.exp(relevance - relevance.max()).sum())
+
+    def answers(self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None) -> dict[int, list[str | None]]:
+        """The predicted answers at each k: the text of the best span of the best passage, None where nothing was read."""
+        rows = list(range(len(self.relevance))) if rows is None else list(rows)
+        columns = {k: self.selected(k)[rows] for k in ks}
+        wanted = sorted({(row, int(at)) for chosen in columns.values() for row, at in zip(rows, chosen, strict=True) if at >= 0})
+        ordinals = [int(self.run.hits.ordinals[place]) for place in wanted]
+        texts = dict(zip(wanted, (passage.text for passage in study.corpus.passages(ordinals)), strict=True))
+        said = {place: text[slice(*self.spans[place].tolist())] for place, text in texts.items()}
+        return {k: [said.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)] for k, chosen in columns.items()}
+
+    def _array(self, name: str) -> np.ndarray:
+        path = self.folder / f"{name}.npy"
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise BadInput(f"is damaged ({error}); delete the folder it lies in and read again", path) from error
+
+
+def readings_of(run: Run) -> dict[str, dict]:
+    """The readers that have read a run: name to manifest, oldest first. Nothing where the run was made again since."""
+    found = [manifest for folder in run.folder.glob(f"{FOLDER}*") if (manifest := read_manifest(folder)) is not None]
+    return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
+
+
+def read(study: Study, run: str, reader: str, ks: Sequence[int] | None = None, name: str | None = None, batch: int | None = None,
+         precision: str = "auto", device: str | None = None, progress: Progress | None = None) -> Reading:
+    """The job: read the first max(ks) passages of each question of a run. What was read so before is not read again.
+
+    Args:
+        reader: one trained here, or a folder or Hugging Face name of a `DPRReader`.
+        ks: default `KS`, as deep as the run goes.
+        name: of the reader in the study; default its folder's.
+        batch: passages at a time; default 16 on a CPU, 128 on a GPU.
+
+    Raises:
+        Missing: no such run or reader.
+        Refused: a run without hits, a k that it is not deep enough for, a reader whose tokenizer is another's.
+    """
+    opened = study.run(run)
+    wanted = _cut_offs(opened, ks)
+    loaded = Reader.open(study, reader, device, batch, precision)  # type: ignore[arg-type]
+    called = check_name(name or Path(reader).name, "reader")
+    about = {"run": run, "run_hash": run_hash(opened), "reader": called, "reader_hash": loaded.hash, "tokens": loaded.inputs.limit,
+             "answer_tokens": loaded.longest, "precision": "bfloat16" if loaded.half else "float32", "version": VERSION}
+    target = opened.folder / f"{FOLDER}{called}"
+    with study.building(f"runs/{run}.{called}"):
+        before = read_manifest(target)
+        if before is not None and loaded.hash and before["depth"] >= wanted[-1] and all(before[key] == about[key] for key in about):
+            return Reading(opened, target, before)
+        working = opened.folder / f".reading-{called}"
+        parts = _Parts(working, about | {"depth": wanted[-1]})
+        began = time.monotonic()
+        done = sum(_read_part(study, opened, loaded, parts, begin, wanted[-1], progress) for begin in range(0, len(opened.hits), PER_PART))
+        seconds = time.monotonic() - began
+        with whole_folder(target) as building:
+            parts.join(building, len(opened.hits))
+            made = Reading(opened, building, about | {"depth": wanted[-1], "ks": wanted})
+            _write_predictions(study, made)
+            write_manifest(building, made.manifest | {
+                "kind": "reading", "questions": len(opened.hits), "device": loaded.device, "batch": loaded.batch,
+                "seconds": round(seconds, 2), "seconds_per_question": round(seconds / done, 4) if done else None})
+        shutil.rmtree(working)
+    return Reading.open(study, opened, called)
+
+
+def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
+    """Rising k's. Raises Refused for what the run cannot give."""
+    there = int((np.asarray(run.hits.ordinals) >= 0).any(axis=0).sum()) if len(run.hits) else 0
+    if not there:
+        raise Refused(f"run {run.name!r} has no hits: there is nothing to read")
+    if ks is None:
+        return sorted({k for k in KS if k < there} | {min(there, KS[-1])})
+    if not ks or min(ks) < 1 or max(ks) > there:
+        raise Refused(f"run {run.name!r} holds up to {there} passages a question: k is 1 to {there}, not {max(ks, default=0)}")
+    return sorted(set(ks))
+
+
+def _read_part(study: Study, run: Run, reader: Reader, parts: _Parts, begin: int, depth: int, progress: Progress | None) -> int:
+    """Read some questions and keep what was read; gives their number, 0 where they were read before."""
+    if progress is not None:
+        progress(begin, len(run.hits), f"reading {run.name}")
+    if parts.has(begin):
+        return 0
+    rows = range(begin, min(begin + PER_PART, len(run.hits)))
+    found = []
+    for row, question in zip(rows, study.questions.some([run.question_ids[row] for row in rows]), strict=True):
+        if progress is not None:
+            progress(row, len(run.hits), f"reading {run.name}")
+        ordinals = np.asarray(run.hits.ordinals[row, :depth])
+        there = np.flatnonzero(ordinals >= 0)
+        some, whole = reader.read(question.text, study.corpus.passages(ordinals[there].tolist())), Read.nothing(depth)
+        for name in ARRAYS:
+            getattr(whole, name)[there] = getattr(some, name)
+        found.append(whole)
+    parts.write(begin, {name: np.stack([getattr(each, name) for each in found]) for name in ARRAYS})
+    return len(rows)
+
+
+class _Parts:
+    """Parts of a reading, in the order of the questions; those of another reading are thrown away."""
+
+    def __init__(self, folder: Path, about: dict):
+        self.folder, path = folder, folder / "about.json"
+        fingerprint = {"fingerprint": text_sha256(json.dumps(about, sort_keys=True))}
+        if not path.is_file() or read_json(path) != fingerprint or not about["reader_hash"]:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            write_json(path, fingerprint)
+
+    def has(self, begin: int) -> bool:
+        return self._path(begin).is_file()
+
+    def write(self, begin: int, arrays: dict[str, np.ndarray]) -> None:
+        partial = self.folder / "partial.npz"
+        np.savez(partial, **arrays)
+        partial.replace(self._path(begin))
+
+    def join(self, target: Path, questions: int) -> None:
+        for name in ARRAYS:
+            np.save(target / f"{name}.npy", np.concatenate([np.load(self._path(begin), allow_pickle=False)[name]
+                                                            for begin in range(0, questions, PER_PART)]))
+
+    def _path(self, begin: int) -> Path:
+        return self.folder / f"part-{begin:08d}.npz"
+
+
+def _write_predictions(study: Study, reading: Reading) -> None:
+    with open(reading.folder / PREDICTIONS, "w", encoding="utf-8") as file:
+        for line in _predictions(study, reading):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
+    """A line a question: at each k the answer, its passage and rank, its span in characters of the passage's text, and its scores."""
+    ids, chosen = reading.run.question_ids, {k: reading.selected(k) for k in reading.ks}
+    for begin in range(0, len(ids), PER_PART):
+        rows = range(begin, min(begin + PER_PART, len(ids)))
+        answers = reading.answers(study, reading.ks, rows)
+        places = [(row, int(chosen[k][row])) for row in rows for k in reading.ks]
+        passages = study.corpus.passages(max(0, int(reading.run.hits.ordinals[place])) for place in places)
+        named = dict(zip(places, (passage.id for passage in passages), strict=True))
+        for row in rows:
+            said = ((k, int(chosen[k][row]), answers[k][row - begin]) for k in reading.ks)
+            yield {"question": ids[row], "predictions": [
+                {"k": k, "answer": answer} | ({} if answer is None else {"passage": named[row, at]} | _scores(reading, row, at, k))
+                for k, at, answer in said]}
+
+
+def _scores(reading: Reading, row: int, at: int, k: int) -> dict[str, Any]:
+    return {"rank": at + 1, "span": reading.spans[row, at].tolist(), "relevance": float(reading.relevance[row, at]),
+            "selected": reading.selection_probability(row, at, k), "score": float(reading.scores[row, at]),
+            "probability": float(reading.probabilities[row, at])}

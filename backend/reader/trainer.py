@@ -1,0 +1,94 @@
+"""transformers' Trainer for the reader: our order of batches, loss and comparison. Loaded only by what trains: torch loads with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Trainer
+
+from backend.reader.answer_scores import scored
+from backend.reader.examples import ReaderExample
+from backend.reader.inputs import ReaderInputs, answer_positions
+from backend.reader.loss import PAD, reader_loss
+from backend.reader.model import ReaderModel, reader_logits
+from backend.reader.reader import Reader, selected
+from backend.training.examples import Drawn
+from backend.training.trainer import _Whole
+
+FIGURE, SECOND = "exact_match", "f1"
+
+
+@dataclass(frozen=True)
+class ReaderCollator:
+    """What was drawn, as the loss takes it (see `reader_loss`): the passages of all questions in one batch, each positive first."""
+
+    inputs: ReaderInputs
+
+    def __call__(self, batch: Sequence[Drawn]) -> dict[str, torch.Tensor]:
+        encoded, groups, spans = [], [], []
+        for drawn in batch:
+            some = self.inputs.encode(drawn.example.question, (drawn.positive, *drawn.negatives))
+            groups.append(list(range(len(encoded), len(encoded) + len(some))))
+            spans.append(answer_positions(some[0], drawn.positive, drawn.example.answers, drawn.example.rule))
+            encoded += some
+        ids, real = self.inputs.batch(encoded)
+        places = torch.full((len(batch), max(map(len, groups))), PAD)
+        positions = torch.full((len(batch), max(1, *map(len, spans)), 2), PAD)
+        for row, (group, found) in enumerate(zip(groups, spans, strict=True)):
+            places[row, : len(group)] = torch.tensor(group)
+            if found:
+                positions[row, : len(found)] = torch.tensor(found)
+        return {"input_ids": ids, "real": real, "places": places, "spans": positions}
+
+
+class ReaderTrainer(_Whole, Trainer):
+    """Compares checkpoints by exact match on held-out questions; among equals the later is kept."""
+
+    def __init__(self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any):
+        self.held_out, self.read, self.inputs = held_out, read, inputs
+        super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
+
+    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
+        start, end, relevance = reader_logits(model, inputs["input_ids"], inputs["real"], self.args.bf16)
+        return reader_loss(start, end, relevance, inputs["real"], inputs["places"], inputs["spans"])
+
+    def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
+        found = measure(reader_of(ReaderModel(self.model, self.inputs), self.args), self.held_out, self.read)
+        metrics = {f"eval_{name}": value for name, value in found.items()}
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.model.train()
+        return metrics
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        found, best = metrics[f"eval_{FIGURE}"], self.state.best_metric
+        better = best is None or found >= best
+        if better:
+            self.state.best_metric, self.state.best_global_step = found, self.state.global_step
+        return better
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = output_dir or self.args.output_dir
+        self.model.save_pretrained(folder)
+        self.inputs.tokenizer.save_pretrained(folder)
+
+
+def reader_of(model: ReaderModel, arguments: Any) -> Reader:
+    """The reader as it stands, on the device and in the precision of its training."""
+    return Reader(model, arguments.device.type, precision="bfloat16" if arguments.bf16 else "float32")
+
+
+def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[str, float]:
+    """Exact match and F1, from 0 to 1, of the answers read in the first k passages of each question."""
+    found = []
+    for example in examples:
+        passages = example.passages[:k]
+        read = reader.read(example.question, passages)
+        place = int(selected(read.relevance[None], read.scores[None], len(passages))[0])
+        answer = None if place < 0 else passages[place].text[slice(*read.spans[place].tolist())]
+        found.append(scored(answer, example.answers, example.rule == "regex"))
+    exact, shared = np.mean(found, axis=0).tolist()
+    return {FIGURE: exact, SECOND: shared}

@@ -1,0 +1,161 @@
+"""Training the extractive reader (Karpukhin et al. 2020, section 6.1) on the passages that a run finds for training questions.
+
+`train` works on folders and knows no study; `train_reader` is the job. What is made is an ordinary folder that transformers'
+`DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In several processes: `torchrun
+--nproc-per-node 4 --no-python blindspot train reader ...`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.manifest import whole_folder
+from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
+from backend.reader.model import KIND, ReaderModel, reader_folder, start_reader
+from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.training.distributed import leads, wait_for_all, world_size
+from backend.training.examples import Drawing, Order, Some, hold_out
+from backend.training.resuming import arguments_of, best, check_packages, copy_model, device_of, free_name, plan, seal, stand, told
+from backend.training.scoring import weights_hash
+from backend.training.training_log import working_folder, write_line
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+
+@dataclass(frozen=True)
+class TrainedReader:
+    """A trained reader's folder, and how it did on held-out questions."""
+
+    name: str
+    folder: str
+    steps: int
+    best_step: int
+    exact_match: float | None
+    held_out: int
+    questions: int
+    left_out: dict[str, int]
+    seconds: float
+
+
+def train_reader(study: Study, name: str, run: str, start: str = "minilm", settings: dict[str, Any] | None = None,
+                 device: str | None = None, replace: bool = False, restart: bool = False,
+                 progress: Progress | None = None) -> TrainedReader:
+    """The job: train on a run over training questions.
+
+    Args:
+        start: a reader of the study (to go on from, for a small set), an encoder of study.toml, a folder or a Hugging Face name.
+        settings: what differs from the defaults of `ReaderSettings`.
+
+    Raises:
+        Refused: a model of that name exists and `replace` is false; no question of the run can train; and what `train` raises.
+        Missing: no such run, or the start cannot be loaded.
+    """
+    target, chosen, opened = free_name(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
+    check(chosen)
+    examples = RunExamples(study, opened, chosen.depth)
+    encoder = study.settings.encoders.get(start)
+    begin = reader_folder(study, start) if encoder is None else encoder.model or encoder.passage_model
+    with study.building(f"models/{name}") if leads() else nullcontext():
+        return train(begin, examples, target, working_folder(study, name), chosen, device=device, restart=restart, progress=progress,
+                     about={"run": run, "run_hash": run_hash(opened)}, left_out=examples.left_out)
+
+
+def train(start: str, examples: ReaderExamples, target: Path, working: Path, settings: ReaderSettings | None = None, *,
+          device: str | None = None, restart: bool = False, about: dict | None = None, left_out: dict[str, int] | None = None,
+          progress: Progress | None = None) -> TrainedReader:
+    """Train, or go on where a training that was broken off stands, and put the best reader into `target`.
+
+    Args:
+        start: see `start_reader`.
+        working: where checkpoints and the log lie meanwhile; removed at the end.
+        restart: begin again although an unfinished training stands in `working`.
+        about: what else training.json is to say; a training with other words there is another one.
+
+    Raises:
+        Refused: settings that cannot learn, too few questions, another training unfinished in `working`, a full disk.
+        Missing: the start model cannot be loaded, or a package that training needs.
+    """
+    from transformers import TrainingArguments
+
+    from backend.reader.trainer import FIGURE
+
+    check_packages()
+    on = device_of(device)
+    settings = settings or ReaderSettings()
+    check(settings)
+    settings = replace(settings, passages=settings.passages or PASSAGES[on])
+    arguments = arguments_of(TrainingArguments, working, settings, on, FIGURE)
+    arguments.greater_is_better = True
+    chosen, aside = hold_out(examples, settings.held_out, settings.seed)
+    training, held_out = Some(examples, chosen), [examples[number] for number in aside]
+    began = time.monotonic()
+    with told(settings.batch):
+        model = start_reader(start, settings.layers, settings.tokens, settings.seed)
+        order = _order(len(training), settings)
+        request = {"start": start, "settings": asdict(settings), "examples": examples.digest, "processes": world_size(), **(about or {})}
+        checkpoint = stand(working, request, restart)
+        _run(model, arguments, settings, Drawing(training, settings.passages - 1, settings.seed), order, held_out, checkpoint,
+             progress if leads() else None)
+        made = TrainedReader(target.name, str(target), order.steps, order.steps, None, len(held_out), len(training), left_out or {},
+                             round(time.monotonic() - began, 1))
+        if leads():
+            made = _keep(working, target, made, request | {
+                "kind": KIND, "name": target.name, "questions": len(training), "held_out": len(held_out), "left_out": left_out or {},
+                "steps": order.steps, "batch": order.batch * order.processes, "device": on, "seconds": made.seconds})
+        wait_for_all()
+    return made
+
+
+def _order(questions: int, settings: ReaderSettings) -> Order:
+    """Raises Refused where a process would have no question."""
+    processes = world_size()
+    if questions < processes:
+        raise Refused(f"{questions} questions are too few to train on with {processes} processes; add some")
+    batch = min(settings.batch, questions // processes)
+    steps = settings.steps or max(1, round(settings.epochs * (questions // (batch * processes))))
+    return Order(questions, batch, steps, processes, settings.seed)
+
+
+def _run(model: ReaderModel, arguments: Any, settings: ReaderSettings, drawing: Drawing, order: Order, held_out: list[ReaderExample],
+         checkpoint: Path | None, progress: Progress | None) -> None:
+    from transformers import PrinterCallback
+
+    from backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
+    from backend.training.trainer import Keeper, ended
+
+    working, sizes = Path(arguments.output_dir), {"questions": len(held_out), "passages": settings.read}
+    texts = order.batch * settings.passages, len(held_out) * settings.read
+    plan(arguments, settings, order.steps, order.batch, 10 if held_out else 0, *texts)
+    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+        return
+    if held_out and checkpoint is None and leads():
+        write_line(working, {"step": 0, "epoch": 0, **measure(reader_of(model, arguments), held_out, settings.read), **sizes})
+    trainer = ReaderTrainer(
+        model=model.network, args=arguments, order=order, drawing=drawing, data_collator=ReaderCollator(model.inputs),
+        held_out=held_out, read=settings.read, inputs=model.inputs,
+        callbacks=[Keeper(working, order, (FIGURE, SECOND), settings.patience, sizes, progress)])
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _keep(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
+    """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
+    from backend.reader.trainer import FIGURE
+
+    kept = best(working, FIGURE)
+    with whole_folder(target) as building:
+        copy_model(kept.folder, building)
+        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
+                                "model_hash": weights_hash(building)})
+    shutil.rmtree(working)
+    return replace(made, steps=kept.last_step, best_step=kept.step, exact_match=kept.value)
