@@ -10,6 +10,7 @@ from app.components.training.models import _curves
 from backend.manifest import write_json
 from backend.study import Study
 from backend.training.training_log import LOG
+from backend.training.training_settings import DualEncoderSettings
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
 from tests.training_studies import build, copied, say, training_study
@@ -66,6 +67,58 @@ def test_hostile_names_stay_text(study):
     assert "<script>" not in page.html and "<img" not in page.html and "window.pwned=1" in page.text
 
 
+def model(study, name, **about):
+    folder = study.folder / "models" / name
+    folder.mkdir(parents=True)
+    (folder / LOG).write_text("")
+    write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "last_step": 5, "best_step": 5, "seconds": 12, **about})
+
+
+def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
+    """Every setting arrives; without a cross-encoder none can be chosen."""
+    build(study, name="raw")
+    sent = []
+    monkeypatch.setattr("app.components.jobs.submit", lambda study, kind, arguments: sent.append((kind, arguments)))
+    page = Page(study.folder, "training")
+
+    def widget(page, kind, label):
+        return next(each for each in getattr(page.app, kind) if each.label == label)
+
+    def press(page, label):
+        next(each for each in page.app.button if each.label == label).click()
+        with monkeypatch.context() as patch:
+            patch.setenv("BLINDSPOT_STUDY", str(study.folder))
+            patch.setenv("BLINDSPOT_SIGN_IN", "none")
+            page.app.run()
+
+    assert widget(page, "selectbox", "Learn from cross-encoder").disabled
+    press(page, "Train")
+    kind, arguments = sent.pop()
+    assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
+    assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(steps=40, batch=8, passage_tokens=96, held_out=40, pool=200)
+
+    model(study, "judge", kind="cross-encoder", model_hash="f00d")
+    page = Page(study.folder, "training")
+    widget(page, "selectbox", "Learn from cross-encoder").select("judge")
+    for label, value in (("Its weight", 0.5), ("Hard negatives", 3), ("Learning rate", 1e-4), ("Layers", 2), ("Seed", 7)):
+        widget(page, "number_input", label).set_value(value)
+    press(page, "Train")
+    settings = DualEncoderSettings(**sent.pop()[1]["settings"])
+    assert (settings.distil, settings.distil_weight, settings.hard_negatives, settings.learning_rate, settings.layers, settings.seed) \
+        == ("judge", 0.5, 3, 1e-4, 2, 7)
+
+
+def test_where_a_model_began_and_who_taught_it(study):
+    build(study, name="raw")
+    model(study, "old", start={"model": "minilm", "passage_template": "{title} [SEP] {text}"}, settings={"distil": "judge"})
+    model(study, "moved", start={"model": "/elsewhere/models/first"})
+    model(study, "judge", kind="cross-encoder", start="minilm", held_out_loss=0.25)
+    page = Page(study.folder, "training", model="judge")
+    assert "old dual encoder, taught by judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+    assert "judge cross-encoder raw minilm" in page.text and not [b for b in page.app.button if b.label.startswith("Index")]
+    assert not [b for b in page.app.button if b.label.startswith("Judge")]  # the run is over all questions, not over train
+
+
 def test_a_model_shows_its_curves(study):
     build(study, name="raw")
     folder = study.folder / "models" / "mine"
@@ -75,6 +128,6 @@ def test_a_model_shows_its_curves(study):
     write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "start": "minilm", "last_step": 5, "best_step": 5,
                                           "average_rank": 4.0, "seconds": 12})  # fmt: skip
     page = Page(study.folder, "training", model="mine")
-    assert "mine raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+    assert "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
     loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])

@@ -7,7 +7,8 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.marks import empty, notice
-from app.components.training.models import after_training, models_table, train_form, unfinished, watch
+from app.components.training.form import BEGUN, train_form
+from app.components.training.models import after_training, models_table, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
 from app.markup import div, join, link, show, tag
@@ -42,8 +43,8 @@ def page() -> None:
             train_form(opened, list(reversed(made)), set(models) | set(opened.settings.encoders) | unfinished(opened))
     jobs.panel(opened)
     if models:
-        show(div(tag("h2", "Models"), div(models_table(models, model), cls="scrolling"), cls="panel"))
-    begun = model in unfinished(opened) or st.session_state.get("training-begun") == model
+        show(div(tag("h2", "Models"), div(models_table(opened, models, model), cls="scrolling"), cls="panel"))
+    begun = model in unfinished(opened) or st.session_state.get(BEGUN) == model
     if model and (model in models or begun or read_log(opened, model)):
         watch(opened, model)
         if model in models:

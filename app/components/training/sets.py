@@ -10,6 +10,8 @@ from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, count, empty, notice
 from app.components.plots import plot
+from app.components.training.pairs import pair_rows
+from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.study import Study
 from backend.training.denoising import POLICIES
@@ -18,7 +20,6 @@ from backend.training.new_labels import new_labels
 from backend.training.strata import judge_strata
 from backend.training.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
-from db.queue import Queue
 
 SHOWN = 40
 _SAID = "training-said"
@@ -149,7 +150,7 @@ def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
 
 
 def _send(opened: Study, name: str, lead: str) -> None:
-    taken = {batch.name for batch in Queue(opened.labels_path).batches()}
+    taken = {batch.name for batch in desk(opened).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
         made = judge_strata(opened, batch, name, by=lead)
@@ -221,16 +222,13 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     found = [each for each in new_labels(opened, chosen) if each.matters]
     if not found:
         return
-    rows = [
-        _label_row(
-            opened,
-            each.question,
-            each.passage,
-            each.now or "taken back",
-            f"{each.role or 'not there'} → {each.becomes or 'as without people'}",
-        )
-        for each in found[:SHOWN]
-    ]
+    rows = pair_rows(
+        opened,
+        [
+            (each.question, each.passage, each.now or "taken back", f"{each.role or 'not there'} → {each.becomes or 'as without people'}")
+            for each in found[:SHOWN]
+        ],
+    )
     policy = chosen.manifest["policy"]
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
     show(
@@ -260,7 +258,7 @@ def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
         )
         for (was, now, why), number in found.changes.most_common()
     ]
-    rows = [_change_row(opened, change) for change in islice(diff(before, after), SHOWN)]
+    rows = pair_rows(opened, [_change(each) for each in islice(diff(before, after), SHOWN)])
     more = (
         tag(
             "p",
@@ -283,19 +281,6 @@ def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
     )
 
 
-def _change_row(opened: Study, change: Change) -> Html:
+def _change(change: Change) -> tuple[str, str, str, str]:
     was, now = (" by ".join(held) if held else "not there" for held in (change.before, change.after))
-    return _label_row(opened, change.question, change.passage, change.why, f"{was} → {now}")
-
-
-def _label_row(opened: Study, question: str, passage: str, why: str, becomes: str) -> Html:
-    asked = opened.questions.get(question)
-    ordinal = opened.corpus.ordinals([passage]).get(passage)
-    title = opened.corpus.passages([ordinal])[0].title if ordinal is not None else passage
-    return tag(
-        "tr",
-        tag("td", link(asked.text, url.href(url.QUESTION, {"question": question})), cls="left"),
-        tag("td", tag("b", title or "untitled"), " ", span(passage, cls="soft"), cls="left"),
-        tag("td", why, cls="left"),
-        tag("td", becomes, cls="left"),
-    )
+    return change.question, change.passage, change.why, f"{was} → {now}"
