@@ -6,14 +6,16 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, serve, train, training_sets
+from app.commands import batches, experiments, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, serve, train
 from app.commands import map as maps
+from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
+from app.commands.read import read, train_reader
 from db.errors import BlindspotError
 
 LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "serve", "batch", "people",
-        "labels", "training-set", "train", "experiment", "export", "download", "jobs")
+        "labels", "training-set", "train", "read", "experiment", "export", "download", "jobs")
 
 
 class _InOrder(TyperGroup):
@@ -27,15 +29,18 @@ app = group("Find where a dense passage retriever is blind, mend its training da
 
 COMMANDS = {
     "demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
-    "compare": compare, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
+    "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
-    "training-set": training_sets.training_set_app, "train": train.train_app, "experiment": recipe.experiment_app,
+    "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
     "export": exports.export_app, "jobs": jobs.jobs_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
+train.train_app.command("reader")(train_reader)
+experiments.add_experiments()
+experiments.experiment_app.command("label-budget")(recipe.label_budget)
 for name, command in COMMANDS.items():
     app.command(name)(command)
 for name, commands in GROUPS.items():

@@ -50,6 +50,7 @@ KINDS = {
     "train per-relation": "backend.training.specialised:train_specialised",
     "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
     "train rocketqa": "backend.training.recipe:train_rocketqa",
+    "experiment": "backend.experiments.running:run_experiment",
     "experiment label-budget": "backend.experiments.label_budget:label_budget",
     "score run": "backend.training.scoring:score_run",
     "try model": "backend.training.trial:try_model",

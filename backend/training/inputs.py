@@ -45,7 +45,7 @@ class Inputs:
             progress(0, None, "looking for leaks")
         runs = [study.run(name) for name in dict.fromkeys(request.runs)]
         last, labels, bad = _labels(study, request)
-        chosen = admitted(study, request.questions, bad)
+        chosen = admitted(study, request.questions, bad, request.relations, request.limit, request.seed)
         questions, left_out = _searched(runs, chosen)
         about = {
             "corpus": study.corpus.digest, "questions": chosen.digest, "runs": {run.name: _run_hash(run) for run in runs},
@@ -73,7 +73,7 @@ def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str,
 
 
 def _searched(runs: Sequence[Run], chosen: Admitted) -> tuple[list[str], dict[str, str]]:
-    questions = [id for id in chosen.ids if any(run.row(id) is not None for run in runs)]
+    questions = [id for id in chosen.ids if not runs or any(run.row(id) is not None for run in runs)]
     if chosen.ids and not questions:
         names = ", ".join(run.name for run in runs)
         raise Missing(f"{names} searched none of the {len(chosen.ids):,} questions that may train; make a run over them with "

@@ -39,22 +39,27 @@ class Admitted:
     digest: str = ""
 
 
-def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str] = frozenset()) -> Admitted:
+def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str] = frozenset(), relations: Sequence[str] = (),
+             limit: int | None = None, seed: int = 0) -> Admitted:
     """The questions of some splits, without leaks.
 
     Args:
         wanted: train, unlabelled, or SET/SPLIT of these splits.
         bad: ids of questions that people call bad.
+        relations: only questions that ask for one of these; empty for all.
+        limit: of those without leaks, so many at most, drawn with `seed`. A larger limit only adds to what a smaller one draws.
 
     Raises:
         Refused: a dev or test split. Missing: there are no such questions.
     """
     conditions = [_condition(each) for each in wanted]
     texts, facts = _held_out(study)
-    made, digest = Admitted(), hashlib.sha256()
+    made, rows = Admitted(), {}
     where = " OR ".join(sql for sql, _ in conditions)
     for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
         id, text, relation, subject, bucket, *rest = row
+        if relations and relation not in relations:
+            continue
         if bucket is not None:
             made.left_out[id] = BUCKET_LEAK
         elif _text_key(text) in texts:
@@ -64,12 +69,21 @@ def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str]
         elif id in bad:
             made.left_out[id] = BAD
         else:
-            made.ids.append(id)
-            digest.update(json.dumps([id, text, relation, subject, *rest]).encode())
-    if not made.ids and not made.left_out:
-        raise Missing(f"there are no questions of {', '.join(wanted)}; import some with --split train")
-    made.digest = digest.hexdigest()
+            rows[id] = json.dumps([id, text, relation, subject, *rest])
+    if not rows and not made.left_out:
+        asking = f" that ask for {', '.join(relations)}" if relations else ""
+        raise Missing(f"there are no questions of {', '.join(wanted)}{asking}; import some with --split train")
+    made.ids = drawn(list(rows), limit, seed)
+    made.digest = hashlib.sha256("".join(rows[id] for id in made.ids).encode()).hexdigest()
     return made
+
+
+def drawn(ids: Sequence[str], limit: int | None, seed: int) -> list[str]:
+    """`limit` of the ids at most, in their order. A larger limit only adds to what a smaller one draws."""
+    if limit is None or limit >= len(ids):
+        return list(ids)
+    chosen = set(sorted(ids, key=lambda id: _key(f"{seed}\0{id}"))[:limit])
+    return [id for id in ids if id in chosen]
 
 
 def _condition(wanted: str) -> tuple[str, list[str]]:

@@ -22,9 +22,10 @@ class SetRequest:
     """How to make a training set.
 
     name: of the set; a folder.
-    runs: over its questions; negatives are mined from their ranks `first` to `last`.
+    runs: over its questions; negatives are mined from their ranks `first` to `last`. None where all negatives are drawn.
     policy: of `denoising.POLICIES`. thresholds: see `denoising.Thresholds`.
-    questions: train, unlabelled, or SET/SPLIT of these, one or several.
+    questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: those that ask for these alone; empty for all.
+    limit: so many of them at most, drawn with `seed`.
     positives: of POSITIVES, besides people's, which a policy with labels always takes. gold: the questions' own. distant: for a
         question without another, BM25's best passage that holds an answer. cross_encoder: mined passages above `propose_above`.
     model: whose scores (`scores/<model>/`) are used; None for none.
@@ -46,11 +47,13 @@ class SetRequest:
     rule: str = DEFAULT_RULE
     seed: int = 0
     until: int | None = None
+    relations: tuple[str, ...] = ()
+    limit: int | None = None
 
     @classmethod
     def of(cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any) -> SetRequest:
         """From plain values, as a job has them."""
-        lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives")}
+        lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
         return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})
 
     @property
@@ -63,8 +66,10 @@ class SetRequest:
         rule_named(self.rule)
         self.thresholds.check()
         base = self.cleaning.base
-        if not self.runs:
+        if not self.runs and not self.random + self.other_gold:
             raise BadInput("a training set is mined from one run at least; make one with 'blindspot retrieve --split train'")
+        if self.limit is not None and self.limit < 1:
+            raise BadInput(f"a training set has one question at least, not {self.limit}")
         if not 1 <= self.first <= self.last:
             raise BadInput(f"ranks go from 1, the first before the last, not {self.first} to {self.last}")
         if min(self.random, self.other_gold) < 0:

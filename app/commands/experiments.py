@@ -1,0 +1,102 @@
+"""`blindspot experiment NAME`: what the papers report, asked of this study, with the paper's figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.common import AsJson, Device, StudyOption, do, group, open_study
+
+if TYPE_CHECKING:
+    from backend.experiments.cost import Cost
+
+experiment_app = group("Ask of your own data what the papers report: --plan says what it costs, --small tries it; killed, it goes on.")
+
+
+def _command(name: str) -> Callable[..., None]:
+    def command(
+        plan: Annotated[bool, typer.Option("--plan", help="Say what is to be made and about how long it takes; make nothing.")] = False,
+        small: Annotated[bool, typer.Option("--small", help="A tiny model and few questions: proof that it runs, no finding.")] = False,
+        start: Annotated[str | None, typer.Option("--from", help="The encoder that trainings start from; default minilm.")] = None,
+        train: Annotated[list[str] | None, typer.Option(help="Questions to train on: train, or SET/train; may be repeated.")] = None,
+        on: Annotated[str | None, typer.Option(help="Questions to measure on: dev, test, a question set, or SET/SPLIT.")] = None,
+        k: Annotated[str | None, typer.Option("--k", metavar="N,N,...", help="Success at these ranks; default 5,20,100.")] = None,
+        seeds: Annotated[str | None, typer.Option(metavar="N,N,...", help="A model is trained with each; under 3 say nothing.")] = None,
+        limit: Annotated[int | None, typer.Option(min=1, help="So many training questions at most.")] = None,
+        relation: Annotated[list[str] | None, typer.Option(metavar="ID", help="A relation, where the experiment takes some.")] = None,
+        question_set: Annotated[list[str] | None, typer.Option("--set", help="A question set, where the experiment takes some.")] = None,
+        encoder: Annotated[list[str] | None, typer.Option("--encoder", "--passage-encoder", help="An encoder where it takes some.")] = None,
+        depth: Annotated[int | None, typer.Option(min=1, help="Ranks that negatives are mined from; default 100.")] = None,
+        layers: Annotated[int | None, typer.Option(help="Of the models: only the first so many.")] = None,
+        batch: Annotated[int | None, typer.Option(help="Of the models: questions in a batch, where it does not vary.")] = None,
+        epochs: Annotated[float | None, typer.Option(help="Of the models.")] = None,
+        steps: Annotated[int | None, typer.Option(help="Of the models: batches, in the place of epochs.")] = None,
+        learning_rate: Annotated[float | None, typer.Option(help="Of the models.")] = None,
+        passage_tokens: Annotated[int | None, typer.Option(help="Of the models: longer passages are cut.")] = None,
+        device: Device = None,
+        csv: Annotated[bool, typer.Option("--csv", help="The table as CSV.")] = False,
+        latex: Annotated[bool, typer.Option("--latex", help="The table as LaTeX.")] = False,
+        json: AsJson = False,
+        study: StudyOption = None,
+    ) -> None:
+        training = _given(layers=layers, batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate,
+                          passage_tokens=passage_tokens)
+        given = _given(start=start, train=train or None, on=on, ks=_numbers(k, "--k"), seeds=_numbers(seeds, "--seeds"), limit=limit,
+                       relations=relation or None, sets=question_set or None, encoders=encoder or None, depth=depth,
+                       training=training or None, small=small or None)
+        opened = open_study(study)
+        if plan:
+            from backend.experiments.cost import cost
+
+            print("\n".join(_as_lines(cost(opened, name, given, device))))
+            return
+        _print(do(opened, "experiment", experiment=name, given=given, device=device), csv, latex, json)
+
+    return command
+
+
+def add_experiments() -> None:
+    """One command for each experiment of the papers."""
+    from backend.experiments.papers import EXPERIMENTS
+
+    for name, about in EXPERIMENTS.items():
+        experiment_app.command(name, help=f"{about.paper}, {about.source}. {about.asks}")(_command(name))
+
+
+def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
+    from app.tables import console, print_json
+    from backend.experiments import tables
+
+    if json:
+        print_json(result)
+    elif csv or latex:
+        print(tables.as_csv(result) if csv else tables.as_latex(result), end="")
+    else:
+        console.print(tables.as_rich(result))
+        for line in tables.as_lines(result):
+            console.print(line, markup=False)
+
+
+def _as_lines(found: Cost) -> list[str]:
+    made = ", ".join(f"{count} {what}" for what, count in found.made.items()) or "nothing"
+    waiting = ", ".join(f"{count} {what}" for what, count in found.waiting.items()) or "nothing"
+    lines = [f"To be made: {waiting}.", f"There already: {made}.",
+             f"About {found.seconds / 60:,.0f} minutes of training and encoding here."]
+    if found.not_reckoned:
+        lines.append(f"Not in that time: {', '.join(found.not_reckoned)}.")
+    return lines
+
+
+def _given(**settings: Any) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _numbers(text: str | None, option: str) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < len(part) < 10 for part in parts):
+        raise typer.BadParameter(f"{option} takes whole numbers with commas between, as in 5,20,100")
+    return [int(part) for part in parts]

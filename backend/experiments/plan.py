@@ -1,0 +1,234 @@
+"""What an experiment is: the cells of a table, what is measured in each, what the paper claims of them, and when that shows here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
+from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Hits, Named, Part, TrainingData
+from backend.training.recipe_settings import SMALL_DUAL
+from backend.training.training_settings import DualEncoderSettings
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from backend.experiments.papers import About
+    from backend.experiments.workbench import Workbench
+
+Word = Literal["shows", "does not show", "cannot tell"]
+NO_FINDING = "no finding"
+SMALL_STEPS, SMALL_QUESTIONS = 20, 100
+"""Of `--small`: enough to prove that everything runs, not to learn anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an experiment is asked for. Which of these it takes stands in its `takes`.
+
+    train: questions to train on. on: questions to measure on. limit: of the training questions, drawn.
+    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. training: what differs from the defaults of
+    `DualEncoderSettings`. small: a tiny model and few questions, as proof that it runs.
+    """
+
+    start: str = "minilm"
+    train: tuple[str, ...] = ("train",)
+    on: str = "dev"
+    ks: tuple[int, ...] = (5, 20, 100)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    limit: int | None = None
+    relations: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
+    depth: int = 100
+    training: tuple[tuple[str, Any], ...] = ()
+    small: bool = False
+
+    def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
+        """Of a dual encoder. What an experiment varies (`more`) counts most, then what a person gave, then the defaults."""
+        small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
+        try:
+            return DualEncoderSettings(**{**small, **dict(self.training), **more, "seed": seed})
+        except TypeError as error:
+            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+
+    def asked(self, split: str | None = None, **more: Any) -> Asked:
+        """The questions to measure on; where small, some of them."""
+        return Asked(split or self.on, limit=SMALL_QUESTIONS if self.small else None, **more)
+
+    def data(self, **more: Any) -> TrainingData:
+        """A training set of the questions to train on."""
+        return TrainingData(**{"questions": self.train, "limit": SMALL_QUESTIONS if self.small else self.limit, "last": self.depth, **more})
+
+    def mined(self) -> Bm25Hits:
+        """BM25's passages for the training questions, to mine negatives from; all of them, so that training sets share it."""
+        return Bm25Hits(Asked(self.train[0]), self.depth) if len(self.train) == 1 else None
+
+    @property
+    def first(self) -> Named:
+        return Named(self.start)
+
+
+class Measure(Protocol):
+    """A figure for each of some items, questions mostly."""
+
+    def needs(self) -> Sequence[Part]: ...
+
+    def values(self, bench: Workbench) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Success:
+    """Success@k of a run, of each question: does one of the first k passages hold an answer (by DPR's rule, else is gold)?
+
+    macro: questions weigh so that their mean is the mean over relations, as EntityQuestions reports.
+    relations: of these questions alone; empty for all.
+    """
+
+    hits: Hits
+    k: int
+    macro: bool = False
+    relations: tuple[str, ...] = ()
+
+    def needs(self) -> Sequence[Part]:
+        return (self.hits,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q,) float64."""
+        from analysis.accuracy import success_at
+        from backend.evaluation.relevance import relevant
+
+        judged = relevant(bench, self.hits.open(bench))
+        found = success_at(judged.relevant, self.k).astype(float)
+        names = np.array([question.relation or "" for question in judged.questions])
+        if self.relations:
+            kept = np.isin(names, self.relations)
+            found, names = found[kept], names[kept]
+        return found * macro_weights(names) if self.macro else found
+
+
+def macro_weights(names: np.ndarray) -> np.ndarray:
+    """(q,) weights with mean 1, with which a mean over questions is the mean over the groups that they are named by."""
+    _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
+    return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place of the table. measures: one for each seed; a single one where nothing is trained. published: the paper's figure."""
+
+    row: str
+    column: str
+    measures: tuple[Measure, ...]
+    published: float | None = None
+
+    @property
+    def trained(self) -> bool:
+        return any(_trained(part) for measure in self.measures for part in measure.needs())
+
+
+def _trained(part: Part) -> bool:
+    return isinstance(part, DualEncoder) or part.folder == "models" or any(_trained(needed) for needed in part.needs())
+
+
+def success_cells(row: str, hits: Sequence[Hits], ks: Sequence[int], published: Mapping[int, float] | None = None,
+                  **more: Any) -> list[Cell]:
+    """A row of Success@k: one run for each seed. published: the paper's figures in per cent, by k."""
+    return [Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k)) for k in ks]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so much.
+
+    Cells are named (row, column). Both numbers are in the units of the measure: shares of 1 for Success@k.
+    """
+
+    says: str
+    ahead: tuple[str, str]
+    behind: tuple[str, str]
+    within: float | None = None
+    by: float = 0.0
+
+    def judge(self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float) -> dict[str, Any]:
+        """From values (seeds, items) of both cells: the difference, its interval, and a word with the reason.
+
+        It shows where the whole interval lies where the claim says, does not where the whole interval lies elsewhere.
+        """
+        if ahead.shape[1] != behind.shape[1]:
+            raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
+        found = crossed_mean(ahead - behind, level=level)
+        few = [f"{count:,} {what} of at least {least}" for count, what, least in
+               ((max(len(ahead), len(behind)) if trained else LEAST_SEEDS, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+               if count < least]
+        word: Word = "cannot tell"
+        if not few and self.within is not None:
+            if -self.within <= found.low and found.high <= self.within:
+                word = "shows"
+            elif found.high < -self.within or found.low > self.within:
+                word = "does not show"
+        elif not few:
+            word = "shows" if found.low > self.by else "does not show" if found.high < self.by else "cannot tell"
+        return {"says": self.says, "ahead": list(self.ahead), "behind": list(self.behind), "within": self.within, "by": self.by,
+                "difference": found.value, "low": found.low, "high": found.high, "n": found.n, "level": level, "word": word,
+                "because": f"there are {' and '.join(few)}" if few else ""}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure of the paper: series name to points (x, row, column)."""
+
+    x: str
+    y: str
+    series: Mapping[str, Sequence[tuple[float, str, str]]]
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an experiment would do. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: what else to know."""
+
+    cells: Sequence[Cell]
+    claims: Sequence[Claim] = ()
+    convention: str = "Success@k: a passage among the first k holds an answer by DPR's rule, searched in the text without the title."
+    unit: str = "%"
+    plot: Plot | None = None
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a paper.
+
+    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s fields that it
+    uses, besides those that all take. defaults: its own values of fields.
+    """
+
+    name: str
+    about: About
+    plan: Callable[[Setting, Workbench], Plan]
+    takes: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def setting(self, given: Mapping[str, Any]) -> Setting:
+        """A setting of what was given, over this experiment's defaults. Raises BadInput for what it does not take."""
+        small = bool(given.get("small"))
+        common = {"start", "on", "ks", "seeds", "small", "training", "limit", "train", "depth"}
+        if unused := [name for name in given if name not in common | self.takes]:
+            raise BadInput(f"experiment {self.name} takes no {unused[0]}")
+        training = {**dict(self.defaults.get("training", {})), **dict(given.get("training", ()))}
+        made = Setting(**{**self.defaults, **({"seeds": (0,)} if small else {}), **given, "training": tuple(sorted(training.items()))})
+        if not made.seeds or not made.ks:
+            raise BadInput("give one seed and one k at least")
+        return replace(made, ks=tuple(sorted(set(made.ks))), seeds=tuple(dict.fromkeys(made.seeds)))
+
+
+def word_of(words: Sequence[Word]) -> Word:
+    """Of several claims together: it shows if all do, does not if one does not."""
+    if "does not show" in words:
+        return "does not show"
+    return "shows" if words and all(word == "shows" for word in words) else "cannot tell"
+
+

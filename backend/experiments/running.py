@@ -1,0 +1,159 @@
+"""Running an experiment: its parts are made one after the other, then its cells measured, its claims judged, and the result kept.
+
+Killed or cancelled, the same command goes on where it was: every part is there whole or not at all, and a training resumes. The same
+experiment of the same study is one result; asked for again it is read. `experiments/<experiment>-<hash>/` holds it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.experiments.gain import crossed_mean
+from backend.experiments.parts import Part
+from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
+from backend.experiments.workbench import Workbench
+from backend.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from db.errors import BadInput, Missing
+
+if TYPE_CHECKING:
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+RESULT = "result.json"
+
+
+def run_experiment(study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None,
+                   progress: Progress | None = None) -> dict[str, Any]:
+    """The job. Gives what result.json holds.
+
+    Args:
+        experiment: a name of `backend.experiments.papers.EXPERIMENTS`.
+        given: fields of `Setting`, as JSON has them.
+
+    Raises:
+        Missing: no such experiment, or something that it needs. BadInput: settings that make no sense.
+        Refused: another experiment of this study is running.
+    """
+    chosen, bench = named(experiment), Workbench(study, device)
+    setting = chosen.setting(_frozen(given or {}))
+    with study.building("experiments"):
+        began, plan = time.monotonic(), chosen.plan(setting, bench)
+        parts = list(dict.fromkeys(_all_parts(plan)))
+        key = text_sha256(json.dumps([chosen.name, asdict(setting), [bench.name(part) for part in parts]], sort_keys=True))[:8]
+        folder = study.path("experiments", f"{chosen.name}-{key}")
+        if read_manifest(folder) is not None:
+            return read_json(folder / RESULT)
+        waiting = [part for part in parts if not part.finished(bench)]
+        for number, part in enumerate(waiting, 1):
+            bench.make(part, _said(progress, f"part {number} of {len(waiting)}: {part.title()}"))
+        result = {"key": key, **_measured(chosen, setting, plan, bench), "seconds": round(time.monotonic() - began, 1)}
+        with whole_folder(folder) as building:
+            write_json(building / RESULT, result)
+            write_manifest(building, {"kind": "experiment", "what": chosen.name, "name": folder.name, "setting": result["setting"],
+                                      "corpus": study.corpus.digest, "parts": {bench.name(part): part.title() for part in parts}})
+    return read_json(folder / RESULT)
+
+
+def named(experiment: str) -> Experiment:
+    """Raises Missing for an experiment that there is not."""
+    from backend.experiments.papers import EXPERIMENTS
+
+    if experiment not in EXPERIMENTS:
+        raise Missing(f"there is no experiment {experiment!r}; there are: {', '.join(EXPERIMENTS)}")
+    module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
+    return Experiment(experiment, EXPERIMENTS[experiment], module.plan, getattr(module, "TAKES", frozenset()),
+                      getattr(module, "DEFAULTS", {}))
+
+
+def results(study: Study) -> list[dict[str, Any]]:
+    """What was found so far, the newest first."""
+    found = [(manifest["made"], read_json(study.path("experiments", name, RESULT)))
+             for name, manifest in study.parts("experiments").items() if "setting" in manifest]
+    return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def _all_parts(plan: Plan) -> Iterator[Part]:
+    """Every part that the plan's measures take, each after what it is made of."""
+    for cell in plan.cells:
+        for measure in cell.measures:
+            for part in measure.needs():
+                yield from _with_needs(part)
+
+
+def _with_needs(part: Part) -> Iterator[Part]:
+    for needed in part.needs():
+        yield from _with_needs(needed)
+    yield part
+
+
+def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench) -> dict[str, Any]:
+    found: dict[Measure, np.ndarray] = {}
+
+    def values(cell: Cell) -> np.ndarray:
+        """(seeds, items)."""
+        for measure in cell.measures:
+            if measure not in found:
+                found[measure] = np.asarray(measure.values(bench), np.float64)
+        return np.array([found[measure] for measure in cell.measures])
+
+    places = {(cell.row, cell.column): cell for cell in plan.cells}
+    level = 1 - 0.05 / max(1, len(plan.claims))
+    claims = [claim.judge(values(places[claim.ahead]), values(places[claim.behind]),
+                          places[claim.ahead].trained or places[claim.behind].trained, level) for claim in plan.claims]
+    verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
+    return {
+        "experiment": chosen.name, **chosen.about._asdict(),
+        "setting": {**asdict(setting), "training": dict(setting.training)}, "unit": plan.unit, "convention": _convention(plan, level),
+        "cells": [{"row": cell.row, "column": cell.column, "published": cell.published, **_figure(values(cell))} for cell in plan.cells],
+        "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims),
+        "plot": asdict(plan.plot) if plan.plot else None, "notes": list(plan.notes),
+    }  # fmt: skip
+
+
+def _figure(values: np.ndarray) -> dict[str, Any]:
+    """The mean of (seeds, items), with its interval over both, and by seed."""
+    estimate = crossed_mean(values)
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "seeds": len(values),
+            "by_seed": values.mean(axis=1).tolist() if values.size else []}
+
+
+def _convention(plan: Plan, level: float) -> str:
+    said = f"{plan.convention} Intervals are at 95%, over seeds and questions (pigeonhole bootstrap)."
+    if not plan.claims:
+        return said
+    return (f"{said} A claim shows where the whole interval of the difference, pair by pair, at {100 * level:.4g}% (95% for "
+            f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together), lies where it says; does not show where it lies elsewhere.")
+
+
+def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
+    if verdict == NO_FINDING:
+        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few to say anything."
+    if not claims:
+        return "The paper claims nothing here that can be judged; read the figures."
+    reasons = sorted({claim["because"] for claim in claims if claim["because"]})
+    if verdict == "cannot tell":
+        return f"One cannot tell whether the paper's finding shows here{': ' + '; '.join(reasons) if reasons else ''}."
+    return f"The paper's finding {verdict} here."
+
+
+def _said(progress: Progress | None, which: str) -> Progress | None:
+    def say(done: int, total: int | None, doing: str) -> None:
+        progress(done, total, f"{which}: {doing}")
+
+    return None if progress is None else say
+
+
+def _frozen(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples, mappings as sorted pairs. Raises BadInput for a setting that there is not."""
+    known = Setting.__dataclass_fields__
+    if unknown := [key for key in given if key not in known]:
+        raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
+    return {key: tuple(sorted(value.items())) if isinstance(value, Mapping) else tuple(value) if isinstance(value, list) else value
+            for key, value in given.items()}

@@ -1,0 +1,111 @@
+"""An experiment's result as a table: for a terminal, as CSV, as LaTeX. Ours stands beside the paper's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
+_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A figure in its unit: shares as per cent, with one digit behind the point; "-" for none."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f}" if unit == "%" else f"{value:,.2f}"
+
+
+def figure(cell: Mapping[str, Any], unit: str) -> str:
+    """Value and interval."""
+    if cell["value"] is None:
+        return "-"
+    return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)} to {shown(cell['high'], unit)})"
+
+
+def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
+    """(rows, columns, cells by row and column), each in its order."""
+    cells = {(cell["row"], cell["column"]): cell for cell in result["cells"]}
+    return list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells)), cells
+
+
+def counts(row: str, cells: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """How many questions, and seeds where there are several, are behind a row."""
+    ns = sorted({cell["n"] for (name, _), cell in cells.items() if name == row})
+    seeds = max(cell["seeds"] for (name, _), cell in cells.items() if name == row)
+    return f"{ns[0]:,}" + (f" to {ns[-1]:,}" if len(ns) > 1 else "") + (f" x {seeds}" if seeds > 1 else "")
+
+
+def as_rich(result: Mapping[str, Any]) -> Table:
+    """Ours with intervals; a figure of the paper, where it has one, in a column of its own."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    rows, columns, cells = grid(result)
+    printed = [column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)]
+    table = Table(title=escape(f"{result['experiment']}: {result['paper']}, {result['source']}"), title_justify="left")
+    table.add_column("")
+    for column in columns:
+        table.add_column(escape(column), justify="right")
+        if column in printed:
+            table.add_column("paper", justify="right", style="dim")
+    table.add_column("n", justify="right")
+    for row in rows:
+        line = [escape(row)]
+        for column in columns:
+            cell = cells.get((row, column))
+            line.append(figure(cell, result["unit"]) if cell else "")
+            if column in printed:
+                line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
+        table.add_row(*line, counts(row, cells))
+    return table
+
+
+def as_lines(result: Mapping[str, Any]) -> list[str]:
+    """What is said under the table: the convention, each claim, the verdict."""
+    lines = [result["convention"]]
+    for claim in result["claims"]:
+        unit = result["unit"]
+        difference = "-" if claim["difference"] is None else (
+            f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)})")
+        lines.append(f"{claim['says']}: {difference}, n = {claim['n']:,}: {claim['word']}")
+    return [*lines, *result["notes"], result["sentence"]]
+
+
+def _signed(value: float, unit: str) -> str:
+    said = shown(value, unit)
+    return said if said.startswith("-") else f"+{said}"
+
+
+def as_csv(result: Mapping[str, Any]) -> str:
+    """One line a cell, values as they are (shares of 1), the paper's figure as it stands there."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, FIELDS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(result["cells"])
+    return out.getvalue()
+
+
+def as_latex(result: Mapping[str, Any]) -> str:
+    """A tabular; the paper's figure in brackets."""
+    rows, columns, cells = grid(result)
+    lines = [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\hline",
+             " & ".join(["", *map(_latex, columns), "$n$"]) + r" \\", r"\hline"]
+    for row in rows:
+        line = [_latex(row)]
+        for column in columns:
+            cell = cells.get((row, column))
+            paper = "" if cell is None or cell["published"] is None else f" [{cell['published']:g}]"
+            line.append(_latex(figure(cell, result["unit"]) + paper) if cell else "")
+        lines.append(" & ".join([*line, _latex(counts(row, cells))]) + r" \\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", f"% {result['experiment']}: {result['sentence']}"]) + "\n"
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

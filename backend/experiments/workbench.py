@@ -1,0 +1,109 @@
+"""Where experiments work: the study, and beside it parts that only experiments need, each named by a hash of what it is made of.
+
+`experiments/parts/` has the folders of a study (runs, training_sets, models, indexes, scores). A part is there once, whichever
+experiments ask for it, and the lists of runs and encoders that people see stay theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.manifest import read_json, text_sha256, write_json
+from backend.retrieval.encoder import locate
+from backend.settings import EncoderSettings, Settings
+from backend.study import Study
+from db.errors import Missing
+
+if TYPE_CHECKING:
+    from backend.experiments.parts import Part
+
+Progress = Callable[[int, "int | None", str], None]
+PART = re.compile(r"\.?(parts-)?part-[0-9a-f]{16}([.~].*)?")
+KINDS = ("runs", "training_sets", "models", "indexes", "scores", "readings")
+
+
+class Workbench(Study):
+    """A study in which parts of experiments can be made, found and opened by name, as its own parts are.
+
+    device: what trainings and encoders run on; None for a GPU where there is one.
+    """
+
+    def __init__(self, study: Study, device: str | None = None):
+        super().__init__(study.folder)
+        self.device = device
+        self._encoders: dict[str, EncoderSettings] = {}
+        self._names: dict[Part, str] = {}
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "experiments" / "parts"
+
+    def path(self, *parts: str) -> Path:
+        if len(parts) > 1 and parts[0] in KINDS and PART.fullmatch(parts[1]):
+            parts = ("experiments", "parts", *parts)
+        return super().path(*parts)
+
+    @property
+    def settings(self) -> Settings:
+        """The study's, with the models that experiments trained as further encoders."""
+        held = super().settings
+        models = self.home / "models"
+        for path in models.glob("part-*/training.json") if models.is_dir() else ():
+            if path.parent.name not in self._encoders and (made := read_json(path)).get("kind") == "dual encoder":
+                self._encoders[path.parent.name] = EncoderSettings(
+                    model=str(path.parent), passage_template=made["start"]["passage_template"],
+                    max_tokens=made["settings"]["passage_tokens"])
+        return replace(held, encoders={**held.encoders, **self._encoders})
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of the passages and of everything about the questions."""
+        rows = (json.dumps(asdict(question), sort_keys=True) for question in self.questions.all())
+        return text_sha256(self.corpus.digest, *rows)
+
+    @cached_property
+    def _weights(self) -> dict[str, str]:
+        return {}
+
+    def weights(self, encoder: str) -> str:
+        """One hash of an encoder that the study names: of its settings and its weights. Raises Missing for one that it does not."""
+        from backend.training.recipe_stages import weights_of
+
+        if encoder not in self._weights:
+            known = super().settings.encoders
+            if encoder not in known:
+                raise Missing(f"study.toml names no encoder {encoder!r}; known: {', '.join(known) or 'none'} (add one with "
+                              "'blindspot encoder add')")
+            folders = [known[encoder].model, known[encoder].question_model, known[encoder].passage_model]
+            hashes = [weights_of(Path(locate(folder))) or folder for folder in folders if folder]
+            self._weights[encoder] = text_sha256(json.dumps(asdict(replace(known[encoder], model=None, question_model=None,
+                                                                           passage_model=None))), *hashes)
+        return self._weights[encoder]
+
+    def name(self, part: Part) -> str:
+        """The part's name: its own, or a hash of what it is made of."""
+        if part not in self._names:
+            recipe = json.dumps(part.recipe(self), sort_keys=True)
+            self._names[part] = part.own_name(self) or f"part-{text_sha256(self._digest, recipe)[:16]}"
+        return self._names[part]
+
+    def make(self, part: Part, progress: Progress | None = None) -> str:
+        """Make a part, if it is not there, and first whatever it is made of; returns its name."""
+        for needed in part.needs():
+            self.make(needed, progress)
+        name = self.name(part)
+        if not part.finished(self):
+            part.make(self, name, progress)
+            self.home.mkdir(parents=True, exist_ok=True)
+            write_json(self.record(part), {"part": part.title(), "recipe": part.recipe(self)})
+        return name
+
+    def record(self, part: Part) -> Path:
+        """The file that says what a part is made of."""
+        return self.home / f"{self.name(part)}.{type(part).__name__}.json"

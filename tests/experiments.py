@@ -1,0 +1,29 @@
+"""A study small enough that every experiment of the papers runs on it in seconds."""
+
+import dataclasses
+from pathlib import Path
+
+from backend.retrieval import bm25, dense
+from backend.settings import add_encoder
+from backend.study import Study
+from tests.studies import births, make_study, people, tiny_bert
+
+
+def experiment_study(folder: Path) -> Study:
+    """60 passages; 20 training and 20 dev questions of two relations and two sets; BM25; an encoder `tiny` with random weights."""
+    passages = people()
+    asked = [dataclasses.replace(question, relation="P20" if number % 2 else "P19", dataset="births" if number % 4 < 2 else "deaths")
+             for number, question in enumerate(births(passages, "train"))]
+    dev = [dataclasses.replace(question, id=f"dev.{question.id}", split="dev", frequency=1 + 9 * (number % 3))
+           for number, question in enumerate(asked[20:])]
+    study = make_study(folder, passages, [*asked[:20], *dev])
+    bm25.build_index(study, threads=2)
+    tiny_bert(folder / "models" / "tiny")
+    add_encoder(study.settings_path, "tiny", {"model": str(folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    dense.build_index(study, "tiny", device="cpu")
+    return study
+
+
+TINY = {"start": "tiny", "seeds": [0], "ks": [5, 10], "depth": 10,
+        "training": {"steps": 2, "batch": 4, "question_tokens": 16, "passage_tokens": 32, "held_out": 4, "pool": 20, "evaluate_every": 2}}
+"""A setting with which a training takes a second."""

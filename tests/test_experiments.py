@@ -1,0 +1,184 @@
+"""How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables hold what was found."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from backend.experiments import cost as costs
+from backend.experiments import running, tables
+from backend.experiments.cost import cost
+from backend.experiments.papers import About
+from backend.experiments.parts import Asked, Bm25Hits, DenseHits, DualEncoder, Index
+from backend.experiments.plan import Claim, Experiment, Plan, Success, macro_weights, success_cells, word_of
+from backend.experiments.running import results, run_experiment
+from backend.experiments.workbench import Workbench
+from db.errors import BadInput, Missing
+from tests.experiments import TINY, experiment_study
+from tests.training_studies import copied
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return experiment_study(tmp_path_factory.mktemp("studies") / "s")
+
+
+def two_batches(setting, bench):
+    """Dual encoders trained with batches of 2 and of 4 questions, and BM25."""
+    def hits(batch):
+        return [DenseHits(setting.asked(), 10, Index(DualEncoder((setting.data(mined=(setting.mined(),)),), setting.settings(seed, batch=batch),
+                                                                 setting.first))) for seed in setting.seeds]
+
+    rows = {"two": hits(2), "four": hits(4), "BM25": [Bm25Hits(setting.asked(), 10)]}
+    return Plan([cell for row, found in rows.items() for cell in success_cells(row, found, setting.ks)],
+                [Claim("four is better", ("four", "Success@5"), ("two", "Success@5"))])
+
+
+@pytest.fixture
+def small_experiment(monkeypatch):
+    for module in (running, costs):
+        monkeypatch.setattr(module, "named", lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches))
+
+
+class Stopped(BaseException):
+    """As a kill: nothing may catch it."""
+
+
+def test_parts_are_made_once_and_shared(study, tmp_path, monkeypatch, small_experiment):
+    """A second experiment, of other cells, trains only what the first did not; the same one is read."""
+    study, trained = copied(study, tmp_path / "s"), []
+    made = DualEncoder.make
+    monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))
+    first = run_experiment(study, "negatives", TINY, "cpu")
+    assert len(trained) == len(set(trained)) == 2
+    assert run_experiment(study, "negatives", TINY, "cpu") == first and len(trained) == 2
+    run_experiment(study, "negatives", {**TINY, "seeds": [0, 1]}, "cpu")
+    assert len(trained) == 4 and {model.settings.seed for model in trained[2:]} == {1}
+    assert [each["setting"]["seeds"] for each in results(study)] == [[0, 1], [0]]
+    assert study.runs() == [] and set(study.parts("indexes")) == {"bm25", "tiny"}  # people's lists stay theirs
+
+
+def test_a_killed_experiment_goes_on(study, tmp_path, small_experiment):
+    """Stopped at every sixth report, it ends with the table of one that was left alone."""
+    left_alone = run_experiment(copied(study, tmp_path / "a"), "negatives", TINY, "cpu")
+    stopped, kills = copied(study, tmp_path / "b"), 0
+
+    def killer():
+        seen = 0
+
+        def told(*_):
+            nonlocal seen
+            seen += 1
+            if seen == 6:
+                raise Stopped
+
+        return told
+
+    while True:
+        try:
+            found = run_experiment(stopped, "negatives", TINY, "cpu", killer())
+            break
+        except Stopped:
+            kills += 1
+    assert kills >= 3
+    assert found["cells"] == left_alone["cells"] and found["claims"] == left_alone["claims"]
+
+
+def test_a_small_run_finds_nothing_whatever_it_measures(study, tmp_path, small_experiment):
+    found = run_experiment(copied(study, tmp_path / "s"), "negatives", {**TINY, "small": True}, "cpu")
+    assert found["verdict"] == "no finding" and found["sentence"].startswith("No finding")
+
+
+def test_cells_hold_what_the_runs_say(study, tmp_path):
+    """Success@k of BM25, counted by hand from the run's answers."""
+    bench = Workbench(copied(study, tmp_path / "s"))
+    hits = Bm25Hits(Asked("dev"), 10)
+    bench.make(hits)
+    answers = np.asarray(hits.open(bench).answers())
+    assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
+    names = [question.relation for question in bench.questions.some(hits.open(bench).question_ids)]
+    by_relation = [np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
+                   for relation in ("P19", "P20")]
+    assert Success(hits, 5, macro=True).values(bench).mean() == pytest.approx(np.mean(by_relation))
+
+
+def test_macro_weights_by_hand():
+    weights = macro_weights(np.array(["a", "a", "a", "b"]))
+    assert weights.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2])
+    assert (np.array([1, 0, 0, 1]) * weights).mean() == pytest.approx((1 / 3 + 1) / 2)
+
+
+def values(ahead, behind, seeds=3, questions=200):
+    """Every seed finds the first so many."""
+    return [np.tile((np.arange(questions) < count).astype(float), (seeds, 1)) for count in (ahead, behind)]
+
+
+CLAIM = Claim("a beats b", ("a", "k"), ("b", "k"))
+EQUAL = Claim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
+
+
+@pytest.mark.parametrize(("claim", "found", "word"), [
+    (CLAIM, values(150, 100), "shows"), (CLAIM, values(100, 150), "does not show"), (CLAIM, values(101, 100), "cannot tell"),
+    (CLAIM, values(150, 100, seeds=2), "cannot tell"), (CLAIM, values(20, 5, questions=29), "cannot tell"),
+    (EQUAL, values(101, 100), "shows"), (EQUAL, values(150, 100), "does not show"), (EQUAL, values(110, 100), "cannot tell"),
+])  # fmt: skip
+def test_claims_are_judged_by_their_interval(claim, found, word):
+    judged = claim.judge(*found, trained=True, level=0.95)
+    assert judged["word"] == word
+    assert judged["difference"] == pytest.approx(found[0].mean() - found[1].mean())
+
+
+def test_without_training_one_seed_will_do():
+    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, level=0.95)["word"] == "shows"
+    assert "1 seeds of at least 3" in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
+
+
+@pytest.mark.parametrize(("words", "all"), [(["shows", "shows"], "shows"), (["shows", "cannot tell"], "cannot tell"),
+                                            (["cannot tell", "does not show"], "does not show"), ([], "cannot tell")])  # fmt: skip
+def test_the_word_of_several_claims(words, all):
+    assert word_of(words) == all
+
+
+RESULT = {"experiment": "x", "unit": "%", "sentence": "So.", "cells": [
+    {"row": "50% of a_b", "column": "Success@5", "value": 0.5, "low": 0.4, "high": 0.61, "n": 120, "seeds": 3, "published": 65.0},
+    {"row": "rest", "column": "Success@5", "value": None, "low": None, "high": None, "n": 0, "seeds": 1, "published": None},
+]}  # fmt: skip
+
+
+def test_the_table_as_csv_and_latex():
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv(RESULT))))
+    assert rows[0] == {"row": "50% of a_b", "column": "Success@5", "value": "0.5", "low": "0.4", "high": "0.61", "n": "120", "seeds": "3",
+                       "published": "65.0"}
+    latex = tables.as_latex(RESULT)
+    assert r"50\% of a\_b & 50.0 (40.0 to 61.0) [65] & 120 x 3 \\" in latex and r"rest & - & 0 \\" in latex
+
+
+def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment):
+    study = copied(study, tmp_path / "s")
+    before = cost(study, "negatives", TINY, "cpu")
+    assert before.waiting == {"runs": 4, "training sets": 1, "dual encoders": 2, "indexes": 2} and before.seconds > 0
+    assert not (study.folder / "experiments").exists()  # nothing was made
+    run_experiment(study, "negatives", TINY, "cpu")
+    after = cost(study, "negatives", TINY, "cpu")
+    assert not after.waiting and after.seconds == 0
+
+
+@pytest.mark.parametrize(("name", "given", "error", "says"), [
+    ("nothing", {}, Missing, "there is no experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
+    ("negatives", {"relations": ["P19"]}, BadInput, "negatives takes no relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),
+    ("negatives", {"start": "tiny", "training": {"speed": 1}}, BadInput, "speed"), ("negatives", {"start": "none"}, Missing, "none"),
+    ("negatives", {**TINY, "on": "nowhere"}, Missing, "nowhere"),
+])  # fmt: skip
+def test_bad_input_is_one_line_and_makes_nothing(study, tmp_path, name, given, error, says):
+    study = copied(study, tmp_path / "s")
+    with pytest.raises(error) as caught:
+        run_experiment(study, name, given, "cpu")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert not (study.folder / "experiments").exists()
+
+
+def test_every_experiment_has_its_file():
+    from backend.experiments.papers import EXPERIMENTS
+
+    assert all(running.named(name).name == name for name in EXPERIMENTS)
