@@ -8,7 +8,10 @@ that a run that is made again, or an import, shows at the next rerun. Stores ope
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,8 @@ __all__ = ["Comparison", "Measured", "set_label"]  # as the pages know them
 
 Key = tuple
 """What a derived thing was made from; hashable."""
+SECONDS_TO_READ = 1.0
+"""How long the first page is given for itself before anything is made ready for the next."""
 
 
 def current() -> Study:
@@ -47,7 +52,28 @@ def _mark(path: Path) -> int | None:
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _opened(folder: str, marks: tuple) -> Study:
-    return Study.open(folder)
+    opened = Study.open(folder)
+    ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)  # 0.2 s that the first test would wait for
+    return opened
+
+
+def ahead(work: Callable[[], object], *key: object, wait: float = 0.0) -> None:
+    """Have something made in the background that the next click is likely to need; once for a key, for all sessions.
+
+    It is for what makes itself when it is asked for: where it fails here, it fails again there, and the page says so.
+    """
+    _ahead(work, wait, *key)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _ahead(_work: Callable[[], object], _wait: float, *key: object) -> None:
+    def guarded() -> None:
+        with suppress(Exception):
+            _work()
+
+    timer = threading.Timer(_wait, guarded)
+    timer.daemon = True
+    timer.start()
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

@@ -77,6 +77,9 @@ def page() -> None:
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)
         show(div(tag("h2", "The questions of the slice"), question_table(compared, chosen, rows), cls="panel", id="questions"))
+    made = tuple(runs[name].get("made") for name in (a, b))
+    # The finder reads every gold passage once: while the page is read.
+    study.ahead(lambda: compared.facts.overlap, "gold facts", study.questions_key(opened), a, b, made, relevance, rule)
 
 
 def address(chosen: Selection, **changes: object) -> str:

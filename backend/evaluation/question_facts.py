@@ -26,12 +26,13 @@ def question_word(text: str) -> str:
 
 def content_words(text: str) -> set[str]:
     """The words of a text that carry content: no stop words, no punctuation, lower-cased."""
-    return {word for word in joined(nfd(text)).split() if word not in STOP_WORDS and any(c.isalnum() for c in word)}
+    words = set(joined(nfd(text)).split()) - STOP_WORDS
+    return {word for word in words if word.isalnum() or any(map(str.isalnum, word))}
 
 
 def count_words(text: str) -> int:
     """Words and numbers of a text; punctuation does not count."""
-    return sum(token[0].isalnum() for token in tokens(text))
+    return sum([token[0].isalnum() for token in tokens(text)])
 
 
 def _shortest(question: Question) -> float:
@@ -85,16 +86,16 @@ class QuestionFacts:
     def _of_gold(self) -> tuple[np.ndarray, np.ndarray]:
         known = find_ordinals(self.study.corpus, {id for question in self.questions for id in question.gold})
         ordinals = sorted(set(known.values()))
-        read = {
-            ordinal: (joined(nfd(passage.title)), f"{joined(nfd(passage.title))}{joined(nfd(passage.text))}")
-            for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)
-        }
+        read = {}
+        for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True):
+            title = joined(nfd(passage.title))
+            read[ordinal] = title, title + joined(nfd(passage.text))
         shares, titled = np.full(len(self.questions), np.nan), np.zeros(len(self.questions), dtype=bool)
         for row, question in enumerate(self.questions):
             gold = [read[known[id]] for id in question.gold if id in known]
             words = [f" {word} " for word in content_words(question.text)]
             if gold and words:
-                shares[row] = max(sum(word in text for word in words) for _, text in gold) / len(words)
+                shares[row] = max([sum([word in text for word in words]) for _, text in gold]) / len(words)
             if question.answer_rule == "string":
                 answers = [answer for answer in (joined(nfd(answer)) for answer in question.answers) if not answer.isspace()]
                 titled[row] = any(answer in title for title, _ in gold for answer in answers)
