@@ -1,71 +1,60 @@
-"""Answer matching: ours against the plain token loop, in one run, on real passages.
+"""Answer matching: ours against the plain token loop, in turns, on real questions and their BM25 hits.
 
-    python -m benchmarks.answers [--questions 1348] [--k 100] [--plain 20]
+    python -m benchmarks.answers [--study DIR] [--plain 40] [--rounds 5]
 
-The plain loop is the rule as its description reads: tokenise passage and answer, compare at every position. It runs on
-the first `--plain` questions, ours on those and on all. Both must give the same matrix. The hits are each question's
-gold passages with their neighbours in the collection, filled up with random passages.
+The questions are all 22,075 of EntityQuestions' test split, with their 100 best of 100,000 Wikipedia passages. The plain loop is
+the rule as its description reads: tokenise passage and answer, compare at every position. It takes `--plain` of the questions, its
+passages in memory already; ours takes all, reads them from corpus.db (dropped from the page cache before) and starts its processes
+within the time. Ours must give what the plain loop gives for its questions. A study is made where none is given.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import lzma
 import os
-import platform
-import time
+import resource
+import tarfile
+import tempfile
 import unicodedata
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import regex
 
 from backend.answers import RULES, match_run
-from db.records import Passage, Question
+from backend.answers.run import processors
+from backend.retrieval.bm25 import BM25
+from backend.study import Study
+from benchmarks.machine import machine, peak_memory, timed
+from benchmarks.retrieval import real_study
+from db.corpus import Corpus
+from db.records import Question
+from tests.conftest import REAL_DATA
 
-REAL = Path(os.environ.get("BLINDSPOT_REAL_DATA", Path(__file__).parents[2] / "shared/data/entityquestions-wiki"))
 TOKEN = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])")
+K = 100
 
 
-class InMemory:
-    """A collection held in memory, so that reading it is no part of the figure."""
-
-    def __init__(self, passages: list[Passage]):
-        self.held = passages
-
-    def passages(self, ordinals):
-        return [self.held[ordinal] for ordinal in ordinals]
-
-
-def load() -> tuple[list[Passage], list[Question]]:
-    with lzma.open(REAL / "passages_100k.tsv.xz", "rt", encoding="utf-8", newline="") as lines:
-        passages = [Passage(row["id"], row["title"], row["text"]) for row in csv.DictReader(lines, delimiter="\t")]
-    with lzma.open(REAL / "questions.jsonl.xz", "rt", encoding="utf-8") as lines:
-        rows = [row for row in map(json.loads, lines) if row["set"] == "dev"]
-    return passages, [Question(r["id"], r["question"], tuple(r["answers"]), gold=tuple(r["gold"])) for r in rows]
-
-
-def hits(passages: list[Passage], questions: list[Question], k: int, seed: int = 0) -> np.ndarray:
-    """(q, k) int32: gold passages and their neighbours first, random passages after."""
-    row_of = {passage.id: row for row, passage in enumerate(passages)}
-    ordinals = np.random.default_rng(seed).integers(0, len(passages), (len(questions), k)).astype(np.int32)
-    for i, question in enumerate(questions):
-        near = [row for id in question.gold for row in range(row_of[id] - 3, row_of[id] + 4)]
-        near = [row for row in dict.fromkeys(near) if 0 <= row < len(passages)][: k // 2]
-        ordinals[i, : len(near)] = near
-    return ordinals
+def entity_questions(split: str = "test") -> list[Question]:
+    """Every question of a split, relations in order."""
+    with tarfile.open(REAL_DATA / "entityquestions_dataset.tar.xz") as tar:
+        files = {member.name: json.load(tar.extractfile(member)) for member in tar
+                 if member.isfile() and member.name.startswith(f"dataset/{split}/")}  # fmt: skip
+    return [Question(f"{name}.{i}", row["question"], tuple(row["answers"])) for name in sorted(files) for i, row in enumerate(files[name])]
 
 
 def words(text: str) -> list[str]:
     return [match.group().lower() for match in TOKEN.finditer(unicodedata.normalize("NFD", text))]
 
 
-def plain_loop(passages: list[Passage], questions: list[Question], ordinals: np.ndarray) -> np.ndarray:
+def plain_loop(texts: list[str], questions: list[Question], ordinals: np.ndarray) -> np.ndarray:
     held = np.zeros(ordinals.shape, dtype=bool)
     for (i, j), ordinal in np.ndenumerate(ordinals):
-        text = words(passages[ordinal].text)
+        if ordinal < 0:
+            continue
+        text = words(texts[ordinal])
         for answer in questions[i].answers:
             wanted = words(answer)
             n = len(wanted)
@@ -75,46 +64,61 @@ def plain_loop(passages: list[Passage], questions: list[Question], ordinals: np.
     return held
 
 
-def timed(function, *args, repeat: int = 3) -> tuple[float, np.ndarray]:
-    """Best of `repeat`, in seconds, and the result."""
-    best = float("inf")
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = function(*args)
-        best = min(best, time.perf_counter() - start)
-    return best, result
+def cold(path: Path) -> Corpus:
+    """The collection, none of it in memory."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return Corpus(path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", type=int, default=1348)
-    parser.add_argument("--k", type=int, default=100)
-    parser.add_argument("--plain", type=int, default=20, help="questions given to the plain loop")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", help="a study of the real passages with a BM25 index")
+    parser.add_argument("--plain", type=int, default=40, help="questions given to the plain loop")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    passages, questions = load()
-    questions = questions[: options.questions]
-    ordinals, corpus, some = hits(passages, questions, options.k), InMemory(passages), slice(options.plain)
+    with tempfile.TemporaryDirectory() as folder:
+        study = Study.open(options.study) if options.study else real_study(Path(folder) / "study")
+        measure(study, options.plain, options.rounds)
 
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one thread")
-    distinct = len(np.unique(ordinals))
-    print(f"{len(questions):,} questions, k = {options.k}, {distinct:,} distinct passages of {len(passages):,}")
-    plain, expected = timed(plain_loop, passages, questions[some], ordinals[some], repeat=1)
-    same, found = timed(match_run, corpus, questions[some], ordinals[some])
-    if not np.array_equal(found, expected):
-        raise SystemExit("the two disagree")
-    print(f"\n{'':<34}{'seconds':>9}{'pairs/s':>12}{'ratio':>8}")
 
-    def line(name: str, seconds: float, pairs: int, ratio: str = "") -> None:
-        print(f"{name:<34}{seconds:>9.3f}{pairs / seconds:>12,.0f}{ratio:>8}")
+def measure(study: Study, plain: int, rounds: int) -> None:
+    questions, path = entity_questions(), study.folder / "corpus.db"
+    asked = [question.text for question in questions]
+    seeded = np.random.default_rng(0)
+    runs = [BM25(study, *settings).search(asked, K).ordinals for settings in ((0.9, 0.4), (1.2, 0.75))]
+    runs.append(seeded.integers(0, len(study.corpus), runs[0].shape, dtype=np.int32))
+    some = np.sort(seeded.choice(len(questions), plain, replace=False))
+    few, texts = [questions[row] for row in some], [passage.text for passage in study.corpus.scan()]
+    print(f"{machine()}; {processors()} processors; load before {os.getloadavg()[0]:.1f}")
+    print(f"{len(questions):,} questions, k = {K}: BM25 at two settings, and random passages; "
+          f"{len(np.unique(runs[0])):,} distinct passages in the first run")
 
-    pairs = ordinals[some].size
-    line(f"plain loop, dpr, {options.plain} questions", plain, pairs, "1.0")
-    line(f"ours, dpr, {options.plain} questions", same, pairs, f"{plain / same:.1f}")
-    rate = plain / pairs
-    for rule in RULES:
-        seconds, _ = timed(match_run, corpus, questions, ordinals, rule)
-        ratio = f"{rate * ordinals.size / seconds:.1f}" if rule == "dpr" else ""
-        line(f"ours, {rule}, all questions", seconds, ordinals.size, ratio)
+    seconds: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        expected, taken = timed(lambda: plain_loop(texts, few, runs[0][some]))
+        seconds.setdefault("plain loop, a part", []).append(taken)
+        held, taken = timed(lambda: match_run(cold(path), questions, runs[0]))
+        seconds.setdefault("ours, dpr", []).append(taken)
+        if not np.array_equal(held[some], expected):
+            raise SystemExit("the two disagree")
+        alone, taken = timed(lambda: match_run(cold(path), questions, runs[0], processes=1))
+        seconds.setdefault("ours, dpr, one process", []).append(taken)
+        if not np.array_equal(held, alone):
+            raise SystemExit("one process and several disagree")
+    loop = np.array(seconds["plain loop, a part"]) / expected.size
+    print(f"\n{'':<28}{'seconds':>9}{'hits/s':>12}{'times the plain loop (median, range)':>40}")
+    for name, taken in seconds.items():
+        hits = expected.size if name.startswith("plain") else runs[0].size
+        ratios = loop / (np.array(taken) / hits)
+        spread = f"{median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})"
+        print(f"{name:<28}{median(taken):>9.2f}{hits / median(taken):>12,.0f}{spread:>40}")
+    for rule in sorted(set(RULES) - {"dpr", "regex"}):
+        taken = timed(lambda: match_run(cold(path), questions, runs[0], rule))[1]  # noqa: B023
+        print(f"{f'ours, {rule}':<28}{taken:>9.2f}{runs[0].size / taken:>12,.0f}")
+    taken = sum(timed(lambda: match_run(cold(path), questions, run))[1] for run in runs)  # noqa: B023
+    print(f"\n{len(runs)} runs, cold: {taken:.1f} s. Peak memory {peak_memory():,.0f} MiB here, of which matching is a part; of a process "
+          f"that matches {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:,.0f} MiB")
 
 
 if __name__ == "__main__":

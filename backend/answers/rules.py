@@ -1,4 +1,4 @@
-"""Does this passage hold an answer? Four named rules, the fast form for a whole run, and spans to highlight.
+"""Does this passage hold an answer? Four named rules, and spans to highlight.
 
 - `dpr` (default): passage body and answer are NFD-normalised, cut into tokens, lower-cased; the answer's tokens must
   stand consecutively in the body. The title is not searched.
@@ -16,10 +16,10 @@ import logging
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 import regex
 
 from backend.spans import Normalised, merged, token_spans
@@ -27,10 +27,9 @@ from db.errors import Missing
 from db.records import Question
 
 Span = tuple[int, int]
-Progress = Callable[[int, "int | None", str], None]
 
 DEFAULT_RULE = "dpr"
-BLOCK = 4096  # passages read at a time: a few megabytes of text
+MANY = 24  # answers looked for in one passage from which it pays to have its tokens as a set
 PATTERN_SECONDS = 1.0  # a sound pattern needs about a millisecond on a passage
 PATTERN_REPEATS = 1_000_000  # counted repeats are unrolled: (a{999}){9999} takes 8 s and 2.8 GB to compile
 
@@ -76,19 +75,48 @@ def joined(text: str) -> str:
     return f" {' '.join(tokens(text))} ".lower()
 
 
-class TokenText:
-    """A passage body under a token rule. Tokenised only when some answer's longest token stands in it at all."""
+class Rule(ABC):
+    """How a passage and an answer are made ready, and when the one holds the other."""
 
-    def __init__(self, text: str):
-        self.text = text
-        self.folded = text.casefold()
+    @abstractmethod
+    def passage(self, text: str, title: str) -> Any:
+        """A passage, ready to be searched."""
 
-    @cached_property
-    def joined(self) -> str:
-        return joined(self.text)
+    @abstractmethod
+    def needle(self, answer: str) -> Any | None:
+        """An answer, ready to be looked for; None if it can hold nowhere."""
+
+    @abstractmethod
+    def held(self, passage: Any, wanted: Sequence[int], needles: Sequence[Any]) -> list[int]:
+        """Those of the positions `wanted` in `needles` whose answer the passage holds."""
+
+    @abstractmethod
+    def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
+        """Where the answers stand: sorted, disjoint (start, end) in characters of `text`."""
+
+    def needles(self, answers: Iterable[str]) -> tuple:
+        """Those of the answers that can hold somewhere, ready."""
+        return tuple(needle for needle in map(self.needle, answers) if needle is not None)
+
+    def holds(self, passage: Any, needles: Sequence[Any]) -> bool:
+        """Does the passage hold one of the answers?"""
+        return bool(self.held(passage, range(len(needles)), needles))
 
 
-class TokenRule:
+class Needle(NamedTuple):
+    """An answer as a token rule looks for it.
+
+    folded: its longest token, case-folded.
+    token: its longest token, lower-cased.
+    padded: `joined` of it.
+    """
+
+    folded: str
+    token: str
+    padded: str
+
+
+class TokenRule(Rule):
     """The answer's tokens stand consecutively in the body.
 
     Args:
@@ -98,24 +126,33 @@ class TokenRule:
     def __init__(self, normalise_body: bool):
         self.normalise_body = normalise_body
 
-    def passage(self, text: str, title: str = "") -> TokenText:
-        return TokenText(nfd(text) if self.normalise_body else text)
+    def passage(self, text: str, title: str = "") -> str:
+        return nfd(text) if self.normalise_body else text
 
-    def needles(self, answers: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """(probe, joined answer) of each answer that has tokens.
+    def needle(self, answer: str) -> Needle | None:
+        padded = joined(nfd(answer))
+        if padded.isspace():
+            return None
+        token = max(padded.split(" "), key=len)
+        return Needle(token.casefold(), token, padded)
 
-        The probe, the longest token case-folded, must stand in the case-folded body if the answer does: folding is
-        character by character, and two tokens equal in lower case are equal folded.
+    def held(self, passage: str, wanted: Sequence[int], needles: Sequence[Needle]) -> list[int]:
+        """Cutting the body into tokens takes longest, so it waits until some answer's longest token stands in it at all.
+
+        The case-folded token must stand in the case-folded body if the answer does: folding is character by character,
+        and two tokens equal in lower case are equal folded.
         """
-        made = []
-        for answer in answers:
-            padded = joined(nfd(answer))
-            if not padded.isspace():
-                made.append((max(padded.split(" "), key=len).casefold(), padded))
-        return tuple(made)
-
-    def holds(self, passage: TokenText, needles: Sequence[tuple[str, str]]) -> bool:
-        return any(probe in passage.folded and padded in passage.joined for probe, padded in needles)
+        if len(wanted) < MANY:
+            folded = passage.casefold()
+            wanted = [i for i in wanted if needles[i].folded in folded]
+            if not wanted:
+                return []
+            padded = joined(passage)
+        else:
+            padded = joined(passage)
+            words = set(padded.split(" "))
+            wanted = [i for i in wanted if needles[i].token in words]
+        return [i for i in wanted if needles[i].padded in padded]
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
         normalised = Normalised.nfd(text) if self.normalise_body else Normalised.as_is(text)
@@ -126,18 +163,18 @@ class TokenRule:
         return merged(normalised.original(start, end) for start, end in found)
 
 
-class SpacelessRule:
+class SpacelessRule(Rule):
     """A substring of the title or of the body once white space is gone. Case and form of characters count."""
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
         return "".join(text.split()), "".join(title.split())
 
-    def needles(self, answers: Iterable[str]) -> tuple[str, ...]:
-        return tuple("".join(answer.split()) for answer in answers if has_tokens(answer))
+    def needle(self, answer: str) -> str | None:
+        return "".join(answer.split()) if has_tokens(answer) else None
 
-    def holds(self, passage: tuple[str, str], needles: Sequence[str]) -> bool:
+    def held(self, passage: tuple[str, str], wanted: Sequence[int], needles: Sequence[str]) -> list[int]:
         body, title = passage
-        return any(needle in body or needle in title for needle in needles)
+        return [i for i in wanted if needles[i] in body or needles[i] in title]
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
         normalised = Normalised.without_spaces(text)
@@ -181,14 +218,18 @@ def compiled_pattern(source: str) -> regex.Pattern | None:
         return None
 
 
-class PatternRule:
+class PatternRule(Rule):
     """Some pattern is found in the NFD body, whatever the case. An empty pattern is found nowhere."""
 
     def passage(self, text: str, title: str = "") -> str:
         return nfd(text)
 
-    def needles(self, answers: Iterable[str]) -> tuple[Pattern, ...]:
-        return tuple(pattern for pattern in map(Pattern, answers) if pattern.compiled is not None)
+    def needle(self, answer: str) -> Pattern | None:
+        pattern = Pattern(answer)
+        return pattern if pattern.compiled is not None else None
+
+    def held(self, passage: str, wanted: Sequence[int], needles: Sequence[Pattern]) -> list[int]:
+        return [i for i in wanted if needles[i].finds(passage)]
 
     def holds(self, passage: str, needles: Sequence[Pattern]) -> bool:
         return any(pattern.finds(passage) for pattern in needles)
@@ -198,8 +239,6 @@ class PatternRule:
         found = [span for pattern in self.needles(answers) for span in pattern.matches(normalised.text)]
         return merged(normalised.original(start, end) for start, end in found if end > start)
 
-
-Rule = TokenRule | SpacelessRule | PatternRule
 
 RULES: dict[str, Rule] = {
     "dpr": TokenRule(normalise_body=True),
@@ -239,60 +278,3 @@ def query_spans(text: str, question: str) -> list[Span]:
     normalised = Normalised.nfd(text)
     found = [m.span() for m in TOKEN.finditer(normalised.text) if m.group().lower() in wanted]
     return merged(normalised.original(start, end) for start, end in found)
-
-
-def match_run(
-    corpus,
-    questions: Sequence[Question],
-    ordinals: np.ndarray,
-    rule: str = DEFAULT_RULE,
-    progress: Progress | None = None,
-) -> np.ndarray:
-    """Which hits hold an answer.
-
-    Args:
-        corpus: anything with `passages(ordinals) -> list[Passage]`.
-        questions: q questions, in the run's order.
-        ordinals: (q, k) int32; -1 is padding, and False in the result.
-        rule: a name in `RULES`.
-        progress: called after every block with (passages done, passages in all, what is being done).
-
-    Returns: (q, k) bool. Each distinct passage is read and prepared once, in order of ordinals, a block at a time.
-    """
-    rule_named(rule)
-    ordinals = np.asarray(ordinals)
-    if ordinals.ndim != 2 or len(ordinals) != len(questions):
-        raise ValueError(f"{len(questions)} questions need ordinals of shape (q, k), not {ordinals.shape}")
-    held = np.zeros(ordinals.shape, dtype=bool)
-    used = np.array([rule_for(question, rule) for question in questions], dtype=object)
-    for name in sorted(set(used)):
-        _match_rows(corpus, RULES[name], questions, ordinals, np.flatnonzero(used == name), held, progress)
-    return held
-
-
-def _match_rows(corpus, matcher: Rule, questions, ordinals, rows, held, progress: Progress | None) -> None:
-    """Fill `held` for the questions in `rows`, which `matcher` decides."""
-    needles = {int(row): matcher.needles(questions[row].answers) for row in rows}
-    rows = np.array([row for row, made in needles.items() if made], dtype=np.int64)
-    flat = ordinals[rows].ravel()
-    order = np.argsort(flat, kind="stable")
-    order = order[np.searchsorted(flat[order], 0) :]  # the padding sorts first
-    distinct, starts = np.unique(flat[order], return_index=True)
-    bounds = np.append(starts, len(order))
-    width = max(1, ordinals.shape[1])
-    for first in range(0, len(distinct), BLOCK):
-        block = distinct[first : first + BLOCK].tolist()
-        pairs = order[bounds[first] : bounds[first + len(block)]]
-        who = rows[pairs // width]
-        found = np.zeros(len(pairs), dtype=bool)
-        ends = (bounds[first + 1 : first + len(block) + 1] - bounds[first]).tolist()
-        asked, at = [needles[row] for row in who.tolist()], 0
-        for passage, end in zip(corpus.passages(block), ends, strict=True):
-            prepared = matcher.passage(passage.text, passage.title)
-            while at < end:
-                if matcher.holds(prepared, asked[at]):
-                    found[at] = True
-                at += 1
-        held[who[found], (pairs % width)[found]] = True
-        if progress:
-            progress(first + len(block), len(distinct), "matching answers")
