@@ -1,0 +1,147 @@
+"""`blindspot train reader` and `blindspot read`: an extractive reader, and what it answers from the passages of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.commands.common import AsJson, StudyOption, do, open_study
+from app.commands.train import Decay, Device, HeldOut, Layers, Name, Patience, Replace, Restart, Seed, Steps, Warmup, _given, _train
+
+if TYPE_CHECKING:
+    from analysis.accuracy import Estimate
+    from backend.evaluation.readings import Answered, AnswerRow, TunedK
+
+PRECISION = "auto|float32|bfloat16"
+
+
+def train_reader(
+    name: Name,
+    run: Annotated[str, typer.Option(help="A run over training questions: what it finds is trained on.")],
+    start: Annotated[str, typer.Option("--from", help="A trained reader to go on from, an encoder of study.toml, a folder of a BERT or a "
+                                                      "DPRReader, or a Hugging Face name.")] = "minilm",
+    layers: Layers = None,
+    tokens: Annotated[int | None, typer.Option(help="Of question, title and passage together; default 350.")] = None,
+    depth: Annotated[int | None, typer.Option(help="Ranks of the run to draw from; default 100.")] = None,
+    passages: Annotated[int | None, typer.Option(help="Of a question in a step, one of them positive; default 24, on a CPU 8.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Questions in a batch, in each process; default 4, DPR's for small sets.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the questions; default 20.")] = None,
+    steps: Steps = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate; default 1e-5.")] = None,
+    warmup: Warmup = None, decay: Decay = None, held_out: HeldOut = None,
+    read: Annotated[int | None, typer.Option(help="Passages read of a held-out question; default 20.")] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all.")] = None,
+    patience: Patience = None, seed: Seed = None,
+    precision: Annotated[str | None, typer.Option(metavar=PRECISION, help="Default auto: bfloat16 on a GPU that has it.")] = None,
+    device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
+) -> None:  # fmt: skip
+    """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
+    settings = _given(layers=layers, tokens=tokens, depth=depth, passages=passages, batch=batch, epochs=epochs, steps=steps,
+                      learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, read=read, evaluate_every=evaluate_every,
+                      patience=patience, seed=seed, precision=precision)
+    made = _train("train reader", study, name=name, run=run, start=start, settings=settings, device=device, replace=replace,
+                  restart=restart)
+    if made is None:
+        return
+    for reason, count in made.left_out.items():
+        print(f"Left out {count:,} questions of {run}: {reason}.")
+    held = "" if made.exact_match is None else f", exact match {100 * made.exact_match:.1f}% of {made.held_out:,} held-out questions"
+    print(f"Trained {name} on {made.questions:,} questions: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is "
+          f"kept{held}.")
+    print(f"Next: blindspot read --run RUN --reader {name}")
+
+
+def read(
+    run: Annotated[str, typer.Option(help="The run whose passages are read.")],
+    reader: Annotated[str, typer.Option(help="A trained reader, or a folder or Hugging Face name of a DPRReader.")],
+    k: Annotated[str | None, typer.Option("--k", metavar="K,K,...", help="Passages read of each question; default 1,5,10,20,50,100, as "
+                                                                       "deep as the run goes.")] = None,
+    tune_on: Annotated[str | None, typer.Option(metavar="RUN", help="Choose k on this run's dev questions; it is read first.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="relation|bucket", help="A table per group.")] = None,
+    name: Annotated[str | None, typer.Option(help="The reader's name in the study; default its folder's.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")] = None,
+    precision: Annotated[str, typer.Option(metavar=PRECISION, help="auto: bfloat16 on a GPU that has it.")] = "auto",
+    device: Device = None, as_json: AsJson = False, study: StudyOption = None,
+) -> None:  # fmt: skip
+    """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
+    from backend.evaluation.readings import answered, tuned_k
+
+    if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
+        raise typer.BadParameter("--k takes whole numbers with commas between, as in 1,10,50")
+    if by not in (None, "relation", "bucket"):
+        raise typer.BadParameter("--by is relation or bucket")
+    ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
+    if tune_on is not None:
+        _check_dev(opened, tune_on)
+    options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
+    tuned = tuned_k(answered(opened, do(opened, "read", run=tune_on, **options), ks)) if tune_on is not None else None
+    reading = do(opened, "read", run=run, **options)
+    made = answered(opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])}))
+    if as_json:
+        from app.tables import print_json
+
+        print_json(_as_dict(made, tuned, by, reading.manifest))
+    else:
+        _print(made, tuned, by, reading.manifest)
+
+
+def _check_dev(study: Any, run: str) -> None:
+    """Before anything is read: is there a dev question to tune on?"""
+    from db.errors import Refused
+
+    if not any(question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)):
+        raise Refused(f"run {run!r} holds no dev question with answers to tune k on; make one with 'blindspot retrieve --split dev'")
+
+
+def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from analysis.relations import relation_name
+    from app.tables import console
+    from backend.evaluation.readings import CONVENTION, answer_rows, macro_exact
+
+    (whole,), macro = answer_rows(made), macro_exact(made)
+    columns = ("k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k")
+    table = Table(*columns, title=escape(f"{made.run}, read by {made.reader}"))
+    for k in made.ks:
+        table.add_row(f"{k}", _cell(whole.exact[k]), *([_cell(macro[k])] if macro else []), _cell(whole.f1[k]), _cell(whole.found[k]))
+    console.print(table)
+    if by is not None:
+        table = Table(by, "n", *(f"exact match @{k}" for k in made.ks))
+        for row in answer_rows(made, by):
+            table.add_row(escape(relation_name(row.group)), f"{row.n:,}", *(_cell(row.exact[k]) for k in made.ks))
+        console.print(table)
+    print(f"n = {whole.n:,}; 95% intervals: Wilson's for shares, a bootstrap for F1 and means (2,000 resamples, seed 0).")
+    print(CONVENTION)
+    if made.left_out:
+        print(f"{made.left_out:,} questions without answers are left out.")
+    if tuned is not None:
+        chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
+        print(f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = {tuned.exact.n:,}){chosen}.")
+    each = manifest["seconds_per_question"]
+    if each is not None:
+        print(f"Read {manifest['depth']} passages a question in {each:.3f} s on {manifest['device']}.")
+
+
+def _cell(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return "–"
+    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+
+
+def _as_dict(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from backend.evaluation.readings import CONVENTION, answer_rows, macro_exact
+
+    def row(each: AnswerRow) -> dict[str, Any]:
+        figures = {"exact_match": each.exact, "f1": each.f1, "success": each.found}
+        return {"n": each.n, "k": {str(k): {name: asdict(values[k]) for name, values in figures.items()} for k in made.ks}}
+
+    groups = {} if by is None else {"by": by, "groups": {each.group: row(each) for each in answer_rows(made, by)}}
+    return {"run": made.run, "reader": made.reader, "convention": CONVENTION, **row(answer_rows(made)[0]),
+            "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()}, "left_out": made.left_out, **groups,
+            "tuned": None if tuned is None else asdict(tuned), "seconds_per_question": manifest["seconds_per_question"],
+            "device": manifest["device"], "precision": manifest["precision"]}  # fmt: skip
