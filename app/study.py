@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -29,6 +30,8 @@ __all__ = ["Comparison", "Measured", "set_label"]  # as the pages know them
 
 Key = tuple
 """What a derived thing was made from; hashable."""
+COARSE = 2_000_000_000
+"""Nanoseconds that no file system's clock is coarser than."""
 SECONDS_TO_READ = 1.0
 """How long the first page is given for itself before anything is made ready for the next."""
 
@@ -84,18 +87,30 @@ def _imports(folder: str, mark: int | None) -> Imports:
 def questions_key(study: Study) -> Key:
     """Changes with every import of questions or frequencies."""
     mark = _mark(study.labels_path)
-    return str(study.folder), mark, len(study.questions), len(_imports(str(study.folder), mark).all())
+    return str(study.folder), mark, study.questions.last, _imports(str(study.folder), mark).last
 
 
 def runs(study: Study) -> dict[str, dict]:
     """Finished runs over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
-    return {
-        name: manifest
-        for name, manifest in study.parts("runs").items()
-        if manifest.get("corpus") == study.corpus.digest
-    }
+    return dict(_runs(study, str(study.folder), study.corpus.digest, _changed(study.folder / "runs")))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _runs(_study: Study, folder: str, digest: str, changed: Key) -> dict[str, dict]:
+    return {name: manifest for name, manifest in _study.parts("runs").items() if manifest.get("corpus") == digest}
+
+
+def _changed(folder: Path) -> Key:
+    """Changes when a part is added to a folder, replaced or deleted: each is a rename. Right after that it is another at every call,
+    because the clock that stamps a folder is coarse, and the next change could bear the same stamp."""
+    try:
+        stamp = folder.stat().st_mtime_ns
+    except OSError:
+        return (None,)
+    now = time.time_ns()
+    return (stamp, now) if now - stamp < COARSE else (stamp,)
 
 
 def rule(study: Study, a: str, b: str) -> str:

@@ -44,6 +44,11 @@ class Imports(PerThread):
         )
         return [ImportRecord(*row) for row in rows]
 
+    @property
+    def last(self) -> int:
+        """The number of the newest record, 0 without records."""
+        return self.connection.execute("SELECT coalesce(max(number), 0) FROM import_record").fetchone()[0]
+
     def find(self, kind: str, sha256: str, options: str = "") -> ImportRecord | None:
         """The newest import of these very bytes, as this kind, with these options."""
         same = (record for record in reversed(self.all(kind)) if (record.sha256, record.options) == (sha256, options))

@@ -35,7 +35,7 @@ class Questions(PerThread):
         """
         questions = list(questions)  # before the transaction: while it lasts, nobody can save a label
         with writing(self.connection) as connection:
-            position = connection.execute("SELECT coalesce(max(position), -1) + 1 FROM question").fetchone()[0]
+            position = self.last + 1
             self._refuse_clash(questions)
             sql = f"INSERT INTO question (position, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * 13)})"
             connection.executemany(sql, (_row(position + i, q) for i, q in enumerate(questions)))
@@ -71,6 +71,11 @@ class Questions(PerThread):
 
     def __len__(self) -> int:
         return self.connection.execute("SELECT count(*) FROM question").fetchone()[0]
+
+    @property
+    def last(self) -> int:
+        """The highest position, -1 without questions: it grows with every import of questions, and is read in no time."""
+        return self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0]
 
     def get(self, id: str) -> Question:
         """Raises Missing where there is no such question."""

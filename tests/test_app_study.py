@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
 from app import study
+from db.imports import ImportRecord, Imports
+from db.records import Question
 from tests.app_pages import Page, hand_made_study
 
 
@@ -54,3 +57,36 @@ def test_what_the_first_test_needs_is_loaded_after_the_first_page(tmp_path, monk
     began = time.monotonic()
     Page(hand_made_study(tmp_path / "toy").folder)
     assert loaded.wait(10) and time.monotonic() - began >= 0.2
+
+
+def test_runs_are_read_once_and_a_new_or_replaced_one_shows_at_once(tmp_path, monkeypatch):
+    from backend.runs import write_run
+    from backend.study import Study
+
+    toy = hand_made_study(tmp_path / "toy")
+    opened = Study.open(toy.folder)
+    read = []
+    parts = Study.parts
+    monkeypatch.setattr(Study, "parts", lambda self, kind: read.append(kind) or parts(self, kind))
+    assert list(study.runs(opened)) == ["alpha", "beta", "short"]
+    hits, ids = toy.run("alpha").hits, toy.run("alpha").question_ids
+    write_run(toy, "gamma", ids, hits, {"retriever": "tiny"})
+    assert "gamma" in study.runs(opened)
+    write_run(toy, "gamma", ids, hits, {"retriever": "other"}, replace=True)
+    assert study.runs(opened)["gamma"]["retriever"] == "other"
+    before = len(read)
+    old = time.time() - 60
+    os.utime(toy.folder / "runs", (old, old))
+    assert all(set(study.runs(opened)) == {"alpha", "beta", "short", "gamma"} for _ in range(3)) and len(read) == before + 1
+    (toy.folder / "runs" / "gamma").rename(toy.folder / "runs" / ".gone")
+    assert "gamma" not in study.runs(opened)
+
+
+def test_the_key_of_questions_changes_with_every_import(tmp_path):
+    toy = hand_made_study(tmp_path / "toy")
+    seen = {study.questions_key(toy)}
+    toy.questions.add([Question("new", "Who?", split="dev")])
+    seen.add(study.questions_key(toy))
+    Imports(toy.labels_path).add(ImportRecord("frequencies", "counts.tsv", "0", 1, 1))
+    seen.add(study.questions_key(toy))
+    assert len(seen) == 3 and study.questions_key(toy) in seen
