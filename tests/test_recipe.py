@@ -35,7 +35,7 @@ pytest.importorskip("accelerate", reason="training needs accelerate")
 DUAL = {"batch": 8, "mini_batch": None, "steps": 3, "evaluate_every": 3, "held_out": 4, "pool": 20, "question_tokens": 24,
         "passage_tokens": 48, "learning_rate": 1e-3}
 CROSS = {"batch": 4, "negatives": 2, "steps": 3, "evaluate_every": 3, "held_out": 4, "pairs": 16, "tokens": 64, "learning_rate": 1e-3}
-SETTINGS = {"depth": 5, "dual": DUAL, "cross": CROSS}
+SETTINGS = {"depth": 20, "dual": DUAL, "cross": CROSS}
 
 
 def questions():
@@ -53,7 +53,7 @@ def bare(tmp_path_factory):
     passages, asked = questions()
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, asked)
     bm25.build_index(study, threads=2)
-    retrieve(study, "bm25", k=10, split="train", name="mined")
+    retrieve(study, "bm25", k=20, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64})
     return study
@@ -97,7 +97,7 @@ def test_what_each_step_takes(whole):
     """Policies, questions, where negatives are mined, and how many each step's batches have (RocketQA, section 3.4)."""
     study, _, _, _ = whole
     sets = {step: TrainingSet.open(study, f"rocket-{step}").manifest["request"] for step in (1, 2, 3, 4)}
-    assert [sets[step]["policy"] for step in sets] == ["none", "labels", "cross_encoder+labels", "cross_encoder+labels"]
+    assert [sets[step]["policy"] for step in sets] == ["none", "answer_match+labels", "cross_encoder+labels", "cross_encoder+labels"]
     assert [sets[step]["runs"] for step in sets] == [["mined"], ["rocket-1-train"], ["rocket-1-train"],
                                                      ["rocket-1-train", "rocket-3-unlabelled"]]
     assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == ["gold", "distant", "cross_encoder"]
@@ -187,7 +187,7 @@ def test_the_command(whole, monkeypatch):
     app = typer.Typer()
     app.command()(rocketqa)
     study, made, _, _ = whole
-    words = ["rocket", "--run", "mined", "--start", "tiny", "--depth", "5", "--device", "cpu", "--study", str(study.folder)]
+    words = ["rocket", "--run", "mined", "--start", "tiny", "--depth", "20", "--device", "cpu", "--study", str(study.folder)]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0 and all(run in done.output for run in made.runs) and "Success@" in done.output
     assert done.output.startswith(f"Recipe rocket: {made.seconds:,.0f} s in all.")

@@ -1,0 +1,116 @@
+"""`python -m benchmarks.denoising`: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from backend.study import Study
+from benchmarks import denoising
+from benchmarks.denoising import plan
+from benchmarks.machine import machine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=denoising.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.set_defaults(part=shares, passages=plan.PASSAGES, seed=0, study=None, model=None)
+    parts = parser.add_subparsers()
+    for name, part in (("shares", shares), ("retrievers", on_encyclopedia), ("real", on_real)):
+        options = parts.add_parser(name)
+        options.set_defaults(part=part)
+        if part is shares:
+            options.add_argument("--passages", type=int, default=plan.PASSAGES, help="of the encyclopedia that is made")
+            options.add_argument("--seed", type=int, default=0, help="it is made from")
+            options.add_argument("--study", type=Path, help="a study of an encyclopedia instead; a copy of it is used")
+            options.add_argument("--model", help="a cross-encoder that has scored the study's training questions")
+            continue
+        options.add_argument("--folder", type=Path, required=True, help="of the work; the same goes on")
+        options.add_argument("--seeds", default=",".join(map(str, plan.SEEDS if part is on_encyclopedia else plan.REAL_SEEDS)),
+                             help="of training, with commas; three at least allow a claim")
+        options.add_argument("--device", help="cpu or cuda; default a GPU if there is one")
+        options.add_argument("--prepare", action="store_true", help="make study and training sets, and train nothing on them")
+        if part is on_real:
+            options.add_argument("--data", type=Path, required=True, help="a folder with passages_100k.tsv.xz and its companions")
+    chosen = parser.parse_args()
+    print(machine())
+    chosen.part(chosen)
+
+
+def shares(options: argparse.Namespace) -> None:
+    from benchmarks.denoising.planted import prepared
+    from benchmarks.denoising.shares import first_part
+
+    with tempfile.TemporaryDirectory() as folder:
+        if options.study is not None:
+            shutil.copytree(options.study, Path(folder) / "study")
+            study = Study.open(Path(folder) / "study")
+        else:
+            study = prepared(Path(folder), options.passages, options.seed)
+        first_part(study, options.model)
+
+
+def on_encyclopedia(options: argparse.Namespace) -> None:
+    from backend.manifest import read_json
+    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
+    from backend.training.training_set import TrainingSet
+    from benchmarks.denoising.planted import truth_of
+    from benchmarks.denoising.retrievers import outcome, same_plan, set_name
+    from benchmarks.denoising.shares import table
+    from benchmarks.denoising.worlds import encyclopedia_bench
+
+    same_plan(options.folder, {"dual": plan.DUAL, "cross": SMALL_CROSS, "judge": JUDGED_POLICY, "passages": plan.PASSAGES,
+                               "seed": plan.ENCYCLOPEDIA_SEED, "mined": plan.MINED, "judged": plan.JUDGED, "right": plan.RIGHT})
+    bench = encyclopedia_bench(options.folder, options.device, _say)
+    _train(bench, plan.RETRIEVERS, options)
+    if not options.prepare:
+        judge = read_json(bench.study.path("models", plan.JUDGE) / "training.json")
+        print(f"The judge: {judge['steps']} steps, {judge['seconds']:.0f} s, held-out curve "
+              + ", ".join(f"{line['step']}: AP {line['average_precision']:.3f}" for line in judge["curve"]))
+        print("\n".join(table([TrainingSet.open(bench.study, set_name(policy)) for policy in plan.RETRIEVERS], truth_of(bench.study),
+                              ((1, plan.JUDGED), (1, plan.MINED)))))
+        print("\n".join(outcome(bench, plan.RETRIEVERS, plan.ORDER, _seeds(options))))
+
+
+def on_real(options: argparse.Namespace) -> None:
+    from benchmarks.denoising.retrievers import outcome, same_plan
+    from benchmarks.denoising.worlds import buckets, real_bench
+
+    same_plan(options.folder, {"dual": plan.REAL_DUAL, "policies": plan.REAL_POLICIES, "mined": plan.MINED})
+    bench = real_bench(options.folder, options.data, options.device, _say)
+    _train(bench, plan.REAL_POLICIES, options)
+    if not options.prepare:
+        print("\n".join(outcome(bench, plan.REAL_POLICIES, plan.REAL_ORDER, _seeds(options), buckets(bench.questions))))
+
+
+def _train(bench, policies, options: argparse.Namespace) -> None:
+    from benchmarks.denoising.retrievers import keep_before, keep_cell
+
+    if options.prepare:
+        return keep_before(bench, options.device)
+    keep_before(bench, options.device)
+    for seed in _seeds(options):
+        for policy in policies:
+            keep_cell(bench, policy, seed, options.device, _say)
+    return None
+
+
+def _seeds(options: argparse.Namespace) -> list[int]:
+    return [int(seed) for seed in options.seeds.split(",")]
+
+
+_LAST = [0.0]
+
+
+def _say(line: str) -> None:
+    """On standard error, every ten seconds at most."""
+    if time.monotonic() - _LAST[0] > 10:
+        _LAST[0] = time.monotonic()
+        print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

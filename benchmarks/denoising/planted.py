@@ -1,0 +1,67 @@
+"""A study of a generated encyclopedia, its truth, and an annotator who is mostly right."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from backend import encyclopedia
+from backend.study import Study
+from backend.training.training_set import TrainingSet
+from benchmarks.denoising.plan import ANNOTATOR_SEED, JUDGED, RIGHT
+from db.gestures import Choice, Gesture
+from db.labels import Labels
+from db.people import People
+
+
+def prepared(folder: Path, passages: int, seed: int) -> Study:
+    """A study of an encyclopedia with a BM25 index, in folder/study; the one that is there, if it was finished."""
+    from backend.importing.importer import import_passages, import_questions
+    from backend.retrieval.bm25 import build_index
+
+    if (folder / "study").is_dir():
+        return Study.open(folder / "study")
+    shutil.rmtree(folder / "unfinished", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    study = Study.create(folder / "unfinished", "encyclopedia")
+    source = study.path("encyclopedia")
+    encyclopedia.write(source, passages, seed)
+    import_passages(study, str(source / "passages.tsv"))
+    import_questions(study, str(source / "questions.jsonl"))
+    build_index(study)
+    return moved(study, folder / "study")
+
+
+def moved(study: Study, target: Path) -> Study:
+    """The study under its last name: what stands there is whole."""
+    study.folder.rename(target)
+    return Study.open(target)
+
+
+def truth_of(study: Study) -> dict[str, set[str]]:
+    """By question, the passages that answer it: all of them."""
+    with open(study.path("encyclopedia", "truth.jsonl"), encoding="utf-8") as file:
+        return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
+
+
+def annotate(study: Study, training_set: TrainingSet, truth: Mapping[str, set[str]]) -> int:
+    """One person judges the mined passages at the first ranks of every question; a second time nothing is added. Gives the number."""
+    people, name = People(study.labels_path), "simulated"
+    if name not in {person.name for person in people.all()}:
+        people.add(name)
+    labels, random = Labels(study.labels_path, passages=study.corpus.ordinals), np.random.default_rng(ANNOTATOR_SEED)
+    given = 0
+    for question, pairs in training_set.groups():
+        choices = []
+        for pair in pairs:
+            if pair.mined and pair.rank <= JUDGED:
+                answers = (pair.passage in truth[question]) == (random.random() < RIGHT)
+                choices.append(Choice(pair.passage, "positive" if answers else "negative", pair.run, pair.rank, pair.score))
+        if choices:
+            labels.add(name, Gesture(f"simulated-{question}", "label", question, tuple(choices)))
+            given += len(choices)
+    return given

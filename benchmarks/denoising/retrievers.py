@@ -1,0 +1,138 @@
+"""The second part: retrievers trained on the set of each policy, from the same start, and what they find.
+
+A retriever is trained, asked and thrown away; what it found is kept in `cells/<set>-<seed>/`, written whole. Killed, training goes on
+from its last checkpoint. Two processes may work on other seeds in one folder, once the sets are there.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.accuracy import Estimate, success_at
+from backend.experiments.gain import crossed_mean
+from backend.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.settings import EncoderSettings
+from backend.study import Study
+from backend.training.dual_encoder import start_of, train
+from backend.training.set_examples import SetExamples
+from backend.training.training_set import TrainingSet
+from backend.training.training_settings import DualEncoderSettings
+from benchmarks.denoising.plan import KS
+from benchmarks.denoising.verdict import Claim, K, claims, of_order
+from db.errors import Refused
+from db.records import Question
+
+BEFORE = "before"
+Find = Callable[[EncoderSettings, Path], None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """folder: of the work. dual: settings of every training but its seed. questions: that are measured. find: asks an encoder, and
+    writes what it finds into a folder. relevant: (q, k) bool, which of what lies in a folder answers. start: of all retrievers."""
+
+    folder: Path
+    study: Study
+    dual: Mapping[str, Any]
+    questions: Sequence[Question]
+    find: Find
+    relevant: Callable[[Path], np.ndarray]
+    start: str = "minilm"
+
+    def cell(self, policy: str, seed: int | None = None) -> Path:
+        return self.folder / "cells" / (policy if seed is None else f"{policy}-{seed}")
+
+    def found(self, policy: str, seeds: Sequence[int], k: int) -> np.ndarray:
+        """(s, q) bool: Success@k."""
+        cells = [self.cell(policy)] if policy == BEFORE else [self.cell(policy, seed) for seed in seeds]
+        return np.array([success_at(self.relevant(cell), k) for cell in cells])
+
+
+def same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Note what a folder is worked on with. Raises Refused for another plan than it was begun with."""
+    path, plan = folder / "plan.json", json.loads(json.dumps(plan))
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, plan)
+    elif (held := read_json(path)) != plan:
+        raise Refused(f"{folder} was begun with other settings ({', '.join(key for key in plan if held.get(key) != plan[key])}); "
+                      "take another folder")
+
+
+def set_name(policy: str) -> str:
+    return f"set-{policy.replace('_', '-').replace('+', '-')}"
+
+
+def keep_before(bench: Bench, device: str | None) -> None:
+    """What the start model finds before any training."""
+    cell = bench.cell(BEFORE)
+    if read_manifest(cell) is not None:
+        return
+    from backend.training.starting import start_model
+
+    begin, model = start_of(bench.study, bench.start), bench.folder / "models" / BEFORE
+    settings = DualEncoderSettings(**bench.dual)
+    start_model(begin, settings.shape, device).save_pretrained(str(model), create_model_card=False)
+    _ask(bench, begin, model, settings, cell, {})
+    shutil.rmtree(model)
+
+
+def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Callable[[str], None]) -> None:
+    """Train a retriever on the set of a policy, and keep what it finds."""
+    cell = bench.cell(policy, seed)
+    if read_manifest(cell) is not None:
+        return
+    opened, begin = TrainingSet.open(bench.study, set_name(policy)), start_of(bench.study, bench.start)
+    model, settings = bench.folder / "models" / cell.name, DualEncoderSettings(**bench.dual, seed=seed)
+    if not (model / "training.json").is_file():
+        train(begin, SetExamples(bench.study, opened), model, bench.folder / "training" / cell.name, settings, device=device,
+              about={"fingerprint": opened.manifest["fingerprint"]},
+              progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"))
+    made = read_json(model / "training.json")
+    _ask(bench, begin, model, settings, cell, {key: made[key] for key in ("questions", "steps", "seconds", "device", "model_hash", "start",
+                                                                          "settings", "fingerprint")})
+    shutil.rmtree(model)
+
+
+def _ask(bench: Bench, begin: EncoderSettings, model: Path, settings: DualEncoderSettings, cell: Path, about: Mapping[str, Any]) -> None:
+    cell.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(cell) as building:
+        bench.find(replace(begin, model=str(model), question_model=None, passage_model=None, pooling="auto", similarity="auto",
+                           max_tokens=settings.passage_tokens), building)
+        write_manifest(building, {"kind": "benchmark cell", "cell": cell.name, "corpus": bench.study.corpus.digest, **about})
+
+
+def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, str]], seeds: Sequence[int],
+            groups: Mapping[str, np.ndarray] | None = None) -> list[str]:
+    """Lines: Success@k of every set, the claims and the verdict. groups: by name (q,) bool, shown for Success@5 as well."""
+    found = {policy: {k: bench.found(policy, seeds, k) for k in KS} for policy in (BEFORE, *policies)}
+    lines = [f"\nSuccess over {len(bench.questions):,} questions, %, with 95% intervals over seeds and questions; seeds "
+             f"{', '.join(map(str, seeds))}", f"{'trained on':<22}" + "".join(f"{f'@{k}':>24}" for k in KS) + f"   @{K} by seed"]
+    for policy, by_k in found.items():
+        each = " ".join(f"{100 * share:.1f}" for share in by_k[K].mean(axis=1))
+        lines.append(f"{policy:<22}" + "".join(f"{_estimate(crossed_mean(by_k[k])):>24}" for k in KS) + f"   {each}")
+    for name, inside in (groups or {}).items():
+        shown = ", ".join(f"{policy} {_estimate(crossed_mean(by_k[K][:, inside]))}" for policy, by_k in found.items())
+        lines.append(f"@{K}, {name}, n = {int(inside.sum()):,}: {shown}")
+    made = claims(order, {policy: by_k[K] for policy, by_k in found.items()})
+    lines += ["", *map(_claim, made)]
+    if len(made) > 1:
+        lines.append(f"The order {' < '.join([made[0].worse, *(claim.better for claim in made)])}: {of_order(made)}.")
+    return lines
+
+
+def _claim(claim: Claim) -> str:
+    found = claim.difference
+    return (f"{claim.better} over {claim.worse}: {100 * found.value:+.1f} points of Success@{K} ({100 * found.low:+.1f} to "
+            f"{100 * found.high:+.1f}), n = {found.n:,}: {claim.verdict}.")
+
+
+def _estimate(found: Estimate) -> str:
+    return "-" if found.value is None else f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"

@@ -1,0 +1,82 @@
+"""The first part: the share of false negatives among the negatives that each policy keeps, the share of true negatives that it costs,
+and how many of its positives are right. Every figure is against `truth.jsonl`, which names all passages that answer a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from analysis.accuracy import wilson
+from analysis.audit import Rate, rate
+from backend.study import Study
+from backend.training.building import make_training_set
+from backend.training.pairs import Pair
+from backend.training.request import SetRequest
+from backend.training.training_set import TrainingSet, training_sets
+from benchmarks.denoising.plan import FIRST, JUDGED, LAST, POLICIES, RIGHT, RUN, SPANS
+from benchmarks.denoising.planted import annotate, truth_of
+
+
+def first_part(study: Study, model: str | None) -> None:
+    from backend.retrieval.retrieve import retrieve
+
+    truth = truth_of(study)
+    if RUN not in study.runs():
+        retrieve(study, "bm25", split="train", k=LAST, name=RUN)
+    policies = [policy for policy in POLICIES if model is not None or "cross_encoder" not in policy]
+    labels = None
+    for policy in policies:
+        request = SetRequest(f"benchmark-{policy.replace('+', '-')}", (RUN,), policy, first=FIRST, last=LAST, model=model)
+        made = make_training_set(study, request)
+        if labels is None:  # the first is "none": every mined passage is in it
+            labels = annotate(study, made, truth)
+    sets = [TrainingSet.open(study, name) for name in training_sets(study) if name.startswith("benchmark-")]
+    sets.sort(key=lambda each: POLICIES.index(each.manifest["policy"]))
+    count = sets[0].manifest["counts"]["questions"]
+    print(f"{len(study.corpus):,} passages, {count:,} training questions, ranks {FIRST} to {LAST} of {RUN}; {labels:,} labels at "
+          f"ranks 1 to {JUDGED}, each right with probability {RIGHT}")
+    print(f"left out: {sets[0].manifest['left_out'] or 'no question'}")
+    print("\n".join(table(sets, truth, SPANS)))
+    if model is None:
+        print("No cross-encoder's scores were named (--model): its two policies are not shown.")
+
+
+def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Lines: the negatives of each set over each span of ranks, then its positives."""
+    lines = [f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
+             f"{'true ones lost':>26}"]
+    lines += [_negatives(each, truth, span) for span in spans for each in sets]
+    lines.append(f"\n{'policy':<22}{'positives':>10}  of these right (95%)")
+    lines += [_positives(each, truth) for each in sets]
+    return [*lines, "\nIntervals are at 95%; those of shares draw questions again, those of positives are Wilson's."]
+
+
+def _mined(training_set: TrainingSet, span: Sequence[int]) -> Iterator[Pair]:
+    return (pair for _, pairs in training_set.groups() for pair in pairs if pair.mined and span[0] <= pair.rank <= span[1])
+
+
+def _negatives(training_set: TrainingSet, truth: Mapping[str, set[str]], span: Sequence[int]) -> str:
+    pairs = list(_mined(training_set, span))
+    false = np.array([pair.passage in truth[pair.question] for pair in pairs])
+    kept = np.array([pair.role == "negative" for pair in pairs])
+    questions = np.array([pair.question for pair in pairs])
+    left = rate(false[kept], np.ones(kept.sum(), bool), np.ones(kept.sum()), questions[kept])
+    return (f"{training_set.manifest['policy']:<22}{f'{span[0]}-{span[1]}':>8}{len(pairs):>9,}{kept.sum():>9,}{_share(left):>26}"
+            f"{_part((false & kept).sum(), false.sum()):>26}{_part((~false & ~kept).sum(), (~false).sum()):>26}")
+
+
+def _positives(training_set: TrainingSet, truth: Mapping[str, set[str]]) -> str:
+    found = [pair for _, pairs in training_set.groups() for pair in pairs if pair.role == "positive"]
+    right = sum(pair.passage in truth[pair.question] for pair in found)
+    low, high = wilson(right, len(found))
+    return f"{training_set.manifest['policy']:<22}{len(found):>10,}{100 * right / len(found):>9.1f}% ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _share(found: Rate) -> str:
+    return "-" if found.value is None else f"{100 * found.value:.2f}% ({100 * found.low:.2f} to {100 * found.high:.2f})"
+
+
+def _part(count: int, of: int) -> str:
+    return f"{count:,} of {of:,} ({100 * count / of:.1f}%)" if of else "-"

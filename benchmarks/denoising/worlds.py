@@ -1,0 +1,120 @@
+"""The two collections on which retrievers are compared, each prepared step by step: what is there is not made again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.buckets import bucket_group, bucket_order
+from backend.study import Study
+from backend.training.training_set import TrainingSet
+from benchmarks.denoising import plan
+from benchmarks.denoising.planted import annotate, moved, prepared, truth_of
+from benchmarks.denoising.retrievers import Bench, set_name
+from db.records import Question
+
+Say = Callable[[str], None]
+
+
+def encyclopedia_bench(folder: Path, device: str | None, say: Say) -> Bench:
+    """The encyclopedia, a judge that is trained on it, labels, and a training set of each policy."""
+    from backend.experiments.finding import find
+    from backend.training.cross_encoder import train_cross_encoder
+    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
+    from backend.training.scoring import score_run
+
+    study = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED)
+    truth, told = truth_of(study), _told(say)
+    _run(study)
+    none = _set(study, "none", None)
+    annotate(study, none, truth)
+    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set")
+    if not (study.path("models", plan.JUDGE) / "training.json").is_file():
+        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings=SMALL_CROSS, device=device, progress=told)
+    score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
+    for policy in plan.RETRIEVERS:
+        _set(study, policy, plan.JUDGE if "cross_encoder" in policy else None)
+    questions = _questions(study, plan.MEASURED)
+
+    known = study.corpus.ordinals({passage for question in questions for passage in truth[question.id]})
+    answering = [[known[passage] for passage in truth[question.id]] for question in questions]
+
+    def relevant(cell: Path) -> np.ndarray:
+        return np.array([np.isin(row, right) for row, right in zip(np.load(cell / "ordinals.npy"), answering, strict=True)])
+
+    return Bench(folder, study, plan.DUAL, questions,
+                 lambda encoder, into: find(study, encoder, questions, max(plan.KS), into, device, told), relevant)
+
+
+def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
+    """EntityQuestions' questions that 100,000 Wikipedia passages answer, one gold passage each; MiniLM's vectors of the passages."""
+    study, told = _real_study(folder, data, device), _told(say)
+    _run(study)
+    for policy in plan.REAL_POLICIES:
+        _set(study, policy, None)
+    questions = _questions(study, plan.REAL_MEASURED)
+
+    def find(encoder: Any, into: Path) -> None:
+        from backend.answers import match_run
+        from backend.retrieval.encoder import load_encoder
+        from backend.retrieval.search import ExactSearch
+
+        vectors = np.load(study.path("indexes", "minilm", "embeddings.npy"), mmap_mode="r")
+        asked = load_encoder(encoder, device).encode_questions([question.text for question in questions])
+        hits = ExactSearch(vectors, "dot", device).search(asked, max(plan.KS), told)
+        np.save(into / "ordinals.npy", hits.ordinals)
+        np.save(into / "answers.dpr.npy", match_run(study.corpus, questions, hits.ordinals))
+
+    return Bench(folder, study, plan.REAL_DUAL, questions, find, lambda cell: np.load(cell / "answers.dpr.npy"))
+
+
+def buckets(questions: Sequence[Question]) -> dict[str, np.ndarray]:
+    """By how often a subject is mentioned, from rare to frequent, (q,) bool."""
+    names = np.array([bucket_group(question.bucket, question.frequency) for question in questions])
+    return {name: names == name for name in sorted(set(names.tolist()), key=bucket_order)}
+
+
+def _real_study(folder: Path, data: Path, device: str | None) -> Study:
+    from backend.importing.importer import import_frequencies, import_passages, import_questions
+    from backend.retrieval import bm25, dense
+
+    if (folder / "study").is_dir():
+        return Study.open(folder / "study")
+    shutil.rmtree(folder / "unfinished", ignore_errors=True)
+    study = Study.create(folder / "unfinished", "EntityQuestions")
+    import_passages(study, str(data / "passages_100k.tsv.xz"))
+    import_questions(study, str(data / "questions.jsonl.xz"), gold="one")
+    import_frequencies(study, str(data / "entity_mentions.tsv.xz"))
+    bm25.build_index(study)
+    dense.build_index(study, "minilm", data / "minilm_passages.npy", device)
+    return moved(study, folder / "study")
+
+
+def _run(study: Study) -> None:
+    from backend.retrieval.retrieve import retrieve
+
+    if plan.RUN not in study.runs():
+        retrieve(study, "bm25", split="train", k=plan.LAST, name=plan.RUN)
+
+
+def _set(study: Study, policy: str, model: str | None, name: str | None = None) -> TrainingSet:
+    from backend.training.building import build
+
+    name = name or set_name(policy)
+    if name in study.parts("training_sets"):
+        return TrainingSet.open(study, name)
+    return build(study, name, [plan.RUN], policy=policy, model=model, first=plan.FIRST, last=plan.MINED)
+
+
+def _questions(study: Study, splits: Sequence[str]) -> list[Question]:
+    from backend.retrieval.retrieve import questions_of
+
+    return [question for split in splits for question in questions_of(study, split)]
+
+
+def _told(say: Say) -> Callable[[int, int | None, str], None]:
+    return lambda done, total, doing: say(f"{doing} {done} of {total or '?'}")
