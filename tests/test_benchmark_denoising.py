@@ -16,7 +16,7 @@ from tests.studies import births, make_study, people, tiny_bert
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
 DUAL = {"question_tokens": 16, "passage_tokens": 24, "batch": 4, "hard_negatives": 1, "steps": 6, "learning_rate": 1e-3, "held_out": 0,
-        "evaluate_every": 2}
+        "evaluate_every": 2, "precision": "bfloat16"}
 
 
 @pytest.mark.parametrize("low, high, seeds, said", [

@@ -62,7 +62,7 @@ def on_encyclopedia(options: argparse.Namespace) -> None:
     from benchmarks.denoising.shares import table
     from benchmarks.denoising.worlds import encyclopedia_bench
 
-    same_plan(options.folder, {"dual": plan.DUAL, "cross": SMALL_CROSS, "judge": JUDGED_POLICY, "passages": plan.PASSAGES,
+    same_plan(options.folder, {"dual": plan.DUAL, "cross": {**SMALL_CROSS, **plan.CROSS}, "judge": JUDGED_POLICY, "passages": plan.PASSAGES,
                                "seed": plan.ENCYCLOPEDIA_SEED, "mined": plan.MINED, "judged": plan.JUDGED, "right": plan.RIGHT})
     bench = encyclopedia_bench(options.folder, options.device, _say)
     _train(bench, plan.RETRIEVERS, options)

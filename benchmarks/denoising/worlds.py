@@ -34,7 +34,7 @@ def encyclopedia_bench(folder: Path, device: str | None, say: Say) -> Bench:
     annotate(study, none, truth)
     _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set")
     if not (study.path("models", plan.JUDGE) / "training.json").is_file():
-        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings=SMALL_CROSS, device=device, progress=told)
+        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
     score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
     for policy in plan.RETRIEVERS:
         _set(study, policy, plan.JUDGE if "cross_encoder" in policy else None)
