@@ -13,7 +13,7 @@ from backend.training.training_log import LOG
 from backend.training.training_settings import DualEncoderSettings
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
-from tests.training_studies import build, copied, say, training_study
+from tests.training_studies import build, copied, say, score, training_study
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +131,32 @@ def test_a_model_shows_its_curves(study):
     assert "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
     loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])
+
+
+def judged(study):
+    say(study, "ann", "q0", {"p1": "positive", "p2": "related", "p3": "positive"})
+    score(study, {("q0", "p1"): 0.4, ("q0", "p2"): 0.9, ("q0", "p3"): 0.2})
+
+
+def test_three_judges_side_by_side(study):
+    judged(study)
+    page = Page(study.folder, "training", view="judges")
+    assert "3 pairs judged by all three" in page.text and "Training sets" not in page.text
+    assert "1 1 of 10 found 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
+    assert "2–5 2 of 40 found 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
+    cell = next(address for address in page.links() if "cell=nyy" in address)
+    assert "ranks=2%E2%80%935" in cell
+    opened = Page(study.folder, "training", view="judges", cell="nyy", ranks="2–5")
+    assert "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.90 ✓ holds one" in opened.text
+    assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
+    strict = Page(study.folder, "training", view="judges", cut="0.1")
+    assert "1 1 of 10 found 1 100.0%" in strict.text
+
+
+def test_judges_that_are_missing_are_named(study):
+    page = Page(study.folder, "training", view="judges")
+    assert "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
+    say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
+    page = Page(study.folder, "training", view="judges", cell="zzz", ranks="7")
+    assert "No cross-encoder. None has scored passages here" in page.text and "judged by people and answer match" in page.text
+    assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text

@@ -7,7 +7,9 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.marks import empty, notice
+from app.components.panel_tables import choices
 from app.components.training.form import BEGUN, train_form
+from app.components.training.judges import VIEW, judges_panel
 from app.components.training.models import after_training, models_table, unfinished, watch
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
@@ -16,11 +18,20 @@ from backend.training.resuming import models_of
 from backend.training.training_log import read_log
 from backend.training.training_set import TrainingSet, training_sets
 
+VIEWS = {"": "sets and models", VIEW: "people, cross-encoder, answer match"}
+
 
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
         show(empty("Nothing to train on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
+        return
+    view = url.one_of("view", list(VIEWS), "")
+    show(
+        div(choices("show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in VIEWS.items()]), cls="choosers")
+    )
+    if view == VIEW:
+        judges_panel(opened)
         return
     made, models = training_sets(opened), models_of(opened)
     chosen = url.one_of("set", list(made), next(reversed(made), ""))

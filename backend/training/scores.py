@@ -121,6 +121,10 @@ class ScoreStore(PerThread):
             found.setdefault(question, {})[passage] = probability
         return found
 
+    def questions(self) -> set[str]:
+        """Ids of the questions of which some pair is known."""
+        return {question for question, in self.connection.execute("SELECT DISTINCT question FROM score")}
+
     @property
     def digest(self) -> str:
         """Changes with every pair that is added: what was made of these scores can say which they were."""

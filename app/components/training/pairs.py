@@ -9,8 +9,8 @@ from app.markup import Html, link, span, tag
 from backend.study import Study
 
 
-def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]]) -> list[Html]:
-    """A line for each (question id, passage id, what else is said of them ...). The question leads to its page.
+def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:
+    """A line for each (question id, passage id, what else is said of them ...). The question leads to its page, with these parameters.
 
     Texts are read in one go. A passage that the collection no longer has is its id.
     """
@@ -20,7 +20,7 @@ def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]
     return [
         tag(
             "tr",
-            tag("td", link(asked[question], url.href(url.QUESTION, {"question": question})), cls="left"),
+            tag("td", link(asked[question], url.href(url.QUESTION, {"question": question, **parameters})), cls="left"),
             tag("td", tag("b", titles.get(passage, passage)), " ", span(passage, cls="soft"), cls="left"),
             *(tag("td", words, cls="left") for words in said),
         )

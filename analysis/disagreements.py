@@ -1,0 +1,75 @@
+"""Several judges on the same pairs of a question and a passage: by rank, who says that the passage answers, and who stands alone.
+
+Counting, no estimate: what was judged is seldom a sample of what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+YES, NO, SILENT = 1, 0, -1
+"""What a judge says of a pair; SILENT says nothing."""
+SPANS = ((1, 1), (2, 5), (6, 20), (21, 100))
+"""Ranks, first and last of each span."""
+Pattern = tuple[int, ...]
+"""What each judge says, YES or NO."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreements:
+    """How often each pattern was given, by span of ranks.
+
+    counts: (spans, patterns) int64 of the pairs that every judge spoke of. silent: (spans,) int64 of the others.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    patterns: tuple[Pattern, ...]
+    counts: np.ndarray
+    silent: np.ndarray
+
+
+def patterns(judges: int) -> tuple[Pattern, ...]:
+    """All of them: first those where all agree, then those where the first judge stands alone, the second, and so on; yes before no.
+
+    With two judges a disagreement leaves both alone and stands once, with the one who says yes.
+    """
+    agreed = [(YES,) * judges, (NO,) * judges]
+    alone = [tuple(said if place == judge else 1 - said for place in range(judges)) for judge in range(judges) for said in (YES, NO)]
+    return tuple(dict.fromkeys([*agreed, *alone, *product((YES, NO), repeat=judges)]))
+
+
+def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int, int]] = SPANS) -> Disagreements:
+    """
+    Args:
+        ranks: (n,) from 1; what lies in no span is left out.
+        verdicts: (judges, n) of YES, NO and SILENT.
+
+    Raises:
+        ValueError: the shapes do not fit, or a verdict is none.
+    """
+    ranks, verdicts = np.asarray(ranks), np.asarray(verdicts)
+    if verdicts.ndim != 2 or ranks.shape != verdicts.shape[1:]:
+        raise ValueError(f"ranks {ranks.shape} do not fit the verdicts {verdicts.shape}: (n,) and (judges, n)")
+    if not np.isin(verdicts, (YES, NO, SILENT)).all():
+        raise ValueError("a verdict is 1 (yes), 0 (no) or -1 (nothing)")
+    every = patterns(len(verdicts))
+    inside = [(ranks >= first) & (ranks <= last) for first, last in spans]
+    counts = np.array([[int((within & same(verdicts, pattern)).sum()) for pattern in every] for within in inside], np.int64)
+    silent = np.array([int((within & (verdicts == SILENT).any(0)).sum()) for within in inside], np.int64)
+    return Disagreements(tuple(spans), every, counts.reshape(len(inside), len(every)), silent)
+
+
+def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
+    """(n,) bool: where the judges say just this."""
+    return (verdicts == np.array(pattern)[:, None]).all(0)
+
+
+def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:
+    """The places of a cell's pairs, by rank, equal ranks in the order they came in. (m,) int64."""
+    first, last = span
+    places = np.flatnonzero((ranks >= first) & (ranks <= last) & same(verdicts, pattern))
+    return places[np.argsort(ranks[places], kind="stable")]

@@ -1,0 +1,223 @@
+"""The part of the Training page where people, a cross-encoder and answer matching are set side by side."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
+from app import study, url
+from app.components.marks import count, notice, percent
+from app.components.tables import scrolling
+from app.components.training.form import cross_encoders
+from app.components.training.pairs import pair_rows
+from app.markup import Html, div, join, link, show, span, tag, term
+from backend.study import Study
+from backend.training.scores import ScoreStore
+from backend.training.verdicts import ANSWERS, CROSS_ENCODER, PEOPLE, Verdicts, verdicts
+from db.labels import Labels
+
+VIEW = "judges"
+PER_PAGE = 25
+CUTS = ("0.5", "0.1", "0.3", "0.7", "0.9")
+FORGET = ("cell", "ranks", "page")
+WHO = {
+    PEOPLE: term(PEOPLE, "What people hold: positive says yes, related and negative say no. Unsure and what is in dispute say nothing."),
+    CROSS_ENCODER: term(CROSS_ENCODER, "Says yes from the probability on that is chosen above, no below it."),
+    ANSWERS: term(ANSWERS, "Says yes where the passage holds an answer of the question, by the run's matching rule."),
+}
+MEANS = {
+    (PEOPLE, YES): "Both machines may miss it: the answer stands there in other words.",
+    (PEOPLE, NO): "Both machines may be fooled: the answer stands there by chance.",
+    (CROSS_ENCODER, YES): "The cross-encoder may take the topic for the answer, or people were too strict.",
+    (CROSS_ENCODER, NO): "Cleaning by the cross-encoder would train it as a negative, if its probability is low enough.",
+    (ANSWERS, YES): "The words of the answer may stand there by chance.",
+    (ANSWERS, NO): "An alias, or other words: cleaning by answer match would train it as a negative.",
+}
+
+
+def judges_panel(opened: Study) -> None:
+    show(Html(f"<style>{_style()}</style>"))
+    runs = study.runs(opened)
+    if not runs:
+        show(notice("There is no run yet whose passages could be judged; ", link("Home", url.HOME), " says how to make one."))
+        return
+    over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
+    models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]
+    columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
+    with columns[0]:
+        run = url.select("Passages of", "run", list(runs), (over_train or list(runs))[-1], FORGET)
+    with columns[1]:
+        model = url.select("Cross-encoder", "judge", models or [""], (models or [""])[0], FORGET, lambda name: name or "none has scored",
+                           disabled=not models)  # fmt: skip
+    with columns[2]:
+        cut = url.select("It says yes from", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
+    found = _found(opened, run, runs[run].get("made"), model or None)
+    for judge, why in found.missing.items():
+        show(notice(tag("b", f"No {judge}. "), why, "."))
+    if len(found.judges) < 2:
+        show(notice("Two of the three are needed to see where they differ."))
+        return
+    ranks, said = found.ranks, found.verdicts(float(cut))
+    table = tabulate(ranks, said)
+    show(
+        div(
+            tag("h2", f"Who says that a passage answers: {count(len(ranks), 'pair')} judged by {_all(found.judges)}"),
+            scrolling(_table(found, table)),
+            tag("p", _convention(found), cls="convention"),
+            cls="panel",
+        )
+    )
+    cells = {_key(pattern): pattern for pattern in table.patterns}
+    chosen, where = cells.get(url.value("cell")), dict(zip(map(_words, table.spans), table.spans, strict=True)).get(url.value("ranks"))
+    if chosen and where:
+        _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
+
+
+@cache
+def _style() -> str:
+    return Path(__file__).with_name("training.css").read_text(encoding="utf-8")
+
+
+def _found(opened: Study, run: str, made: str | None, model: str | None) -> Verdicts:
+    digest = ScoreStore.open(opened, model).digest if model else None
+    last = Labels(opened.labels_path, read_only=True).last_event
+    return _held(opened, study.questions_key(opened), run, made, model, digest, last)
+
+
+@st.cache_resource(max_entries=4, show_spinner="Setting people, cross-encoder and answers side by side …")
+def _held(_study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int) -> Verdicts:
+    return verdicts(_study, run, model)
+
+
+def _key(pattern: Pattern) -> str:
+    return "".join("y" if said == YES else "n" for said in pattern)
+
+
+def _words(ranks: tuple[int, int]) -> str:
+    return str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}"
+
+
+def _all(judges: tuple[str, ...]) -> str:
+    return "all three" if len(judges) == 3 else " and ".join(judges)
+
+
+def _here(**changed: object) -> str:
+    return url.href(url.TRAINING, {**st.query_params.to_dict(), "page": None, **changed})
+
+
+def _table(found: Verdicts, table: Disagreements) -> Html:
+    """A line for each span of ranks; the columns in twos: all agree, then each judge alone."""
+    three = len(found.judges) == 3
+    groups = [tag("th", "they agree", colspan=2, scope="colgroup", cls="group")]
+    if three:
+        groups += [tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in found.judges]
+    else:
+        groups += [tag("th", "only one says yes", colspan=2, scope="colgroup", cls="group")]
+    heads = []
+    for pattern in table.patterns:
+        judge = _alone(found.judges, pattern)
+        words = _yes_or_no(pattern[0]) if judge is None else _yes_or_no(pattern[found.judges.index(judge)]) if three else WHO[judge]
+        heads.append(tag("th", words, scope="col", title=_means(found.judges, pattern)))
+    lines = []
+    for number, ranks in enumerate(table.spans):
+        n = int(table.counts[number].sum())
+        of = int(found.found[ranks[0] - 1 : ranks[1]].sum())
+        cells = [_cell(found, int(each), n, ranks, pattern) for each, pattern in zip(table.counts[number], table.patterns, strict=True)]
+        share = span(f"of {of:,} found", cls="interval")
+        lines.append(tag("tr", tag("th", _words(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells))
+    head = join(
+        tag("tr", tag("th", "", scope="col"), tag("th", ""), *groups),
+        tag("tr", tag("th", "rank", scope="col", cls="left"), tag("th", "n", scope="col"), *heads),
+    )
+    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures judges")
+
+
+def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
+    """The judge whom no other agrees with; of two who differ, the one who says yes. None where all agree."""
+    if len(set(pattern)) == 1:
+        return None
+    lonely = YES if pattern.count(YES) == 1 else NO
+    return judges[pattern.index(lonely)]
+
+
+def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
+    judge = _alone(judges, pattern)
+    return MEANS.get((judge, pattern[judges.index(judge)]), "") if judge and len(judges) == 3 else _said(judges, pattern)
+
+
+def _said(judges: tuple[str, ...], pattern: Pattern) -> str:
+    return ", ".join(f"{judge}: {_yes_or_no(said)}" for judge, said in zip(judges, pattern, strict=True))
+
+
+def _yes_or_no(said: int) -> str:
+    return "✓ yes" if said == YES else "✕ no"
+
+
+def _cell(found: Verdicts, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
+    key, where = _key(pattern), _words(ranks)
+    chosen = url.value("cell") == key and url.value("ranks") == where
+    if not number:
+        return tag("td", "0", cls="soft chosen" if chosen else "soft")
+    words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
+    address = _here(cell=None if chosen else key, ranks=None if chosen else where)
+    title = "Show no pairs" if chosen else f"Show these {count(number, 'pair')}: {_said(found.judges, pattern)}"
+    return tag("td", link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
+               cls="figure chosen" if chosen else "figure")  # fmt: skip
+
+
+def _convention(found: Verdicts) -> str:
+    of = "that people judged are no random sample" if PEOPLE in found.judges else "that were scored need be no random sample"
+    return (
+        f"Counts, and in small print their share of the line. Pairs {of}: this says where judges differ, not how often "
+        "they do elsewhere. Point at a head to read what a column may mean; a click on a count opens its pairs."
+    )
+
+
+def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]) -> None:
+    pages = max(1, -(-len(places) // PER_PAGE))
+    page = url.number("page", 1, 1, pages)
+    some = places[(page - 1) * PER_PAGE : page * PER_PAGE].tolist()
+    passages = opened.corpus.passages([int(found.ordinals[place]) for place in some])
+    lines = pair_rows(
+        opened,
+        [
+            (found.questions[found.rows[place]], passage.id, f"{found.ranks[place]}", found.labels[place] or "–",
+             _probability(found.probabilities[place]), {YES: "✓ holds one", NO: "no"}.get(int(found.answers[place]), "–"))
+            for place, passage in zip(some, passages, strict=True)
+        ],
+        a=run,
+    )  # fmt: skip
+    heads = ("question", "passage", "rank", "people", "cross-encoder", "answer")
+    head = tag("tr", *(tag("th", words, scope="col", cls="left") for words in heads))
+    where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_words(ranks)}"
+    show(
+        div(
+            div(tag("h2", f"{count(len(places), 'pair')} at {where}"), span(_said(found.judges, pattern), cls="soft"), cls="list-head"),
+            tag("p", _means(found.judges, pattern), cls="convention") if _alone(found.judges, pattern) else "",
+            scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),
+            _pager(len(places), page, pages),
+            cls="panel",
+            id="pairs",
+        )
+    )
+
+
+def _probability(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.2f}"
+
+
+def _pager(total: int, page: int, pages: int) -> Html:
+    if pages == 1:
+        return Html("")
+
+    def to(number: int, words: str) -> Html:
+        if not 1 <= number <= pages:
+            return span(words, cls="off")
+        return link(words, _here(page=number if number > 1 else None), data_focus=words)
+
+    said = f"{(page - 1) * PER_PAGE + 1:,}–{min(page * PER_PAGE, total):,} of {count(total, 'pair')}"
+    return tag("nav", said, span(to(page - 1, "‹ previous"), to(page + 1, "next ›"), cls="pages"), cls="pager", aria_label="Pages of pairs")
