@@ -1,0 +1,244 @@
+"""A study of very many passages and questions: time, memory and disk of each step, and what 21 million would take.
+
+    python -m benchmarks.large [--passages 250000 500000] [--questions 50000 100000] [--folder SCRATCH]
+
+Passages are generated: 100 words each, five sentences drawn from 20,000. So are the questions, with answer, relation, subject,
+frequency and one gold passage, and two runs of 20 hits over them. Each step is a process of its own, with its own peak memory.
+Two sizes show whether a step grows with the rows alone; what stands under "21,015,324, computed" is the larger size scaled up, and
+nothing else. A question of the list is looked at as the app does it, with Streamlit's own AppTest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from benchmarks.machine import machine
+
+DPR = 21_015_324
+K, RELATIONS, SEED = 20, 24, 0
+RUNS = {"bm25-dev": "bm25", "dense-dev": "encoder"}
+BLOCK = 20_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, nargs="+", default=[250_000, 500_000])
+    parser.add_argument("--questions", type=int, nargs="+", default=[50_000, 100_000])
+    parser.add_argument("--folder", type=Path, help="where the studies are made; default the folder for temporary files")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(*arguments.child)
+        return
+    print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        measured = []
+        for rows in arguments.passages:
+            shutil.rmtree(Path(folder) / "study", ignore_errors=True)
+            measured.append((rows, dict(steps(Path(folder), "passages", rows))))
+        show("passages", measured, DPR)
+        measured = [(rows, dict(steps(Path(folder), "questions", rows))) for rows in arguments.questions]
+        show("questions", measured, max(1_000_000, arguments.questions[-1]))
+
+
+def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
+    """Each step's name and what it took; "questions" begin a labels.db and runs of their own beside the passages that are there."""
+    if kind == "questions":
+        for name in ("labels.db", "labels.db-wal", "labels.db-shm"):
+            (folder / "study" / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / "study" / "runs", ignore_errors=True)
+    for step in STEPS[kind]:
+        command = [sys.executable, "-m", "benchmarks.large", "--child", step, str(folder), str(rows)]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        yield from json.loads(said.splitlines()[-1]).items()
+
+
+def child(step: str, folder: str, rows: str) -> None:
+    """Run one step and say, for each line of the table that it makes, its seconds, the peak memory so far and bytes on disk."""
+    made = {}
+    for name, seconds, size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](Path(folder), int(rows)):
+        made[name] = {"seconds": seconds, "bytes": size, "peak": _peak(), "grows": grows}
+    print(json.dumps(made))
+
+
+def _peak() -> float:
+    """Not getrusage: its peak is inherited from the parent. MiB."""
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def show(kind: str, measured: list[tuple[int, dict]], target: int) -> None:
+    sizes = [rows for rows, _ in measured]
+    print(f"\n{'s and peak MiB of ' + kind:<46}" + "".join(f"{rows:>20,}" for rows in sizes) + f"{f'{target:,}, computed':>24}")
+    for name in measured[-1][1]:
+        cells = [found[name] for _, found in measured]
+        last = cells[-1]
+        computed = f"{last['seconds'] * target / sizes[-1]:,.0f} s" if last["grows"] else "the same"
+        line = "".join(f"{_seconds(cell['seconds']):>11}{cell['peak']:>7,.0f} M" for cell in cells)
+        print(f"  {name:<44}{line}{computed:>24}")
+        if last["bytes"]:
+            disk = "".join(f"{cell['bytes'] / 1e9:>17,.2f} GB" for cell in cells)
+            print(f"  {'  on disk':<44}{disk}{last['bytes'] / 1e9 * target / sizes[-1]:>21,.1f} GB")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds >= 10 else f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1e6 * seconds:,.0f} µs"
+
+
+Line = tuple[str, float, int, bool]
+"""What was done, its seconds, bytes on disk afterwards or 0, and whether it grows with the rows."""
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+# Passages
+
+
+def make_passages(folder: Path, rows: int) -> Iterator[Line]:
+    rng = np.random.default_rng(SEED)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    words = np.array(["".join(rng.choice(letters, size)) for size in rng.integers(3, 10, 5_000)])
+    sentences = [" ".join(words[np.minimum(rng.zipf(1.3, 20) - 1, len(words) - 1)]) + "." for _ in range(20_000)]
+    with open(folder / "passages.tsv", "w") as file:
+        file.write("id\ttext\ttitle\n")
+        for start in range(0, rows, BLOCK):
+            drawn = rng.integers(0, len(sentences), (min(BLOCK, rows - start), 5)).tolist()
+            file.write("".join(f"{start + i}\tName{start + i} is here. {' '.join(sentences[s] for s in row)}\tArticle {(start + i) // 5}\n"
+                               for i, row in enumerate(drawn)))
+    return iter(())
+
+
+def import_them(folder: Path, rows: int) -> Iterator[Line]:
+    from backend.importing.importer import import_passages
+    from backend.study import Study
+
+    study = Study.create(folder / "study", "large")
+    seconds = timed(lambda: import_passages(study, folder / "passages.tsv"))
+    (folder / "passages.tsv").unlink()
+    yield "import, and corpus.db", seconds, (folder / "study" / "corpus.db").stat().st_size, True
+
+
+def look_up(folder: Path, rows: int) -> Iterator[Line]:
+    from backend.study import Study
+
+    rng = np.random.default_rng(SEED)
+    seconds = timed(lambda: len(Study.open(folder / "study").corpus))
+    yield "open the study", seconds, 0, False
+    corpus = Study.open(folder / "study").corpus
+    singles = rng.integers(0, rows, 2_000).tolist()
+    yield "a passage by its id, median of 2,000", median(
+        timed(lambda i=i: corpus.passage(corpus.ordinals([str(i)])[str(i)])) for i in singles), 0, False
+    hundreds = rng.integers(0, rows, (200, 100)).tolist()
+    yield "100 passages by row, median of 200", median(timed(lambda each=each: corpus.passages(each)) for each in hundreds), 0, False
+    yield "rows of 1,000 ids, median of 50", median(
+        timed(lambda each=each: corpus.ordinals(map(str, each))) for each in rng.integers(0, rows, (50, 1_000)).tolist()), 0, False
+
+
+def scan(folder: Path, rows: int) -> Iterator[Line]:
+    from backend.study import Study
+
+    corpus = Study.open(folder / "study").corpus
+    yield "read every passage once", timed(lambda: sum(len(block) for block in corpus.blocks())), 0, True
+
+
+# Questions
+
+
+def make_questions(folder: Path, rows: int) -> Iterator[Line]:
+    from backend.study import Study
+
+    rng = np.random.default_rng(SEED)
+    passages = len(Study.open(folder / "study").corpus)
+    with open(folder / "questions.jsonl", "w") as file:
+        for i, (gold, seen) in enumerate(zip(rng.integers(0, passages, rows).tolist(), rng.integers(0, 500, rows).tolist(), strict=True)):
+            file.write(json.dumps({
+                "id": f"q{i}", "question": f"Where was the person number {i} born?", "answers": [f"Name{gold}"], "relation":
+                f"P{i % RELATIONS}", "subject": f"person number {i}", "frequency": seen, "gold": [str(gold)], "dataset": "large",
+                "split": "dev"}) + "\n")  # fmt: skip
+    return iter(())
+
+
+def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
+    from backend.importing.importer import import_questions
+    from backend.study import Study
+
+    study = Study.open(folder / "study")
+    seconds = timed(lambda: import_questions(study, folder / "questions.jsonl"))
+    yield "import, and labels.db", seconds, study.labels_path.stat().st_size, True
+
+
+def make_runs(folder: Path, rows: int) -> Iterator[Line]:
+    """Arrays as a search would leave them: nothing is matched, which `benchmarks.answers` measures."""
+    from backend.manifest import whole_folder, write_json, write_manifest
+    from backend.runs import question_set_hash
+    from backend.study import Study
+
+    study, rng = Study.open(folder / "study"), np.random.default_rng(SEED)
+    ids = [f"q{i}" for i in range(rows)]
+    for name, retriever in RUNS.items():
+        ranks = rng.geometric(0.15, rows) - 1
+        with whole_folder(study.path("runs", name)) as building:
+            write_json(building / "questions.json", ids)
+            np.save(building / "ordinals.npy", rng.integers(0, len(study.corpus), (rows, K), dtype=np.int32))
+            np.save(building / "scores.npy", np.tile(np.linspace(9, 1, K, dtype=np.float32), (rows, 1)))
+            np.save(building / "answers.dpr.npy", np.arange(K) == ranks[:, None])
+            write_manifest(building, {"kind": "run", "name": name, "retriever": retriever, "k": K, "questions": rows, "rule": "dpr",
+                                      "question_set": question_set_hash(ids), "corpus": study.corpus.digest})
+    return iter(())
+
+
+def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
+    """The app's list of questions: first view, filters, sorts, pages."""
+    from app.server import SIGN_IN
+    from backend.study import ENVIRONMENT_VARIABLE
+
+    os.environ |= {ENVIRONMENT_VARIABLE: str(folder / "study"), SIGN_IN: "none"}
+    from streamlit.testing.v1 import AppTest
+
+    app = AppTest.from_file(str(Path(__file__).parents[1] / "app" / "main.py"), default_timeout=600)
+
+    def run(**parameters: object) -> float:
+        app.query_params.clear()
+        app.query_params.update({"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}})
+        seconds = timed(app.run)
+        assert not app.exception, app.exception
+        return seconds
+
+    yield "Home, the first page of all", run(), 0, True
+    app.switch_page("pages/compare.py")
+    yield "Compare, first view", run(), 0, True
+    assert 'class="flips"' in "".join(element.proto.body for element in app.get("html"))
+    yield "Compare again", run(), 0, True
+    yield "  filtered by a relation", run(relation="P7"), 0, True
+    yield "  filtered by words, the first time", run(text="number 4711"), 0, True
+    yield "  filtered by words", run(text="number 4712"), 0, True
+    yield "  sorted by frequency", run(sort="frequency"), 0, True
+    yield "  the last page", run(page=rows // 25), 0, True
+    app.switch_page("pages/question.py")
+    yield "Question, first view", run(question="q0"), 0, True
+    yield "Question, another", run(question=f"q{rows // 2}"), 0, True
+
+
+STEPS: dict[str, dict[str, Callable[[Path, int], Iterator[Line]]]] = {
+    "passages": {"make-passages": make_passages, "import-passages": import_them, "look-up": look_up, "scan": scan},
+    "questions": {"make-questions": make_questions, "import-questions": import_questions_, "make-runs": make_runs, "list": look_at_list},
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
