@@ -57,6 +57,18 @@ def test_with_nothing_to_mask_it_is_the_librarys(similarity, function, scale):
         torch.testing.assert_close(a.grad, b.grad)
 
 
+@pytest.mark.parametrize("mini_batch", [None, 2])
+@pytest.mark.parametrize("columns", [2, 4])
+def test_without_in_batch_negatives_it_is_one_of_n(columns, mini_batch):
+    """Equation 2 over a question's own passages: the library's cross-entropy for each question alone. A passage that others have
+    too stays this question's negative."""
+    vectors, given = batch(columns), labels(columns)
+    given["passages"][QUESTIONS] = given["passages"][QUESTIONS + 1] = 99  # the first negative of questions 0 and 1 is the same passage
+    scores = torch.stack([torch.stack([(question * column[i]).sum() for column in vectors[1:]]) for i, question in enumerate(vectors[0])])
+    expected = torch.nn.functional.cross_entropy(scores, torch.zeros(QUESTIONS, dtype=torch.long))
+    assert loss_of(vectors, given, in_batch=False, mini_batch=mini_batch).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
 def test_a_known_positive_is_no_negative_whoever_brought_it():
     """Question 0 also has passage 3 (the positive of question 3) and passage 10 (the hard negative of question 4)."""
     vectors = batch()

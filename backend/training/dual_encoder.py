@@ -207,7 +207,7 @@ def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: floa
     from backend.training.losses import InBatchLoss
 
     return InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked,
-                       settings.distil_weight)
+                       settings.distil_weight, settings.in_batch)
 
 
 def _collator(model: SentenceTransformer, settings: DualEncoderSettings, template: str, teacher: Teacher | None) -> Collator:

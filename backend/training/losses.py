@@ -51,6 +51,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         mini_batch: texts that are encoded at a time with gradient caching (GradCache, Gao et al. 2021): memory then does not grow
             with the batch, each text is encoded twice. None encodes the batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
+        in_batch: False compares a question with its own passages alone (DPR's 1-of-N training, equation 2).
         distil_weight: what the teacher's term is multiplied by; it needs the softmax loss.
 
     Inputs: the features of the questions (B), of their positives (B), and of as many columns of hard negatives (B each) as there
@@ -64,7 +65,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     """
 
     def __init__(self, model: nn.Module, kind: Kind = "softmax", similarity: str = "dot", scale: float = 1.0, margin: float = 1.0,
-                 mini_batch: int | None = None, masked: bool = True, distil_weight: float = 1.0):
+                 mini_batch: int | None = None, masked: bool = True, distil_weight: float = 1.0,
+                 in_batch: bool = True):
         super().__init__()
         if kind not in ("softmax", "triplet"):
             raise ValueError(f"kind must be 'softmax' or 'triplet', not {kind!r}")
@@ -73,7 +75,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         if scale <= 0 or margin < 0:
             raise ValueError(f"scale must be above 0 and margin at least 0, not {scale} and {margin}")
         self.model, self.kind, self.scale, self.margin, self.masked = model, kind, scale, margin, masked
-        self.distil_weight = distil_weight
+        self.distil_weight, self.in_batch = distil_weight, in_batch
         self.similarity = SIMILARITIES[similarity]
         self.uses_gradient_cache = mini_batch is not None
         self.mini_batch_size = mini_batch or 0
@@ -92,28 +94,32 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         passages = gathered(torch.cat([piece for column in reps[1:] for piece in column]).float())
         ids = gathered(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
-        unwanted = repeated(ids) if self.masked else ids == PAD
+        unwanted = repeated(ids) if self.masked and self.in_batch else ids == PAD
         own = {key: labels[key] for key in ("positives", "teacher") if key in labels}
+        shape = len(questions), len(labels["passages"]) // len(questions)
         if not with_backward:
-            return self._losses(questions, passages, ids, unwanted, own, first, len(questions)).mean()
+            return self._losses(questions, passages, ids, unwanted, own, first, *shape).mean()
         leaves = [vectors.detach().requires_grad_() for vectors in (questions, passages)]
         total = torch.zeros((), device=questions.device)
         for begin in range(0, len(questions), ROWS):
             rows = slice(begin, begin + ROWS)
             some = {key: values[rows] for key, values in own.items()}
-            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, len(questions)).sum() / len(questions)
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, *shape).sum() / len(questions)
             part.backward()
             total += part.detach()
         torch.autograd.backward([questions, passages], [leaf.grad for leaf in leaves])
         return total
 
     def _losses(self, questions: Tensor, passages: Tensor, ids: Tensor, unwanted: Tensor, own: dict[str, Tensor], first: int,
-                apart: int) -> Tensor:
+                apart: int, columns: int) -> Tensor:
         """(b,) of questions (b, d) against passages (n, d); the passages of question i are the rows first + i + apart * column."""
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
         if self.masked:
             left_out = left_out | known_positives(ids, own["positives"])
+        if not self.in_batch:
+            place = torch.arange(len(ids), device=questions.device) - first - rows[:, None]
+            left_out = left_out | (place < 0) | (place % apart != 0) | (place >= columns * apart)
         left_out = left_out.clone()
         left_out[rows, first + rows] = False
         with torch.autocast(questions.device.type, enabled=False):

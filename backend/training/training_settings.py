@@ -36,6 +36,7 @@ class DualEncoderSettings:
     scale: float | None = None  # of the scores before the softmax; None: 1, or 20 where scores lie between -1 and 1
     margin: float = 1.0  # of the triplet loss
     masked: bool = True  # known positives are nobody's negatives
+    in_batch: bool = True  # others' passages are negatives too; False: a question's own alone (DPR's 1-of-N)
     hard_negatives: int = 1  # of each question, besides the passages of the others in its batch
     distil: str | None = None  # a cross-encoder whose scores are learned from as well
     distil_weight: float = 1.0  # of what it teaches, beside the loss
@@ -80,6 +81,8 @@ def check(settings: DualEncoderSettings) -> None:
     check_values(settings)
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
+    if not settings.in_batch and not settings.hard_negatives:
+        raise Refused("without negatives of its own, and without those of its batch, a question has nothing to compare with; take some")
     if settings.batch == 1 and not settings.hard_negatives and not launched():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
