@@ -1,9 +1,12 @@
 """Exact search against brute force in float64."""
 
+import threading
+
 import numpy as np
 import pytest
+import torch
 
-from backend.retrieval import search as module
+from backend.retrieval import exhaustive, sieve, workers
 from backend.retrieval.retriever import top_k
 from backend.retrieval.search import ExactSearch
 from db.errors import Refused
@@ -23,7 +26,7 @@ def brute_force(vectors, questions, k, similarity="dot"):
 @pytest.mark.parametrize("similarity", ["dot", "l2"])
 @pytest.mark.parametrize("scale", [0.05, 3.0])  # unit-like vectors, and dot products near DPR's 80
 def test_equals_brute_force(similarity, scale, monkeypatch):
-    monkeypatch.setattr(module, "SCORES_PER_BLOCK", 1 << 14)  # several blocks
+    monkeypatch.setattr(sieve, "FACTORS_PER_BLOCK", 1 << 14)  # several blocks
     rng = np.random.default_rng(1)
     vectors = rng.normal(scale=scale, size=(5000, 48)).astype(np.float16)
     questions = rng.normal(scale=scale, size=(37, 48)).astype(np.float32)
@@ -32,6 +35,112 @@ def test_equals_brute_force(similarity, scale, monkeypatch):
     np.testing.assert_array_equal(hits.ordinals, ordinals)
     np.testing.assert_allclose(hits.scores, scores, rtol=1e-6, atol=1e-6)
     assert hits.ordinals.dtype == np.int32 and hits.scores.dtype == np.float32
+
+
+@pytest.mark.parametrize("sixteen_bits", [True, False], ids=["bfloat16", "float32"])
+@pytest.mark.parametrize("questions", [1, 2, 300])
+@pytest.mark.parametrize("length", [1.0, 12.0])  # cosines, and DPR's: vectors of length 10 to 13, scores near 80
+def test_real_vectors_in_every_precision(real_data, monkeypatch, sixteen_bits, questions, length):
+    """Against the float32 product: its own order is that of the true scores but where it cannot tell two apart."""
+    monkeypatch.setattr(sieve, "multiplies_bfloat16", lambda: sixteen_bits)
+    stored = np.load(real_data / "minilm_passages.npy", mmap_mode="r")
+    vectors = (stored[:30_000].astype(np.float32) * length).astype(np.float16)
+    asked = stored[40_000:40_000 + 7 * questions:7].astype(np.float32) * length
+    hits = ExactSearch(vectors, "dot", "cpu").search(asked, 100)
+    product = asked @ vectors.astype(np.float32).T
+    error = 1e-6 * length ** 2
+    kth = np.partition(product, -100, axis=1)[:, -100]
+    for row, ordinals, scores, least in zip(product, hits.ordinals, hits.scores, kth):
+        np.testing.assert_allclose(row[ordinals], scores, atol=error)
+        assert set(np.flatnonzero(row > least + 2 * error)) <= set(ordinals) and (row[ordinals] >= least - 2 * error).all()
+    assert (np.diff(hits.scores, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_any_number_of_threads_finds_the_same(monkeypatch, count):
+    monkeypatch.setattr(sieve, "FACTORS_PER_BLOCK", 1 << 12)
+    monkeypatch.setattr(sieve, "threads", lambda: count)
+    rng = np.random.default_rng(4)
+    vectors, questions = rng.normal(size=(9000, 32)).astype(np.float16), rng.normal(size=(21, 32)).astype(np.float32)
+    before = torch.get_num_threads()
+    hits = ExactSearch(vectors, "dot", "cpu").search(questions, 30)
+    np.testing.assert_array_equal(hits.ordinals, brute_force(vectors, questions, 30)[0])
+    assert torch.get_num_threads() == before
+
+
+def test_searches_at_the_same_time_do_not_mix():
+    rng = np.random.default_rng(5)
+    vectors = rng.normal(size=(6000, 24)).astype(np.float16)
+    asked = [rng.normal(size=(q, 24)).astype(np.float32) for q in (1, 7, 64, 1, 130)]
+    search, found = ExactSearch(vectors, "dot", "cpu"), {}
+    running = [threading.Thread(target=lambda i=i: found.update({i: search.search(asked[i], 20)})) for i in range(5)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(60)
+    for i, questions in enumerate(asked):
+        np.testing.assert_array_equal(found[i].ordinals, brute_force(vectors, questions, 20)[0])
+
+
+def test_an_error_in_one_thread_stops_the_others_and_is_raised():
+    taken = []
+
+    def work(items):
+        for item in items:
+            taken.append(item)
+            if item == 3:
+                raise Refused("no more")
+
+    with pytest.raises(Refused, match="no more"):
+        workers.share_out(range(10_000_000), work, 3)
+    assert len(taken) < 10_000_000
+
+
+@pytest.mark.parametrize("values", [(0, 0), (1, 0), (0, 1)], ids=["all zero", "question zero", "vectors zero"])
+def test_scores_that_are_all_equal(values):
+    vectors, questions = np.full((5000, 16), values[1], np.float16), np.full((2, 16), values[0], np.float32)
+    for asked in (questions, questions[:1]):
+        assert ExactSearch(vectors, "dot", "cpu").search(asked, 7).ordinals.tolist() == [list(range(7))] * len(asked)
+
+
+@pytest.mark.parametrize("magnitude", [1e-30, 1e-4, 1e8, 1e30])
+def test_questions_of_any_length(magnitude):
+    rng = np.random.default_rng(6)
+    vectors, questions = rng.normal(size=(3000, 16)).astype(np.float16), (rng.normal(size=(4, 16)) * magnitude).astype(np.float32)
+    for asked in (questions, questions[:1]):
+        np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0])
+
+
+@pytest.mark.parametrize("k", [1, 2048, 3000])
+def test_few_hits_and_many(k):
+    rng = np.random.default_rng(7)
+    vectors, questions = rng.normal(size=(9000, 16)).astype(np.float16), rng.normal(size=(3, 16)).astype(np.float32)
+    np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(questions, k).ordinals, brute_force(vectors, questions, k)[0])
+
+
+def test_negative_scores():
+    rng = np.random.default_rng(8)
+    vectors, questions = np.abs(rng.normal(size=(5000, 16))).astype(np.float16), -np.abs(rng.normal(size=(5, 16))).astype(np.float32)
+    for asked in (questions, questions[:1]):
+        np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0])
+
+
+def test_more_nearly_equal_rows_than_candidates(monkeypatch):
+    """600 rows closer together than bfloat16 can tell: settled by the search without a cut, with a small memory of pairs."""
+    monkeypatch.setattr(exhaustive, "PAIRS_HELD", 50)
+    rng = np.random.default_rng(9)
+    middle = rng.normal(size=24)
+    vectors = (middle + 1e-3 * rng.normal(size=(6000, 24))).astype(np.float16)
+    questions = (middle + rng.normal(size=(3, 24))).astype(np.float32)
+    for similarity in ("dot", "l2"):
+        np.testing.assert_array_equal(ExactSearch(vectors, similarity, "cpu").search(questions, 30).ordinals,
+                                      brute_force(vectors, questions, 30, similarity)[0])
+
+
+def test_no_questions_and_no_hits():
+    search = ExactSearch(np.eye(3, dtype=np.float16), "dot", "cpu")
+    assert search.search(np.empty((0, 3), np.float32), 2).ordinals.shape == (0, 2)
+    assert search.search(np.ones((2, 3), np.float32), 0).ordinals.shape == (2, 0)
 
 
 def test_equal_vectors_are_ordered_by_ordinal_even_beyond_the_margin():
@@ -77,6 +186,10 @@ def test_bad_questions_are_refused(questions, says):
 def test_bad_vectors_are_refused():
     with pytest.raises(Refused, match="float16"):
         ExactSearch(np.eye(3, dtype=np.float32))
+    vectors = np.ones((5000, 4), np.float16)
+    vectors[4321, 2] = np.nan
+    with pytest.raises(Refused, match="row 4321 holds NaN or infinity; make the index again"):
+        ExactSearch(vectors, "dot", "cpu").search(np.ones((1, 4), np.float32), 3)
 
 
 def test_top_k_orders_ties_by_ordinal_and_puts_padding_last():

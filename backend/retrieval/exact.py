@@ -1,0 +1,55 @@
+"""True scores of given rows: float64 products of the stored float16 vectors, rounded once to float32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backend.retrieval.workers import share_out, threads
+
+FACTORS_PER_BLOCK = 1 << 17  # float64 factors held at once by a thread: 1 MiB, so that they stay near its processor
+
+
+def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
+    """Scores of the rows `ordinals` for their question; -inf for -1.
+
+    Args:
+        vectors: (n, d) float16, may be a memory map.
+        questions: (q, d) float32.
+        ordinals: (q, m) int32.
+
+    Returns:
+        (q, m) float32. Equal rows of `vectors` get equal scores.
+    """
+    exact = np.empty(ordinals.shape, np.float32)
+    per_block = max(1, FACTORS_PER_BLOCK // max(1, ordinals.shape[1] * questions.shape[1]))
+
+    def score(starts) -> None:
+        for start in starts:
+            rows = slice(start, start + per_block)
+            exact[rows] = _products(vectors, questions[rows].astype(np.float64), ordinals[rows], similarity)
+
+    starts = range(0, len(questions), per_block)
+    share_out(starts, score, min(threads(), len(starts)) or 1)
+    exact[ordinals < 0] = -np.inf
+    return exact
+
+
+def exact_pairs(vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
+    """Scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
+    exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
+    for start in range(0, len(which), per_block):
+        part = slice(start, start + per_block)
+        exact[part] = _products(vectors, questions[which[part]].astype(np.float64), ordinals[part, None], similarity)[:, 0]
+    return exact
+
+
+def _products(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
+    """(q, d) float64 questions against the rows (q, m): (q, m) float64."""
+    import torch
+
+    found = np.take(vectors, ordinals, axis=0, mode="clip")
+    found = torch.from_numpy(found).float().double().numpy()
+    if similarity == "dot":
+        return np.einsum("qmd,qd->qm", found, questions)
+    found -= questions[:, None, :]
+    return -np.einsum("qmd,qmd->qm", found, found)

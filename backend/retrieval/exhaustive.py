@@ -1,0 +1,98 @@
+"""The search without a cut: every row that could reach the k-th score is scored exactly.
+
+For the questions whose candidates did not settle the matter: many equal vectors, or more nearly equal ones than candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.retrieval.exact import exact_pairs
+from backend.retrieval.products import Rounded
+
+if TYPE_CHECKING:
+    import torch
+
+PAIRS_HELD = 1 << 22      # of a question and a row, for all questions together, beyond the k each may keep
+PAIRS_PER_BLOCK = 1 << 24  # products looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows (m, d) float16 on some device from the ordinal `start` on; for l2 also their |p|^2 (m,) float32."""
+
+    start: int
+    rows: torch.Tensor
+    squares: torch.Tensor | None
+
+
+def settle(blocks: Iterable[Block], vectors: np.ndarray, questions: np.ndarray, rounded: Rounded, k: int,
+           least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The k best rows of each question by exact score, ties by ordinal: (q, k) int32 and float32.
+
+    Args:
+        blocks: all rows, in order.
+        vectors: the same rows, (n, d) float16, n at least k.
+        rounded: the questions for a product in float32.
+        least: (q,) float32, a score that k rows of each question reach.
+    """
+    import torch
+
+    with torch.inference_mode():
+        return _settle(blocks, vectors, questions, rounded, k, least)
+
+
+def _settle(blocks, vectors, questions, rounded, k, least):
+    import torch
+
+    held, waiting, floors, wanted = _none(), [], rounded.least(least), rounded.operand
+    for block in blocks:
+        per_piece = max(1, PAIRS_PER_BLOCK // len(questions))
+        for first in range(0, len(block.rows), per_piece):
+            rows = block.rows[first:first + per_piece].float()
+            wanted = wanted.to(rows.device)
+            products = wanted @ rows.T
+            if block.squares is not None:
+                factors = torch.from_numpy(rounded.factors).to(rows.device)
+                products.mul_(factors[:, None]).sub_(block.squares[first:first + per_piece].to(rows.device))
+            reached = products >= torch.from_numpy(_float32_below(floors)).to(rows.device)[:, None]
+            which, columns = (part.cpu().numpy() for part in reached.nonzero(as_tuple=True))
+            ordinals = (columns + block.start + first).astype(np.int32)
+            waiting.append((which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity)))
+            if sum(len(part[0]) for part in waiting) > PAIRS_HELD:
+                held, waiting = _best([held, *waiting], k, len(questions)), []
+                floors = np.maximum(floors, rounded.least(_kth(held, k, least)))
+    _, ordinals, scores = _best([held, *waiting], k, len(questions))
+    return ordinals.reshape(-1, k), scores.reshape(-1, k)
+
+
+def _best(parts: list[tuple[np.ndarray, ...]], k: int, questions: int) -> tuple[np.ndarray, ...]:
+    """Question, ordinal and score of the k best pairs of each question, in order."""
+    which, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
+    order = np.lexsort((ordinals, -scores, which))
+    which, ordinals, scores = which[order], ordinals[order], scores[order]
+    counts = np.bincount(which, minlength=questions)
+    kept = np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts) < k
+    return which[kept], ordinals[kept], scores[kept]
+
+
+def _kth(held: tuple[np.ndarray, ...], k: int, least: np.ndarray) -> np.ndarray:
+    """(q,) float32: the k-th score held, or `least` where fewer are."""
+    which, _, scores = held
+    counts = np.bincount(which, minlength=len(least))
+    full, found = np.flatnonzero(counts >= k), least.copy()
+    found[full] = scores[counts.cumsum()[full] - counts[full] + k - 1]
+    return found
+
+
+def _none() -> tuple[np.ndarray, ...]:
+    return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
+
+
+def _float32_below(values: np.ndarray) -> np.ndarray:
+    near = values.astype(np.float32)
+    return np.where(near > values, np.nextafter(near, np.float32(-np.inf)), near)

@@ -1,0 +1,155 @@
+"""Products in few bits, and how far they can be off: what makes a fast search exact.
+
+A search proposes candidates from a product a of rounded vectors, then scores the candidates exactly. Nothing better is left out as
+long as the k-th exact score beats everything that a row without a place could score. That is a bound on the error of a.
+
+**The bound.** Let q be a question and p a stored float16 vector; c a power of two (so c q is exact but for underflow, which is
+counted below); q' = c q and p' = p rounded to the product's 16 bits, and v = 2^-22 the relative error of one step of a sum kept
+in float32. By the triangle inequality and Cauchy-Schwarz
+
+    |c q.p - q'.p'|  <=  |c q - q'| |p| + |q'| |p - p'|
+    |q'.p' - fl(q'.p')|  <=  d v sum_i |q'_i p'_i|  <=  d v |q'| |p'|
+
+(the second: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1, for any order of summation). With P >= |p|
+and R >= |p - p'| over all rows,
+
+    |c q.p - fl(q'.p')|  <=  E  :=  |c q - q'| P + |q'| R + d v |q'| (P + R).
+
+The norms and the differences are not estimated: they are taken from the vectors themselves, R in one pass over the rows, so E is
+several times smaller than worst-case rounding would make it. A processor that rounds its float32 sums to nearest has v = 2^-24;
+tensor cores truncate (Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores, 2021), hence four times that.
+
+**The output's rounding.** Where fl(q'.p') is then rounded to 16 bits with unit roundoff u, a = fl(...)(1 + x), and rounding is
+monotone: a <= t with t a 16-bit number implies fl(...) <= t + u |t| (+ 2^-25 among float16's subnormal numbers). So
+
+    a <= t   implies   c q.p <= t + u |t| + E.
+
+**What follows.** Let every row outside the candidates have a <= t. If the k-th best exact score s of the candidates, rounded to
+float32, is greater than (t + u |t| + E) / c rounded to float32, then no row outside can enter the first k places, not even on a
+tie, since rounding is monotone. Where it is not greater the question is searched again without a cut (`exhaustive`). And if t is
+at most a_k - 2 (E + u |a_k|) with a_k the k-th best product, the condition holds but on exact equality: k rows then score at
+least a_k - E - u |a_k|. That is how far below a_k the search on CPUs keeps its candidates.
+
+Squared distances are -|q - p|^2 = 2 q.p - |p|^2 - |q|^2: twice the bound, and the float32 error of |p|^2 and of the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    import torch
+
+STEP = 2.0 ** -22                                                        # v: one step of a sum in float32, with room
+UNIT = {"float32": 0.0, "float16": 2.0 ** -11, "bfloat16": 2.0 ** -8}    # u; float32 sums leave the product as they are
+LEAST = {"float32": 2.0 ** -126, "float16": 2.0 ** -25, "bfloat16": 2.0 ** -126}
+CERTAIN = 1 + 2.0 ** -20                                                 # for the rounding of the bound's own arithmetic
+LARGEST_EXPONENT = 14                                                    # float16 products stay under 2^15
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What vectors are rounded to before the product, and the product after it: names of torch dtypes."""
+
+    operands: str
+    scores: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of all rows: the largest norm P, the largest norm R of what bfloat16 rounds away, and |p|^2 (n,) float32 where asked for."""
+
+    norm: float
+    lost_in_bfloat16: float
+    squares: np.ndarray | None
+
+    def lost(self, precision: Precision) -> float:
+        return self.lost_in_bfloat16 if precision.operands == "bfloat16" else 0.0
+
+
+def extent_of(rows: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+    """Of (m, d) float16 rows: the largest norm, the largest norm lost in bfloat16, all |p|^2 (m,) float32."""
+    widened = rows.float()
+    squares = widened.square().sum(1)
+    lost = (widened - widened.bfloat16()).square_().sum(1)
+    return float(squares.max()) ** 0.5, float(lost.max()) ** 0.5, squares
+
+
+def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, width: int) -> Extent:
+    """One Extent of the blocks' own. Raises Refused where a row holds NaN or infinity."""
+    start = 0
+    for norm, _, squares in parts:
+        if not np.isfinite(norm):
+            row = start + int(np.flatnonzero(~np.isfinite(squares))[0])
+            raise Refused(f"the stored vector of passage row {row} holds NaN or infinity; make the index again "
+                          "with 'blindspot index dense'")
+        start += len(squares)
+    sure = 1 + width * STEP
+    return Extent(max(norm for norm, _, _ in parts) * sure, max(lost for _, lost, _ in parts) * sure + LEAST["bfloat16"],
+                  np.concatenate([squares for _, _, squares in parts]) if keep_squares else None)
+
+
+class Rounded:
+    """A batch of questions as a product takes them, and what its scores then say about the true ones.
+
+    `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the true score
+    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64.
+    """
+
+    def __init__(self, questions: np.ndarray, similarity: str, precision: Precision, extent: Extent):
+        import torch
+
+        self.similarity, self.precision = similarity, precision
+        wide = questions.astype(np.float64)
+        norms = np.linalg.norm(wide, axis=1)
+        room = LARGEST_EXPONENT - max(0, int(np.frexp(extent.norm)[1])) if precision.operands == "float16" else 0
+        self._shift = np.where(norms > 0, room - np.frexp(norms)[1], 0)
+        scaled = np.ldexp(wide, self._shift[:, None])
+        self.operand = torch.from_numpy(scaled).to(getattr(torch, precision.operands))
+        rounded = self.operand.double().numpy()
+        length, lost = np.linalg.norm(rounded, axis=1), extent.lost(precision)
+        error = np.linalg.norm(scaled - rounded, axis=1) * extent.norm + length * lost
+        error += wide.shape[1] * STEP * length * (extent.norm + lost) + wide.shape[1] * LEAST["bfloat16"]
+        self._own = norms ** 2 if similarity == "l2" else np.zeros(len(norms))
+        if similarity == "l2":
+            error = np.ldexp(error, 1 - self._shift) + wide.shape[1] * STEP * (2 * norms * extent.norm + extent.norm ** 2)
+            error += 2.0 ** -50 * self._own
+        self.error = error * CERTAIN
+
+    @property
+    def factors(self) -> np.ndarray:
+        """(q,) float32: 2 / c, what turns a product into 2 q.p."""
+        return np.ldexp(np.ones(len(self._shift), np.float32), 1 - self._shift)
+
+    def slack(self, scores: np.ndarray) -> np.ndarray:
+        """How far the score of a row whose product is `scores` can lie above it, in the product's scale."""
+        scores = scores.astype(np.float64)
+        magnitude = np.where(np.isfinite(scores), np.abs(scores), 0)
+        return self.error + CERTAIN * (UNIT[self.precision.scores] * magnitude + LEAST[self.precision.scores])
+
+    def at_most(self, threshold: np.ndarray) -> np.ndarray:
+        """The largest true score of a row whose product is at most `threshold`; -inf for -inf."""
+        return self._true(threshold.astype(np.float64) + self.slack(threshold))
+
+    def least(self, scores: np.ndarray) -> np.ndarray:
+        """The least product of a row whose true score, rounded to float32, is `scores` or more."""
+        scores = scores.astype(np.float64) - 2.0 ** -23 * np.abs(scores) - 2.0 ** -149 + self._own
+        scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
+        return scaled - self.slack(scaled)
+
+    def _true(self, values: np.ndarray) -> np.ndarray:
+        return values - self._own if self.similarity == "l2" else np.ldexp(values, -self._shift)
+
+
+def keep_products_plain() -> None:
+    """What other code of the process may have allowed is not covered by the bound: TF32, and sums in 16 bits."""
+    import torch
+
+    if torch.get_float32_matmul_precision() != "highest":
+        torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False

@@ -1,0 +1,267 @@
+"""Candidates on CPUs: blocks of rows through a 16-bit product and a sieve that only lets pass what can still be among the best.
+
+A block is widened and rounded where it is used, so the vectors stand in memory once, as they are on disk. One question alone goes
+through them as they are: reading them is then all that counts.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.retrieval.exact import exact_scores
+from backend.retrieval.exhaustive import Block
+from backend.retrieval.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
+from backend.retrieval.proposed import Proposed
+from backend.retrieval.workers import share_out, threads
+
+if TYPE_CHECKING:
+    import torch
+
+FACTORS_PER_BLOCK = 1 << 19  # numbers of a block of rows: what is widened at once stays near the processor
+ROWS_PER_READING = 8192      # rows per block for one question
+CANDIDATES = 4               # kept at most, in units of k, and
+MORE_CANDIDATES = 256
+SEED_ROWS = 512              # rows whose k-th score is where the sieve begins
+
+
+class Sieve:
+    """Candidates among all rows of `vectors` (n, d) float16; similarity "dot" or "l2"."""
+
+    questions_per_block = 2048
+
+    def __init__(self, vectors: np.ndarray, similarity: str):
+        self.vectors, self.similarity = vectors, similarity
+
+    def propose(self, questions: np.ndarray, k: int, progress=None) -> Proposed:
+        """Rows that may be among the k best of each question, with exact scores.
+
+        Args:
+            questions: (q, d) float32, finite.
+            k: at most n.
+        """
+        keep_products_plain()
+        precision = self._precision(len(questions))
+        rounded = Rounded(questions, self.similarity, precision, self._extent)
+        caught = _Caught(rounded, k)
+        if len(self.vectors) > 2 * (rows := max(SEED_ROWS, 4 * k)):
+            caught.begin(_Product(self, rounded, rows)(0, rows))
+        rows = ROWS_PER_READING if precision.operands == "float16" else self._rows_per_block
+
+        def sift(starts: Iterable[int]) -> None:
+            product = _Product(self, rounded, rows)
+            for start in starts:
+                caught.add(start, product(start, min(start + rows, len(self.vectors))))
+
+        # A float32 product is OpenBLAS's, which brings its own threads.
+        share_out(range(0, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
+        ordinals, threshold = caught.result()
+        return Proposed(ordinals, exact_scores(self.vectors, questions, ordinals, self.similarity), rounded.at_most(threshold))
+
+    def rounded(self, questions: np.ndarray) -> Rounded:
+        """Questions for a product in float32."""
+        return Rounded(questions, self.similarity, Precision("float32", "float32"), self._extent)
+
+    def blocks(self) -> Iterable[Block]:
+        for start in range(0, len(self.vectors), self._rows_per_block):
+            rows = self.rows(start, start + self._rows_per_block)
+            yield Block(start, rows, self.squares[start:start + len(rows)] if self.similarity == "l2" else None)
+
+    def rows(self, start: int, stop: int) -> torch.Tensor:
+        import torch
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
+            return torch.from_numpy(self.vectors[start:stop])
+
+    @property
+    def squares(self) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(self._extent.squares)
+
+    @property
+    def _rows_per_block(self) -> int:
+        return 1 << max(6, (FACTORS_PER_BLOCK // self.vectors.shape[1]).bit_length() - 1)
+
+    def _precision(self, questions: int) -> Precision:
+        if self.similarity == "dot" and questions == 1:
+            return Precision("float16", "float16")
+        if self.similarity == "dot" and multiplies_bfloat16():
+            return Precision("bfloat16", "bfloat16")
+        return Precision("float32", "float32")
+
+    @cached_property
+    def _extent(self) -> Extent:
+        starts = range(0, len(self.vectors), self._rows_per_block)
+        parts: dict[int, tuple] = {}
+
+        def measure(some: Iterable[int]) -> None:
+            for start in some:
+                norm, lost, squares = extent_of(self.rows(start, start + self._rows_per_block))
+                parts[start] = norm, lost, squares.numpy()
+
+        share_out(starts, measure, threads())
+        return joined([parts[start] for start in starts], self.similarity == "l2", self.vectors.shape[1])
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 itself, twice as fast as float32 or faster."""
+    import torch
+
+    able = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+
+
+class _Product:
+    """Products of a batch of questions with blocks of rows, in buffers that one thread uses again and again."""
+
+    def __init__(self, source: Sieve, rounded: Rounded, rows: int):
+        import torch
+
+        self._source, self._rounded, self._rows = source, rounded, rows
+        self._operand = rounded.operand
+        precision, width = rounded.precision, source.vectors.shape[1]
+        self._scores = torch.empty((len(self._operand), rows), dtype=getattr(torch, precision.scores))
+        if precision.operands != "float16":
+            self._wide = torch.empty((rows, width))
+            self._narrow = torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
+
+    def __call__(self, start: int, stop: int) -> torch.Tensor:
+        """(q, rows) products with the rows start to stop; good until the next call."""
+        import torch
+
+        rows, count = self._source.rows(start, stop), stop - start
+        scores = self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
+        with torch.inference_mode():
+            if self._rounded.precision.operands == "float16":
+                torch.mv(rows, self._operand[0], out=scores[0])
+                return scores
+            block = self._wide[:count].copy_(rows)
+            if self._narrow is not None:
+                return torch.mm(self._operand, self._narrow[:count].copy_(block).T, out=scores)
+            np.matmul(self._operand.numpy(), block.numpy().T, out=scores.numpy())
+            if self._source.similarity == "l2":
+                scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(self._source.squares[start:stop])
+            return scores
+
+
+class _Caught:
+    """What passed the sieve so far, of all threads: for each question no row outside has a product above the question's floor."""
+
+    def __init__(self, rounded: Rounded, k: int):
+        import torch
+
+        self._rounded, self._k, self._most = rounded, k, CANDIDATES * k + MORE_CANDIDATES
+        self._dtype = getattr(torch, rounded.precision.scores)
+        self._lock, self._sorting = threading.Lock(), threading.Lock()
+        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._waiting, self._budget = 0, max(4096, len(rounded.operand) * k)
+        self._set_floor(np.full(len(rounded.operand), -np.inf, np.float32))
+
+    def begin(self, products: torch.Tensor) -> None:
+        """Take the floor from some rows' products (q, m), which come again with their block."""
+        best = products.float().numpy()
+        self._raise(np.partition(best, -self._k, axis=1)[:, -self._k])
+
+    def add(self, start: int, products: torch.Tensor) -> None:
+        """Products (q, m) with m rows from the ordinal `start` on."""
+        index = np.flatnonzero(self._passes(products))
+        if not len(index):
+            return
+        questions, columns = np.divmod(index.astype(np.uint32) if products.numel() < 1 << 32 else index, np.uint32(products.shape[1]))
+        scores = products.view(-1)[_tensor(index)].float().numpy()
+        with self._lock:
+            self._parts.append((questions.astype(np.int32), columns.astype(np.int32) + start, scores))
+            self._waiting += len(scores)
+            full = self._waiting > self._budget
+        if full and self._sorting.acquire(blocking=False):
+            try:
+                self._sort()
+            finally:
+                self._sorting.release()
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates (q, m) int32, -1 where there are fewer, and the floors (q,) float32."""
+        self._sort()
+        questions, ordinals, _ = self._parts[0]
+        counts = np.bincount(questions, minlength=len(self._floor))
+        candidates = np.full((len(self._floor), counts.max(initial=1)), -1, np.int32)
+        candidates[questions, _places(counts)] = ordinals
+        return candidates, self._floor
+
+    def _sort(self) -> None:
+        """Bring what was caught into one part, best first, raise the floors and drop what is under them."""
+        with self._lock:
+            parts, self._parts, self._waiting = self._parts, [], 0
+        questions, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
+        order = np.argsort(_keys(questions, scores))
+        questions, ordinals, scores = questions[order], ordinals[order], scores[order]
+        counts = np.bincount(questions, minlength=len(self._floor))
+        starts = counts.cumsum() - counts
+        full = np.flatnonzero(counts >= self._k)
+        kth = np.full(len(counts), -np.inf, np.float32)
+        kth[full] = scores[starts[full] + self._k - 1]
+        crowded = np.flatnonzero(counts > self._most)
+        dropped = np.full(len(counts), -np.inf, np.float32)
+        dropped[crowded] = scores[starts[crowded] + self._most]
+        self._raise(kth, dropped)
+        kept = (_places(counts) < self._most) & (scores >= self._floor[questions])
+        with self._lock:
+            self._parts.insert(0, (questions[kept], ordinals[kept], scores[kept]))
+
+    def _raise(self, kth: np.ndarray, dropped: np.ndarray | None = None) -> None:
+        """With `kth` the k-th best products so far (q,): rows under them by more than both rows' error are out."""
+        floor = self._rounded_down(kth - 2 * self._rounded.slack(kth))
+        self._set_floor(np.maximum(self._floor, floor if dropped is None else np.maximum(floor, dropped)))
+
+    def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
+        """Floors as products can be: then what equals its floor is what compares so."""
+        import torch
+
+        nearest = torch.from_numpy(floor).to(self._dtype).double().numpy()
+        step = 2.0 ** -6 * np.abs(np.where(np.isfinite(floor), floor, 0)) + 2.0 ** -24
+        lower = torch.from_numpy(floor - step).to(self._dtype).double().numpy()
+        return np.where(nearest <= floor, nearest, lower).astype(np.float32)
+
+    def _set_floor(self, floor: np.ndarray) -> None:
+        """The floors (q,), and as what they are compared by."""
+        import torch
+
+        narrow = torch.from_numpy(floor).to(self._dtype)
+        sixteen = self._dtype != torch.float32 and bool((floor > 0).all())
+        self._floor, self._compared = floor, (narrow.view(torch.int16).numpy() if sixteen else None, narrow)
+
+    def _passes(self, products: torch.Tensor) -> np.ndarray:
+        """(q, m) bool. Above a positive floor 16-bit floats are ordered as the integers of their bits, which compare faster."""
+        import torch
+
+        bits, floor = self._compared
+        if bits is not None:
+            return products.view(torch.int16).numpy() > bits[:, None]
+        if products.dtype == torch.float32:
+            return products.numpy() > floor.numpy()[:, None]
+        return (products > floor[:, None]).numpy()
+
+
+def _keys(questions: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """(m,) int64 that sort by question, then by falling score."""
+    bits = scores.view(np.int32)
+    rising = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
+    return (questions.astype(np.int64) << 32) + ((1 << 31) - 1 - rising.astype(np.int64))
+
+
+def _places(counts: np.ndarray) -> np.ndarray:
+    """0, 1, ... within each run of `counts`."""
+    return np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+
+
+def _tensor(index: np.ndarray) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(index)

@@ -1,0 +1,94 @@
+"""Rows from a memory map to a device, block after block, reading ahead of the copy and copying ahead of the products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+READERS = 8  # threads that copy a block out of the memory map: one alone waits for the disk page by page
+
+
+class Staging:
+    """The rows start to stop of `vectors` (n, d) float16 on a device.
+
+    Two blocks of page-locked memory and two on the device: one is filled while the other is used.
+    """
+
+    def __init__(self, vectors: np.ndarray, start: int, stop: int, rows: int, device: str):
+        self._vectors, self._stop, self._device = vectors, stop, device
+        self._starts = range(start, stop, rows)
+        self._rows = min(rows, stop - start)
+
+    def blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
+        """(first ordinal, rows (m, d) float16 on the device), each good until the next is asked for."""
+        import torch
+
+        shape, on_gpu = (self._rows, self._vectors.shape[1]), self._device.startswith("cuda")
+        host = [torch.empty(shape, dtype=torch.float16, pin_memory=on_gpu) for _ in range(2)]
+        there = [torch.empty(shape, dtype=torch.float16, device=self._device) for _ in range(2)] if on_gpu else host
+        copies = _Copies(self._device) if on_gpu else None
+        with ThreadPoolExecutor(READERS, "reading") as readers:
+            coming = self._read(0, host[0], readers)
+            for i, start in enumerate(self._starts):
+                slot, count = i % 2, min(self._rows, self._stop - start)
+                for read in coming:
+                    read.result()
+                if copies is not None:
+                    copies.send(slot, host[slot][:count], there[slot][:count])
+                    copies.host_is_free(1 - slot)
+                coming = self._read(i + 1, host[1 - slot], readers) if i + 1 < len(self._starts) else []
+                if copies is not None:
+                    copies.arrived(slot)
+                yield start, there[slot][:count]
+                if copies is not None:
+                    copies.used(slot)
+
+    def _read(self, i: int, target: torch.Tensor, readers: ThreadPoolExecutor) -> list[Future]:
+        start, stop = self._starts[i], min(self._starts[i] + self._rows, self._stop)
+        bounds = np.linspace(start, stop, READERS + 1).astype(int).tolist()
+        rows = target.numpy()
+        return [readers.submit(np.copyto, rows[first - start:last - start], self._vectors[first:last])
+                for first, last in zip(bounds, bounds[1:])]
+
+
+class _Copies:
+    """Copies on a stream of their own. An event for each slot says when its copy is done and when its rows have been used."""
+
+    def __init__(self, device: str):
+        import torch
+
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._copied: list[torch.cuda.Event | None] = [None, None]
+        self._used: list[torch.cuda.Event | None] = [None, None]
+
+    def send(self, slot: int, source: torch.Tensor, target: torch.Tensor) -> None:
+        import torch
+
+        if self._used[slot] is not None:
+            self._stream.wait_event(self._used[slot])
+        with torch.cuda.stream(self._stream):
+            target.copy_(source, non_blocking=True)
+            self._copied[slot] = self._stream.record_event()
+
+    def host_is_free(self, slot: int) -> None:
+        """Wait until what was read into the slot before has left the host."""
+        if self._copied[slot] is not None:
+            self._copied[slot].synchronize()
+
+    def arrived(self, slot: int) -> None:
+        """Let the products wait for the copy."""
+        import torch
+
+        torch.cuda.current_stream(self._device).wait_event(self._copied[slot])
+
+    def used(self, slot: int) -> None:
+        """What was asked of the device so far is what uses the rows."""
+        import torch
+
+        self._used[slot] = torch.cuda.current_stream(self._device).record_event()
