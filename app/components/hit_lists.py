@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from app.components.marks import answer_badge, gold_badge, letter
+from app.components.read_answer import ReadAnswer, framed, read_badge
 from app.markup import Html, div, join, span, tag, text
 from backend.answers import answer_spans, has_answer, query_spans, rule_for
 from backend.spans import pieces, start_near
@@ -22,18 +23,19 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class HitList:
-    """One column. `side` is "a" or "b"; ordinals and scores are (k,), -1 pads; `note` says what the list is."""
+    """One column. `side` is "a" or "b"; ordinals and scores are (k,), -1 pads; `note` says what the list is, `read` what was read in it."""
 
     side: str
     name: str
     ordinals: np.ndarray
     scores: np.ndarray
     note: str = ""
+    read: ReadAnswer | None = None
 
     @classmethod
-    def of(cls, side: str, name: str, hits: Hits, note: str = "") -> HitList:
+    def of(cls, side: str, name: str, hits: Hits, note: str = "", read: ReadAnswer | None = None) -> HitList:
         kept = hits.ordinals[0] >= 0
-        return cls(side, name, hits.ordinals[0][kept], hits.scores[0][kept], note)
+        return cls(side, name, hits.ordinals[0][kept], hits.scores[0][kept], note, read)
 
     @property
     def depth(self) -> int:
@@ -71,12 +73,14 @@ def side_by_side(
 
 def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
     """Ordinals of the passages that `side_by_side` needs."""
-    return list(dict.fromkeys([*gold, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])]))
+    read = [column.read.ordinal for column in lists if column.read is not None]
+    return list(dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])]))
 
 
 def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
     cards = [_card(column, other, rank, marked, gold, shown) for rank in range(1, min(shown, column.depth) + 1)]
-    deeper = sorted(rank for ordinal in gold if (rank := column.rank_of(ordinal)) is not None and rank > shown)
+    apart = gold | ({column.read.ordinal} if column.read is not None else set())
+    deeper = sorted(rank for ordinal in apart if (rank := column.rank_of(ordinal)) is not None and rank > shown)
     for before, rank in pairwise([min(shown, column.depth), *deeper]):
         if rank > before + 1:
             cards.append(div(f"{rank - before - 1} more", cls="between"))
@@ -94,8 +98,10 @@ def _card(
 ) -> Html:
     ordinal = int(column.ordinals[rank - 1])
     found = marked[ordinal]
+    read = column.read if column.read is not None and column.read.ordinal == ordinal else None
     badges = [answer_badge()] if found.holds_answer else []
     badges += [gold_badge()] if ordinal in gold else []
+    badges += [read_badge(read)] if read is not None else []
     if other is not None:
         badges.append(_elsewhere(other, ordinal, shown, ordinal in gold))
     classes = " ".join(
@@ -111,7 +117,7 @@ def _card(
     return tag(
         "article",
         head,
-        found.body(),
+        found.body(None if read is None else read.span),
         cls=classes,
         id=f"{column.side}-{rank}",
         data_side=column.side,
@@ -159,13 +165,13 @@ class _Marked:
         spans = answer_spans(passage.text, question.answers, rule) if question.answers else []
         return cls(passage, spans, query_spans(passage.text, question.text), holds)
 
-    def body(self) -> Html:
-        """The text: an excerpt around the first answer, the rest there but folded away."""
+    def body(self, read: Span | None = None) -> Html:
+        """The text: an excerpt around what was read, or the first answer, the rest there but folded away."""
         whole = self.passage.text
-        start, end = excerpt(whole, self.answers, self.words)
+        start, end = excerpt(whole, self.answers if read is None else [read], self.words)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
         shown = [
-            span(self._marked(low, high), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
+            span(self._marked(low, high, read), cls=f"{name} {'early' if low == 0 else 'late'}" if name else None)
             for name, low, high in pieces
             if high > low
         ]
@@ -179,9 +185,13 @@ class _Marked:
         )
         return tag("p", *shown, " ", button)
 
-    def _marked(self, low: int, high: int) -> Html:
-        """The text from low to high, with its marks; an answer wins over a word of the question."""
-        return marked(self.passage.text, low, high, self.answers, self.words)
+    def _marked(self, low: int, high: int, read: Span | None = None) -> Html:
+        """The text from low to high, with its marks; an answer wins over a word of the question, and what was read has a frame around."""
+        whole = self.passage.text
+        if read is None or read[0] < low or read[1] > high:
+            return marked(whole, low, high, self.answers, self.words)
+        before, inside, after = (marked(whole, *ends, self.answers, self.words) for ends in ((low, read[0]), read, (read[1], high)))
+        return join(before, framed(inside), after)
 
 
 def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> Html:

@@ -13,6 +13,7 @@ from app.components.analysis import analysis_style
 from app.components.judged_table import judged_table
 from app.components.marks import count, empty, notice, relation_label, term
 from app.components.question_list import question_table
+from app.components.readings import readings_panel
 from app.components.tables import accuracy_table, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
@@ -90,6 +91,7 @@ def page() -> None:
         )
     )
     show(judged_table(opened, (a, b), chosen.k, compared.a.kind, rule))
+    show(readings_panel(opened, compared, chosen, kept, _grouping(compared)))
     rows = selection.rows(compared, chosen, kept)
     questions = div(
         _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"

@@ -12,6 +12,8 @@ from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
 from app.components.question_head import gold_table, question_head
+from app.components.read_answer import read_answer, read_lines
+from app.components.readings import chosen_reader
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
@@ -89,10 +91,11 @@ def _listed(opened: Study) -> None:
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
+    reader, _ = chosen_reader(opened, (a, b))
     lists = [
         column
         for side, name in (("a", a), ("b", b))
-        if (column := _run_list(opened, compared, side, name, question)) is not None
+        if (column := _run_list(opened, compared, side, name, question, reader, chosen.k)) is not None
     ]
     if a == b:
         lists = lists[:1]
@@ -122,7 +125,9 @@ def _as_own(question: Question) -> dict[str, str]:
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
 
-def _run_list(opened: Study, compared: Comparison, side: str, name: str, question: Question) -> HitList | None:
+def _run_list(
+    opened: Study, compared: Comparison, side: str, name: str, question: Question, reader: str, k: int
+) -> HitList | None:
     hits = study.run_row(opened, name, question.id)
     if hits is None:
         return None
@@ -132,7 +137,7 @@ def _run_list(opened: Study, compared: Comparison, side: str, name: str, questio
     if row is not None:
         first = int((compared.first_a if side == "a" else compared.first_b)[row])
         note += f" · first relevant at {first}" if first else f" · nothing relevant in {hits.k}"
-    return HitList.of(side, name, hits, note)
+    return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
 
 
 def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: str) -> None:
@@ -160,6 +165,7 @@ def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: s
         ]
     show(
         *parts,
+        read_lines(opened, question, lists, passages),
         _legend(len(lists)),
         side_by_side(lists, question, passages, gold, shown, rule),
         div(*more, cls="foot more-hits"),

@@ -1,0 +1,150 @@
+"""What readers answered, on Compare: exact match of both runs at each k, and by relation or bucket."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from analysis.accuracy import Estimate, mean, proportion
+from analysis.buckets import FEW
+from app import study as held
+from app import url
+from app.components.marks import figure, interval, letter, percent, relation_label
+from app.components.tables import gain, scrolling
+from app.markup import Html, div, join, link, span, tag, term
+from app.selection import Selection
+from app.study import Comparison
+from backend.evaluation.readings import CONVENTION, Answered, answered, both_answer
+from backend.reader.reading import Reading, readings_of
+from backend.study import Study
+
+F1 = "Words that the answer read shares with the question's answer that fits best: the mean over questions, with its bootstrap interval"
+FOUND = "Success@k: the share of questions for which a passage among the first k holds an answer, so that it could be read at all"
+
+
+@cache
+def _style() -> Html:
+    return Html(f"<style>{Path(__file__).with_name('readings.css').read_text(encoding='utf-8')}</style>")
+
+
+def readings_style() -> Html:
+    return _style()
+
+
+def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The reader that the address names, else the newest that read the most of these runs; and all that read one of them."""
+    read_by = [list(readings_of(study.run(name))) for name in dict.fromkeys(names)]
+    known = list(dict.fromkeys(reader for readers in read_by for reader in readers))
+    default = max(known, key=lambda reader: (sum(reader in readers for readers in read_by), known.index(reader)), default="")
+    return (url.one_of("reader", known, default) if known else ""), known
+
+
+def reading(study: Study, run: str, reader: str) -> Reading | None:
+    """A run's reading by that reader; None where there is none."""
+    opened = study.run(run)
+    manifest = readings_of(opened).get(reader)
+    return None if manifest is None else _reading(study, str(study.folder), run, opened.manifest.get("made"), reader, manifest["made"])
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _reading(_study: Study, folder: str, run: str, run_made: str, reader: str, made: str) -> Reading:
+    return Reading.open(_study, run, reader)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _answered(_study: Study, _reading: Reading, questions: tuple, name: str, made: tuple, ks: tuple[int, ...]) -> Answered:
+    return answered(_study, _reading, ks)
+
+
+def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: np.ndarray, by: str | None) -> Html:
+    """A panel for runs A and B; nothing where neither was read."""
+    reader, known = chosen_reader(study, (chosen.a, chosen.b))
+    readings = {side: found for side, name in (("a", chosen.a), ("b", chosen.b)) if (found := reading(study, name, reader)) is not None}
+    if not readings:
+        return Html("")
+    depth = min(each.depth for each in readings.values())
+    k = min(chosen.k, depth)
+    ks = tuple(sorted({each for found in readings.values() for each in found.ks if each <= depth} | {k}))
+    key = held.questions_key(study)
+    made = {side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
+            for side, found in readings.items()}  # fmt: skip
+    ids = {question.id for question, stays in zip(compared.questions, kept, strict=True) if stays}
+    ids &= set.intersection(*(set(each.row_of) for each in made.values()))
+    if not ids:
+        return Html("")
+    parts = [_head(reader, known), scrolling(_by_k(made, ks, k, ids, chosen))]
+    if by is not None:
+        parts.append(scrolling(_by_group(made, k, ids, by)))
+    absent = [side for side in ("a", "b") if side not in made]
+    words = [f"{len(ids):,} questions. ", CONVENTION]
+    if absent and chosen.a != chosen.b:
+        run = getattr(chosen, absent[0])
+        words += [" ", letter(absent[0]), " was not read: ", tag("code", f"blindspot read --run {run} --reader {reader}"), "."]
+    return join(readings_style(), div(*parts, tag("p", *words, cls="convention"), cls="panel readings"))
+
+
+def _head(reader: str, known: list[str]) -> Html:
+    here = st.query_params.to_dict()
+    links = [
+        link(each, url.href(url.COMPARE, {**here, "reader": each}), cls="here" if each == reader else None, data_focus=f"reader-{each}",
+             aria_current="true" if each == reader else None)
+        for each in known
+    ]  # fmt: skip
+    choice = span(*links, cls="choices") if len(known) > 1 else span(reader, cls="soft")
+    return div(tag("h2", "What a reader answers"), span("read by ", choice), cls="list-head")
+
+
+def _by_k(made: dict[str, Answered], ks: tuple[int, ...], k: int, ids: set[str], chosen: Selection) -> Html:
+    rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in made.items()}
+
+    def marked(at: int) -> str | None:
+        return "chosen" if at == k else None
+
+    def line(name: object, cells: list[Html], cls: str | None = None) -> Html:
+        shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
+        return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
+
+    lines = [line(join(letter(side), " ", each.run), [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks])
+             for side, each in made.items()]  # fmt: skip
+    if len(made) == 2:
+        lines.append(line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum"))
+    lines += [line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
+              for side, each in made.items()]  # fmt: skip
+    there = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
+    lines += [line(join(letter(side), " ", term("could be read", FOUND)), cells, "second") for side, cells in there.items()]
+    heads = [tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at)) for at in ks]
+    head = tag("tr", tag("th", term("Exact match, %", CONVENTION), scope="col", cls="left"), *heads)
+    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+
+
+def _mean(estimate: Estimate) -> Html:
+    said = f"{percent(estimate.value)}, {interval(estimate)} ({estimate.method}), n = {estimate.n:,}"
+    return tag("span", percent(estimate.value), title=said, cls="figure")
+
+
+def _by_group(made: dict[str, Answered], k: int, ids: set[str], by: str) -> Html:
+    sides = list(made)
+    names = ["n", *(join(letter(side), f" @{k}") for side in sides)]
+    lines = []
+    if len(sides) == 2:
+        names += ["ahead", term("p", "of the paired sign-flip test, adjusted by Holm's method")]
+        for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
+            p = both.difference.p_adjusted
+            cells = [f"{both.n:,}", figure(both.a), figure(both.b), gain(both.difference), "<0.001" if p < 0.001 else f"{p:.3f}"]
+            lines.append(_line(name, by, both.n, cells))
+    else:
+        (one,) = made.values()
+        for name, group in one.groups(by).items():
+            rows = [row for row in group.tolist() if one.questions[row].id in ids]
+            if rows:
+                lines.append(_line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)]))
+    heads = [tag("th", by, scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
+    return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
+
+
+def _line(name: str, by: str, n: int, cells: list) -> Html:
+    label = relation_label(name) if by == "relation" else name
+    return tag("tr", tag("th", label, scope="row"), *(tag("td", cell) for cell in cells), cls="few" if n < FEW else None)
