@@ -33,7 +33,9 @@ def main() -> None:
                              help="of training, with commas; three at least allow a claim")
         options.add_argument("--device", help="cpu or cuda; default a GPU if there is one")
         options.add_argument("--prepare", action="store_true", help="make study and training sets, and train nothing on them")
-        if part is on_real:
+        if part is on_encyclopedia:
+            options.add_argument("--policies", default=",".join(plan.RETRIEVERS), help="some of the sets alone, with commas")
+        else:
             options.add_argument("--data", type=Path, required=True, help="a folder with passages_100k.tsv.xz and its companions")
     chosen = parser.parse_args()
     print(machine())
@@ -64,15 +66,19 @@ def on_encyclopedia(options: argparse.Namespace) -> None:
 
     same_plan(options.folder, {"dual": plan.DUAL, "cross": {**SMALL_CROSS, **plan.CROSS}, "judge": JUDGED_POLICY, "passages": plan.PASSAGES,
                                "seed": plan.ENCYCLOPEDIA_SEED, "mined": plan.MINED, "judged": plan.JUDGED, "right": plan.RIGHT})
-    bench = encyclopedia_bench(options.folder, options.device, _say)
-    _train(bench, plan.RETRIEVERS, options)
-    if not options.prepare:
-        judge = read_json(bench.study.path("models", plan.JUDGE) / "training.json")
-        print(f"The judge: {judge['steps']} steps, {judge['seconds']:.0f} s, held-out curve "
-              + ", ".join(f"{line['step']}: AP {line['average_precision']:.3f}" for line in judge["curve"]))
-        print("\n".join(table([TrainingSet.open(bench.study, set_name(policy)) for policy in plan.RETRIEVERS], truth_of(bench.study),
-                              ((1, plan.JUDGED), (1, plan.MINED)))))
-        print("\n".join(outcome(bench, plan.RETRIEVERS, plan.ORDER, _seeds(options))))
+    policies = [policy for policy in plan.RETRIEVERS if policy in options.policies.split(",")]
+    bench = encyclopedia_bench(options.folder, policies, options.device, _say)
+    _train(bench, policies, options)
+    if options.prepare:
+        return
+    if (path := bench.study.path("models", plan.JUDGE) / "training.json").is_file():
+        judge = read_json(path)
+        print(f"The judge: {judge['steps']} steps, {judge['seconds']:.0f} s, average precision held out "
+              + ", ".join(f"{line['average_precision']:.3f} at {line['step']}" for line in judge["curve"]))
+    sets = [TrainingSet.open(bench.study, set_name(policy)) for policy in policies]
+    print("\n".join(table(sets, truth_of(bench.study), ((1, plan.JUDGED), (1, plan.MINED)))))
+    order, pairs = ([pair for pair in some if set(pair) <= set(policies)] for some in (plan.ORDER, plan.PAIRS))
+    print("\n".join(outcome(bench, policies, order, _seeds(options), pairs=pairs)))
 
 
 def on_real(options: argparse.Namespace) -> None:

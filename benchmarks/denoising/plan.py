@@ -24,6 +24,7 @@ ENCYCLOPEDIA_SEED = 1843  # seed 0 was looked at while this was written
 MINED = 20                # ranks; at RocketQA's 100 the few negatives that so short a training draws would hardly ever be false ones
 RETRIEVERS = ("none", "answer_match", "cross_encoder", "labels", "cross_encoder+labels")
 ORDER = (("none", "cross_encoder"), ("cross_encoder", "cross_encoder+labels"))  # RocketQA's, with people
+PAIRS = (("none", "answer_match"), ("none", "labels"))  # claims besides, each by itself
 MEASURED = ("encyclopedia/dev", "encyclopedia/test")  # the second wording asks for the same things: no more independent questions
 JUDGE = "judge"
 CROSS: dict[str, Any] = {"precision": "bfloat16"}  # over the small settings of `blindspot train rocketqa`

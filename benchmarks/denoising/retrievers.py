@@ -110,8 +110,13 @@ def _ask(bench: Bench, begin: EncoderSettings, model: Path, settings: DualEncode
 
 
 def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, str]], seeds: Sequence[int],
-            groups: Mapping[str, np.ndarray] | None = None) -> list[str]:
-    """Lines: Success@k of every set, the claims and the verdict. groups: by name (q,) bool, shown for Success@5 as well."""
+            groups: Mapping[str, np.ndarray] | None = None, pairs: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Lines: Success@k of every set, the claims and the verdict.
+
+    Args:
+        order: of sets, as pairs that are claimed together. pairs: that are claimed each by itself.
+        groups: by name (q,) bool, shown as well.
+    """
     found = {policy: {k: bench.found(policy, seeds, k) for k in KS} for policy in (BEFORE, *policies)}
     lines = [f"\nSuccess over {len(bench.questions):,} questions, %, with 95% intervals over seeds and questions; seeds "
              f"{', '.join(map(str, seeds))}", f"{'trained on':<22}" + "".join(f"{f'@{k}':>24}" for k in KS) + f"   @{K} by seed"]
@@ -121,8 +126,9 @@ def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, st
     for name, inside in (groups or {}).items():
         shown = ", ".join(f"{policy} {_estimate(crossed_mean(by_k[K][:, inside]))}" for policy, by_k in found.items())
         lines.append(f"@{K}, {name}, n = {int(inside.sum()):,}: {shown}")
-    made = claims(order, {policy: by_k[K] for policy, by_k in found.items()})
-    lines += ["", *map(_claim, made)]
+    by_policy = {policy: by_k[K] for policy, by_k in found.items()}
+    made = claims(order, by_policy)
+    lines += ["", *map(_claim, [claim for pair in pairs for claim in claims([pair], by_policy)]), *map(_claim, made)]
     if len(made) > 1:
         lines.append(f"The order {' < '.join([made[0].worse, *(claim.better for claim in made)])}: {of_order(made)}.")
     return lines

@@ -1,6 +1,7 @@
 """The rule by which one training set is said to be better than another, written down before anything was trained.
 
-- Measured is Success@5 over held-out questions: at 20 few questions of a small collection are left to gain, at 1 chance decides most.
+- Measured is Success@1 over held-out questions: in collections this small, 5 and 20 leave few questions to gain (on the encyclopedia
+  of seed 0 the start model finds 94% at 5 before any training).
 - A difference is paired: the same questions, the same seeds of training, both drawn again for its interval (pigeonhole bootstrap).
 - An order of several sets is several claims, so their intervals are at 1 - 0.05 / claims (Bonferroni).
 - With fewer than 3 seeds there is NO CLAIM, whatever the figures.
@@ -20,7 +21,7 @@ import numpy as np
 from analysis.accuracy import Estimate
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 
-K = 5
+K = 1
 WORTH = 0.01
 ALPHA = 0.05
 Verdict = Literal["shows", "does not show", "cannot tell", "no claim"]

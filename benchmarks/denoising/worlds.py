@@ -20,24 +20,17 @@ from db.records import Question
 Say = Callable[[str], None]
 
 
-def encyclopedia_bench(folder: Path, device: str | None, say: Say) -> Bench:
-    """The encyclopedia, a judge that is trained on it, labels, and a training set of each policy."""
+def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None, say: Say) -> Bench:
+    """The encyclopedia, labels, a training set of each policy, and a judge where one is needed."""
     from backend.experiments.finding import find
-    from backend.training.cross_encoder import train_cross_encoder
-    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
-    from backend.training.scoring import score_run
 
-    study = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED)
-    truth, told = truth_of(study), _told(say)
+    study, told = prepared(folder, plan.PASSAGES, plan.ENCYCLOPEDIA_SEED), _told(say)
+    truth = truth_of(study)
     _run(study)
-    none = _set(study, "none", None)
-    annotate(study, none, truth)
-    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set")
-    if not (study.path("models", plan.JUDGE) / "training.json").is_file():
-        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
-    score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
-    for policy in plan.RETRIEVERS:
-        _set(study, policy, plan.JUDGE if "cross_encoder" in policy else None)
+    annotate(study, _set(study, "none", None), truth)
+    judge = _judged(study, device, told) if any("cross_encoder" in policy for policy in policies) else None
+    for policy in policies:
+        _set(study, policy, judge if "cross_encoder" in policy else None)
     questions = _questions(study, plan.MEASURED)
 
     known = study.corpus.ordinals({passage for question in questions for passage in truth[question.id]})
@@ -48,6 +41,19 @@ def encyclopedia_bench(folder: Path, device: str | None, say: Say) -> Bench:
 
     return Bench(folder, study, plan.DUAL, questions,
                  lambda encoder, into: find(study, encoder, questions, max(plan.KS), into, device, told), relevant)
+
+
+def _judged(study: Study, device: str | None, told: Callable[[int, int | None, str], None]) -> str:
+    """A cross-encoder, trained without labels as step 2 of the recipe does, and its scores of all that is mined."""
+    from backend.training.cross_encoder import train_cross_encoder
+    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
+    from backend.training.scoring import score_run
+
+    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set")
+    if not (study.path("models", plan.JUDGE) / "training.json").is_file():
+        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
+    score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
+    return plan.JUDGE
 
 
 def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
