@@ -1,30 +1,79 @@
-"""Run the benchmarks that need no GPU, one after another, each in a process of its own: `python -m benchmarks`."""
+"""Run the benchmarks that need no GPU, one after another, each in a process of its own: `python -m benchmarks`.
+
+A study of the real data is made once for the parts that need one ("STUDY" in their arguments); where there are no real data
+($BLINDSPOT_REAL_DATA) those parts are left out, and said to be.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
-CPU = (
-    ("encyclopedia", ["3000", "100000"]),
-    ("importing", []),
-    ("answers", []),
-    ("retrieval", []),
-    ("analysis", []),
-    ("labels", []),
-    ("denoising", []),
-    ("training", []),
-    ("app", []),
-    ("service", []),
+MINUTES = 20  # that all of them may take
+STUDY = "STUDY"
+CPU: tuple[tuple[str, str, list[str]], ...] = (
+    ("encyclopedia", "the generated encyclopedia, passages a second", ["3000", "100000"]),
+    ("importing", "importing passages, beside csv with sqlite3 and pandas", []),
+    ("large", "a study of many passages and questions, scaled to 21 million", []),
+    ("answers", "answer matching, beside a plain loop", ["--study", STUDY]),
+    ("retrieval", "BM25 beside Pyserini", ["--study", STUDY]),
+    ("search", "exact search beside FAISS", ["--study", STUDY]),
+    ("analysis", "figures, slices and the finder on 22,075 questions", []),
+    ("labels", "16 people's labels into one store", []),
+    ("denoising", "what denoising leaves of planted false negatives", []),
+    ("training", "memory and speed of a training step", []),
+    ("app", "each page, cold and warm, on 22,075 questions", []),
+    ("twenty", "20 people at once in one app", ["--study", STUDY]),
+    ("service", "live questions through the service", ["--study", STUDY]),
 )
+"""Module, what it measures, its arguments."""
 
 
 def main() -> int:
-    failed = 0
-    for name, arguments in CPU:
-        print(f"\n== benchmarks.{name} {' '.join(arguments)}", flush=True)
-        failed |= subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *arguments]).returncode
-    return failed
+    took: list[tuple[str, float, str]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        study = _study(Path(folder) / "study")
+        took.append(("the study", time.monotonic() - began, ""))
+        for name, what, arguments in CPU:
+            print(f"\n{'=' * 100}\n{name}: {what}\n{'=' * 100}", flush=True)
+            if STUDY in arguments and study is None:
+                print("left out: there are no real data here; name their folder in BLINDSPOT_REAL_DATA")
+                took.append((name, 0.0, "left out"))
+                continue
+            began = time.monotonic()
+            code = _run(name, [str(study) if each == STUDY else each for each in arguments])
+            took.append((name, time.monotonic() - began, f"failed, exit {code}" if code else ""))
+    return _sum(took)
+
+
+def _study(folder: Path) -> Path | None:
+    """The study of the real data; None where there are no real data."""
+    from tests.conftest import REAL_DATA
+
+    if not REAL_DATA.is_dir():
+        return None
+    print("Making the study of the real data ...", flush=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.study", str(folder)], check=True)
+    return folder
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *arguments]).returncode
+
+
+def _sum(took: Sequence[tuple[str, float, str]]) -> int:
+    """Say how long each part took and what failed; gives the exit status."""
+    print(f"\n{'=' * 100}")
+    for name, seconds, said in took:
+        print(f"{name:<16}{seconds:>8,.0f} s  {said}")
+    total = sum(seconds for _, seconds, _ in took)
+    print(f"{'all':<16}{total:>8,.0f} s  {total / 60:.1f} minutes, {'within' if total <= 60 * MINUTES else 'more than'} {MINUTES}")
+    return int(any(said.startswith("failed") for *_, said in took))
 
 
 if __name__ == "__main__":

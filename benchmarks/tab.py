@@ -7,8 +7,8 @@ of its fragment, and large elements that the tab has seen are named and not sent
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
@@ -42,17 +42,18 @@ class Tab:
 
         self._address = address
         headers = {"Cookie": cookie} if cookie else {}
-        self._socket = connect(
+        self._open = ExitStack()
+        self._socket = self._open.enter_context(connect(
             f"ws://{address}/_stcore/stream", origin=f"http://{address}", subprotocols=["streamlit"], additional_headers=headers,
             max_size=None, proxy=None, open_timeout=SECONDS_TO_ANSWER,
-        )  # fmt: skip
+        ))  # fmt: skip
         self._pages: dict[str, str] = {}
         self._seen: dict[str, tuple[int, Any]] = {}
         self._runs, self._kept_for = 0, 2
         self._here: tuple[str, Mapping[str, Any]] = ("", {})
 
     def close(self) -> None:
-        self._socket.close()
+        self._open.close()
 
     def go(self, page: str, /, **parameters: Any) -> Shown:
         """Follow a link; "" is Home. Gives what the page shows once its script has ended."""
@@ -129,10 +130,3 @@ class Tab:
             made = element.bidi_component
             name = made.component_name.rpartition(".")[2]
             shown.components[name] = Component(made.id, delta.fragment_id, json.loads(made.json or "null") or {})
-
-
-def links(shown: Shown, page: str) -> list[str]:
-    """The queries of the links to a page, as they stand in the markup."""
-    from html import unescape
-
-    return [unescape(query) for query in re.findall(rf'href="{page}\?([^"]*)"', shown.html)]

@@ -55,13 +55,9 @@ def _study(given: Path | None, folder: Path) -> Study:
     if given is not None:
         shutil.copytree(given, folder)
         return Study.open(folder)
-    from backend.retrieval.retrieve import retrieve
-    from benchmarks.retrieval import real_study
+    from benchmarks.study import study_with_runs
 
-    study = real_study(folder)
-    for kind in ("bm25", "dense", "hybrid"):
-        retrieve(study, kind, split="dev")
-    return study
+    return study_with_runs(folder)
 
 
 @dataclass

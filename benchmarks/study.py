@@ -1,0 +1,25 @@
+"""The study of the real data that several benchmarks look at: 100,000 passages, both indexes, three runs over the questions of dev.
+
+    python -m benchmarks.study FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from backend.study import Study
+
+
+def study_with_runs(folder: Path) -> Study:
+    from backend.retrieval.retrieve import retrieve
+    from benchmarks.retrieval import real_study
+
+    study = real_study(folder)
+    for kind in ("bm25", "dense", "hybrid"):
+        retrieve(study, kind, split="dev")
+    return study
+
+
+if __name__ == "__main__":
+    study_with_runs(Path(sys.argv[1]))
