@@ -1,4 +1,4 @@
-"""Retrieval on the real study: BM25 against Pyserini's own searcher, exact search against FAISS Flat.
+"""Retrieval on the real study: BM25 against Pyserini's own searcher. Exact search has `benchmarks.search`.
 
     python -m benchmarks.retrieval [--study DIR]
 
@@ -18,7 +18,6 @@ import numpy as np
 from backend.answers import match_run
 from backend.retrieval import bm25, dense
 from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
 from backend.retrieval.lucene import on_jvm
 from backend.study import Study
 from benchmarks.machine import in_turn, machine, peak_memory
@@ -36,7 +35,6 @@ def main() -> None:
         study = Study.open(arguments.study) if arguments.study else real_study(Path(folder) / "study")
         print(machine())
         compare_bm25(study, arguments.rounds)
-        compare_exact_search(study, arguments.rounds)
         print(f"peak memory {peak_memory():,.0f} MiB")
 
 
@@ -82,22 +80,6 @@ def _pyserini(index: str):
     searcher = LuceneSearcher(index)
     searcher.set_bm25(0.9, 0.4)
     return searcher
-
-
-def compare_exact_search(study: Study, rounds: int) -> None:
-    import faiss
-
-    name = next(name for name, manifest in study.parts("indexes").items() if manifest["kind"] == "dense index")
-    retriever = Dense(study, name)
-    vectors = retriever.encode([question.text for question in study.questions.all(split="dev")])
-    flat = faiss.IndexFlatIP(vectors.shape[1])
-    flat.add(np.asarray(retriever.vectors, np.float32))
-    for questions in (vectors, vectors[:1]):
-        a, b, ratio = in_turn(lambda: retriever.search_vectors(questions, K), lambda: flat.search(questions, K), rounds)  # noqa: B023
-        print(f"Exact search, {len(study.corpus):,} x {vectors.shape[1]}, {len(questions)} questions, k={K}: ours {1000 * a:,.0f} ms, "
-              f"FAISS Flat {1000 * b:,.0f} ms, {ratio:.2f} times as fast")
-    same = (retriever.search_vectors(vectors, K).ordinals == flat.search(vectors, K)[1]).mean()
-    print(f"  the same passage at the same rank: {100 * same:.2f}% (they differ where float32 cannot tell two scores apart)")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ Progress = Callable[[int, "int | None", str], None]
 
 
 class Proposer(Protocol):
-    """What finds candidates: `sieve.Sieve` on CPUs, `shards.Shards` on GPUs."""
+    """What finds candidates: `sieve.Sieve` on CPUs, `gpu.Shards` on GPUs."""
 
     questions_per_block: int
 
@@ -111,6 +111,6 @@ def _proposer(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
         from backend.retrieval.sieve import Sieve
 
         return Sieve(vectors, similarity)
-    from backend.retrieval.shards import Shards, devices
+    from backend.retrieval.gpu import Shards, devices
 
     return Shards(vectors, similarity, devices(device))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval import shards as module
+from backend.retrieval import gpu as module
 from backend.retrieval import staging
+from backend.retrieval.gpu import Shard, Shards, best_rows
 from backend.retrieval.search import ExactSearch
-from backend.retrieval.shards import Shard, Shards, best_rows
 from db.errors import Refused
 from tests.test_search import brute_force
 
