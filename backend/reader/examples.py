@@ -75,7 +75,7 @@ class RunExamples:
     def __init__(self, study: Study, run: Run, depth: int = DEPTH):
         """Raises Refused where no question is left."""
         self._study = study
-        may = _may_train(study)
+        may = may_train(study)
         questions = study.questions.some(run.question_ids)
         ordinals = np.asarray(run.hits.ordinals[:, :depth])
         roles = np.where(_holds(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
@@ -114,7 +114,7 @@ def run_hash(run: Run) -> str:
     return text_sha256(*(file_sha256(run.folder / name) for name in ("questions.json", "ordinals.npy")))
 
 
-def _may_train(study: Study) -> set[str]:
+def may_train(study: Study) -> set[str]:
     if not any(row["split"] in TRAINS for row in study.questions.counts()):
         return set()
     return set(admitted(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)

@@ -52,12 +52,16 @@ class ReaderTrainer(_Whole, Trainer):
         self.held_out, self.read, self.inputs = held_out, read, inputs
         super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
 
+    def network(self) -> Any:
+        """The reader's part of what is trained."""
+        return self.model
+
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
         start, end, relevance = reader_logits(model, inputs["input_ids"], inputs["real"], self.args.bf16)
         return reader_loss(start, end, relevance, inputs["real"], inputs["places"], inputs["spans"])
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
-        found = measure(reader_of(ReaderModel(self.model, self.inputs), self.args), self.held_out, self.read)
+        found = measure(reader_of(ReaderModel(self.network(), self.inputs), self.args), self.held_out, self.read)
         metrics = {f"eval_{name}": value for name, value in found.items()}
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         self.model.train()

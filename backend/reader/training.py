@@ -101,7 +101,7 @@ def train(start: str, examples: ReaderExamples, target: Path, working: Path, set
     began = time.monotonic()
     with told(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
-        order = _order(len(training), settings)
+        order = order_of(len(training), settings)
         request = {"start": start, "settings": asdict(settings), "examples": examples.digest, "processes": world_size(), **(about or {})}
         checkpoint = stand(working, request, restart)
         _run(model, arguments, settings, Drawing(training, settings.passages - 1, settings.seed), order, held_out, checkpoint,
@@ -116,7 +116,7 @@ def train(start: str, examples: ReaderExamples, target: Path, working: Path, set
     return made
 
 
-def _order(questions: int, settings: ReaderSettings) -> Order:
+def order_of(questions: int, settings: ReaderSettings) -> Order:
     """Raises Refused where a process would have no question."""
     processes = world_size()
     if questions < processes:

@@ -1,0 +1,209 @@
+"""Training question encoder and reader together over a fixed index (Karpukhin et al. 2020, appendix D).
+
+The passage encoder stays as it is, so its index does too. In each step the questions of a batch are encoded, their first 100 passages are
+found in the index with the encoder as it is now, and two losses are added:
+
+- retriever: the negative log of the share, in a softmax over all passages that the batch found (16 questions: up to 1,600), of those that
+  hold the question's answer, as in ORQA;
+- reader: `reader_loss`, on 24 passages drawn from the first 5 positives and the first 30 negatives of the question's own.
+
+A question whose passages hold no answer takes no part in its step. `models/<name>/` is then a reader's folder, with the question encoder in
+`question_encoder/`; `retrieve_joint` makes a run with it, over the same index, and the reader reads that run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.answers import match_run, rule_for
+from backend.manifest import read_json, text_sha256, whole_folder
+from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
+from backend.reader.model import KIND, ReaderModel, start_reader
+from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.reader.training import TrainedReader, order_of
+from backend.retrieval.dense import Dense, encoder_settings
+from backend.training.examples import hold_out
+from backend.training.resuming import TRAINING, arguments_of, best, check_packages, device_of, free_name, plan, seal, stand, told
+from backend.training.scoring import weights_hash
+from backend.training.training_log import LOG, working_folder
+from backend.training.training_settings import UNIT_SCALE
+from db.errors import Missing, Refused
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.runs import Run
+    from backend.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+QUESTION_ENCODER = "question_encoder"
+
+
+@dataclass(frozen=True, slots=True)
+class JointSettings(ReaderSettings):
+    """As for a reader alone, and what appendix D adds."""
+
+    batch: int = 16
+    retrieved: int = 100  # passages found for each question of a batch
+    positives: int = 5  # the first so many are drawn from for the reader
+    negatives: int = 30
+    question_tokens: int = 64
+
+
+def train_joint(study: Study, name: str, encoder: str, start: str = "minilm", settings: dict[str, Any] | None = None,
+                device: str | None = None, replace_old: bool = False, restart: bool = False,
+                progress: Progress | None = None) -> TrainedReader:
+    """Train on the training questions of a study; goes on where it was broken off.
+
+    Args:
+        encoder: the dual encoder to start from, whose dense index stays; one tower for both is copied for the questions.
+        start: what the reader starts from, see `train_reader`.
+
+    Raises:
+        Missing: there is no dense index of that encoder, or a start cannot be loaded.
+        Refused: an index by distance, no training question with answers, and what training a reader refuses.
+    """
+    from transformers import TrainingArguments
+
+    from backend.reader.joint_trainer import JointModel, question_tower
+    from backend.reader.trainer import FIGURE
+
+    check_packages()
+    target, on, chosen = free_name(study, name, replace_old), device_of(device), JointSettings(**(settings or {}))
+    check(chosen)
+    chosen = replace(chosen, passages=chosen.passages or PASSAGES[on])
+    index = Dense(study, encoder, device)
+    if index.manifest["similarity"] == "l2":
+        raise Refused(f"the index of {encoder!r} is searched by distance; joint training takes dot products or cosines")
+    may = may_train(study)
+    questions = [question for question in study.questions.all() if question.id in may and question.answers]
+    if not questions:
+        raise Refused("there is no training question with answers to train on; import some with --split train")
+    training, aside = hold_out(questions, chosen.held_out, chosen.seed)
+    arguments = arguments_of(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
+    arguments.greater_is_better = True
+    began = time.monotonic()
+    with study.building(f"models/{name}"), told(chosen.batch):
+        reader = start_reader(start, chosen.layers, chosen.tokens, chosen.seed)
+        model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
+        request = {"start": start, "encoder": encoder, "index_hash": index.manifest["model_hash"], "settings": asdict(chosen),
+                   "examples": text_sha256(study.corpus.digest, *(part for q in questions for part in (q.id, q.text, *q.answers)))}
+        working = Path(arguments.output_dir)
+        checkpoint = stand(working, request, restart)
+        _run(Found(study, index, chosen), model, reader, arguments, [questions[i] for i in training], [questions[i] for i in aside],
+             checkpoint, progress)
+        about = {"kind": KIND, "joint": True, "name": name, "questions": len(training), "held_out": len(aside), "device": on,
+                 "seconds": round(time.monotonic() - began, 1)}
+        return _keep(working, target, model, reader, request | about)
+
+
+def _run(found: Found, model: Any, reader: ReaderModel, arguments: Any, training: list[Question], held_out: list[Question],
+         checkpoint: Path | None, progress: Progress | None) -> None:
+    from transformers import PrinterCallback
+
+    from backend.reader.joint_trainer import JointTrainer, Keys, keys_of
+    from backend.reader.trainer import FIGURE, SECOND
+    from backend.training.trainer import Keeper, ended
+
+    settings = found.settings
+    order = order_of(len(training), settings)
+    texts = order.batch * settings.passages, len(held_out) * settings.read
+    plan(arguments, settings, order.steps, order.batch, 10 if held_out else 0, *texts)
+    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+        return
+    sizes = {"questions": len(held_out), "passages": settings.read}
+    trainer = JointTrainer(
+        model=model, args=arguments, order=order, drawing=Keys(len(training)), data_collator=keys_of,
+        found=found, training=training, aside=held_out, inputs=reader.inputs,
+        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, SECOND), settings.patience, sizes, progress)])
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the index gives for a batch.
+
+    scale: that scores are multiplied by before the softmax: 1, or 20 for vectors of unit length.
+    """
+
+    study: Study
+    index: Dense
+    settings: JointSettings
+
+    @property
+    def scale(self) -> float:
+        return UNIT_SCALE if self.index.unit_length else 1.0
+
+    def of(self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(q, k) ordinals of each question's passages; (u,) those of all together; (q, u) bool: do they hold this question's answer?"""
+        ordinals = self.index.search_vectors(vectors, min(k or self.settings.retrieved, len(self.study.corpus))).ordinals
+        union = np.unique(ordinals[ordinals >= 0])
+        return ordinals, union, match_run(self.study.corpus, questions, np.tile(union, (len(questions), 1)))
+
+    def example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray, whole: bool = False) -> ReaderExample | None:
+        """The reader's passages of a question, or all of them (`whole`); None where none holds an answer."""
+        at = np.arange(len(ordinals))
+        if not whole:
+            first = [np.flatnonzero(holds)[: self.settings.positives], np.flatnonzero(~holds)[: self.settings.negatives]]
+            if not len(first[0]):
+                return None
+            at = np.sort(np.concatenate(first))
+        passages = self.study.corpus.passages(ordinals[at].tolist())
+        roles = np.where(holds[at], POSITIVE, NEGATIVE).tolist()
+        return ReaderExample(question.id, question.text, question.answers, tuple(passages), tuple(roles), rule_for(question))
+
+
+def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
+    from safetensors.torch import load_model
+
+    from backend.reader.trainer import FIGURE
+
+    kept = best(working, FIGURE)
+    load_model(model, kept.folder / "model.safetensors", device="cpu")
+    model.cpu()
+    with whole_folder(target) as building:
+        model.reader.save_pretrained(building)
+        reader.inputs.tokenizer.save_pretrained(building)
+        model.questions.save_pretrained(str(building / QUESTION_ENCODER), create_model_card=False)
+        shutil.copy2(working / LOG, building / LOG)
+        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
+                                "model_hash": weights_hash(building)})
+    shutil.rmtree(working)
+    return TrainedReader(target.name, str(target), kept.last_step, kept.step, kept.value, about["held_out"], about["questions"], {},
+                         about["seconds"])
+
+
+def retrieve_joint(study: Study, name: str, split: str | None = None, k: int = 100, run: str | None = None, replace_old: bool = False,
+                   device: str | None = None, progress: Progress | None = None) -> Run:
+    """A run by the question encoder of a joint training, over the index that it was trained for.
+
+    Raises:
+        Missing: there is no such training. Refused: its index was made by other weights since.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    from backend.retrieval.retrieve import default_name, questions_of
+    from backend.runs import refuse_existing, write_run
+
+    folder = study.path("models", name)
+    about = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
+    if not about.get("joint"):
+        raise Missing(f"{name!r} is no joint training of question encoder and reader")
+    index, questions = Dense(study, about["encoder"], device), questions_of(study, split)
+    if index.manifest["model_hash"] != about["index_hash"]:
+        raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
+    run = run or default_name("dense", name, split)
+    refuse_existing(study, run, replace_old)
+    model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
+    vectors = model.encode([question.text for question in questions], show_progress_bar=False,
+                           normalize_embeddings=index.manifest["similarity"] == "cosine").astype(np.float32)
+    hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
+    return write_run(study, run, [question.id for question in questions], hits, {**index.settings, "retriever": name, "split": split},
+                     replace=replace_old, progress=progress)

@@ -1,0 +1,121 @@
+"""The trainer of `backend.reader.joint`. Loaded only by what trains: torch loads with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_model
+from sentence_transformers import SentenceTransformer
+from transformers import DPRReader
+
+from backend.reader.loss import reader_loss
+from backend.reader.model import reader_logits
+from backend.reader.trainer import ReaderCollator, ReaderTrainer
+from backend.settings import EncoderSettings
+from backend.training.examples import draw
+from backend.training.starting import Shape, start_model, tower
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.reader.joint import Found
+
+
+class JointModel(torch.nn.Module):
+    """A question encoder and a reader."""
+
+    def __init__(self, questions: SentenceTransformer, reader: DPRReader):
+        super().__init__()
+        self.questions, self.reader = questions, reader
+
+
+def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
+    """The questions' tower of an encoder, apart."""
+    model = start_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
+    return SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A dataset that gives back what it is asked for: (epoch, number of the question)."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, key: tuple[int, int]) -> tuple[int, int]:
+        return key
+
+
+def keys_of(batch: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
+    return {"keys": torch.tensor(batch)}
+
+
+class JointTrainer(ReaderTrainer):
+    """Finds passages while it trains. Compares by what the reader answers from the passages that the question encoder finds."""
+
+    def __init__(self, *arguments: Any, found: Found, training: Sequence[Question], aside: Sequence[Question], **named: Any):
+        self.found, self.training, self.aside, self.settings = found, training, aside, found.settings
+        super().__init__(*arguments, held_out=aside, read=found.settings.read, **named)
+
+    def network(self) -> DPRReader:
+        return self.model.reader
+
+    def compute_loss(self, model: JointModel, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
+        keys = inputs["keys"].tolist()
+        asked = [self.training[number] for _, number in keys]
+        vectors = self._vectors(model, asked)
+        ordinals, union, holds = self.found.of(asked, vectors.detach().cpu().numpy())
+        passages = torch.from_numpy(np.asarray(self.found.index.vectors[union], np.float32)).to(vectors.device)
+        loss = retriever_loss(self.found.scale * vectors @ passages.T, torch.from_numpy(holds).to(vectors.device))
+        drawn = []
+        for (epoch, _), question, row, held in zip(keys, asked, ordinals, holds, strict=True):
+            row = row[row >= 0]
+            example = self.found.example(question, row, held[np.searchsorted(union, row)])
+            if example is not None:
+                drawn.append(draw(example, self.settings.passages - 1, epoch, self.settings.seed))
+        if not drawn:
+            return loss
+        batch = {name: value.to(vectors.device) for name, value in ReaderCollator(self.inputs)(drawn).items()}
+        logits = reader_logits(model.reader, batch["input_ids"], batch["real"], self.args.bf16)
+        return loss + reader_loss(*logits, batch["real"], batch["places"], batch["spans"])
+
+    def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
+        self.model.eval()
+        with torch.inference_mode():
+            vectors = self._vectors(self.model, self.aside).cpu().numpy()
+        ordinals, union, holds = self.found.of(self.aside, vectors, self.read)
+        self.held_out = [self.found.example(question, row, held[np.searchsorted(union, row)], whole=True)
+                         for question, row, held in zip(self.aside, ordinals, holds, strict=True)]
+        return super().evaluate()
+
+    def _vectors(self, model: JointModel, asked: Sequence[Question]) -> torch.Tensor:
+        """(q, d) float32."""
+        features = model.questions.preprocess([question.text for question in asked], max_length=self.settings.question_tokens)
+        features = {name: value.to(self.args.device) if torch.is_tensor(value) else value for name, value in features.items()}
+        vectors = model.questions(features)["sentence_embedding"].float()
+        cosine = self.found.index.manifest["similarity"] == "cosine"
+        return torch.nn.functional.normalize(vectors, dim=1) if cosine else vectors
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_model(self.model, str(folder / "model.safetensors"))
+
+
+def retriever_loss(scores: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
+    """() the mean of -log of the share of the passages that hold an answer, over the questions that have one.
+
+    Args:
+        scores: (q, u) of each question and all passages found. holds: (q, u) bool.
+    """
+    there = holds.any(dim=1)
+    if not there.any():
+        return 0.0 * scores.sum()
+    scores, holds = scores[there], holds[there]
+    return (scores.logsumexp(dim=1) - scores.masked_fill(~holds, float("-inf")).logsumexp(dim=1)).mean()
