@@ -26,11 +26,13 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
     def score(starts) -> None:
         for start in starts:
             rows = slice(start, start + per_block)
-            exact[rows] = _products(vectors, questions[rows].astype(np.float64), ordinals[rows], similarity)
+            used = int(last[rows].max())
+            exact[rows, :used] = _products(vectors, questions[rows].astype(np.float64), ordinals[rows, :used], similarity)
 
-    starts = range(0, len(questions), per_block)
+    starts, held = range(0, len(questions), per_block), ordinals >= 0
+    last = (ordinals.shape[1] - held[:, ::-1].argmax(1)) * held.any(1)  # where the padding of each row begins
     share_out(starts, score, min(threads(), len(starts)) or 1)
-    exact[ordinals < 0] = -np.inf
+    exact[~held] = -np.inf
     return exact
 
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import torch
 
 FACTORS_PER_BLOCK = 1 << 19  # numbers of a block of rows: what is widened at once stays near the processor
-ROWS_PER_READING = 8192      # rows per block for one question
+ROWS_PER_READING = 8192      # rows per block for one question, at least
+READINGS = 4                 # blocks that each thread then has, if they are not too long
 CANDIDATES = 4               # kept at most, in units of k, and
 MORE_CANDIDATES = 256
-SEED_ROWS = 512              # rows whose k-th score is where the sieve begins
 
 
 class Sieve:
@@ -48,10 +48,10 @@ class Sieve:
         keep_products_plain()
         precision = self._precision(len(questions))
         rounded = Rounded(questions, self.similarity, precision, self._extent)
-        caught = _Caught(rounded, k)
-        if len(self.vectors) > 2 * (rows := max(SEED_ROWS, 4 * k)):
-            caught.begin(_Product(self, rounded, rows)(0, rows))
-        rows = ROWS_PER_READING if precision.operands == "float16" else self._rows_per_block
+        caught, rows = _Caught(rounded, k), self._rows_together(precision)
+        first = _Product(self, rounded, rows)(0, min(rows, len(self.vectors)))
+        caught.begin(first)
+        caught.add(0, first)
 
         def sift(starts: Iterable[int]) -> None:
             product = _Product(self, rounded, rows)
@@ -59,7 +59,7 @@ class Sieve:
                 caught.add(start, product(start, min(start + rows, len(self.vectors))))
 
         # A float32 product is OpenBLAS's, which brings its own threads.
-        share_out(range(0, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
+        share_out(range(rows, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
         return Proposed(ordinals, exact_scores(self.vectors, questions, ordinals, self.similarity), rounded.at_most(threshold))
 
@@ -88,6 +88,11 @@ class Sieve:
     @property
     def _rows_per_block(self) -> int:
         return 1 << max(6, (FACTORS_PER_BLOCK // self.vectors.shape[1]).bit_length() - 1)
+
+    def _rows_together(self, precision: Precision) -> int:
+        if precision.operands != "float16":
+            return self._rows_per_block
+        return min(max(ROWS_PER_READING, len(self.vectors) // (READINGS * threads())), 8 * ROWS_PER_READING)
 
     def _precision(self, questions: int) -> Precision:
         if self.similarity == "dot" and questions == 1:
@@ -165,9 +170,9 @@ class _Caught:
         self._set_floor(np.full(len(rounded.operand), -np.inf, np.float32))
 
     def begin(self, products: torch.Tensor) -> None:
-        """Take the floor from some rows' products (q, m), which come again with their block."""
-        best = products.float().numpy()
-        self._raise(np.partition(best, -self._k, axis=1)[:, -self._k])
+        """Take the first floor from some rows' products (q, m)."""
+        if products.shape[1] >= self._k:
+            self._raise(_kth_largest(products.float().numpy(), self._k))
 
     def add(self, start: int, products: torch.Tensor) -> None:
         """Products (q, m) with m rows from the ordinal `start` on."""
@@ -196,29 +201,24 @@ class _Caught:
         return candidates, self._floor
 
     def _sort(self) -> None:
-        """Bring what was caught into one part, best first, raise the floors and drop what is under them."""
+        """Bring what was caught into one part, question by question, raise the floors and drop what is under them."""
         with self._lock:
             parts, self._parts, self._waiting = self._parts, [], 0
         questions, ordinals, scores = (np.concatenate(part) for part in zip(*parts))
-        order = np.argsort(_keys(questions, scores))
-        questions, ordinals, scores = questions[order], ordinals[order], scores[order]
-        counts = np.bincount(questions, minlength=len(self._floor))
-        starts = counts.cumsum() - counts
-        full = np.flatnonzero(counts >= self._k)
-        kth = np.full(len(counts), -np.inf, np.float32)
-        kth[full] = scores[starts[full] + self._k - 1]
-        crowded = np.flatnonzero(counts > self._most)
-        dropped = np.full(len(counts), -np.inf, np.float32)
-        dropped[crowded] = scores[starts[crowded] + self._most]
-        self._raise(kth, dropped)
-        kept = (_places(counts) < self._most) & (scores >= self._floor[questions])
+        order = np.argsort(questions, kind="stable")  # a merge: each part is in order already
+        questions, scores = questions[order], scores[order]
+        self._raise(_kth_of_each(questions, scores, len(self._floor), self._k))
+        above = np.flatnonzero(scores >= self._floor[questions])
+        crowded = _kth_of_each(questions[above], scores[above], len(self._floor), self._most + 1)
+        if np.isfinite(crowded).any():
+            self._set_floor(np.maximum(self._floor, crowded))
+            above = above[_best_of_each(questions[above], scores[above], crowded, self._most)]
         with self._lock:
-            self._parts.insert(0, (questions[kept], ordinals[kept], scores[kept]))
+            self._parts.insert(0, (questions[above], ordinals[order[above]], scores[above]))
 
-    def _raise(self, kth: np.ndarray, dropped: np.ndarray | None = None) -> None:
+    def _raise(self, kth: np.ndarray) -> None:
         """With `kth` the k-th best products so far (q,): rows under them by more than both rows' error are out."""
-        floor = self._rounded_down(kth - 2 * self._rounded.slack(kth))
-        self._set_floor(np.maximum(self._floor, floor if dropped is None else np.maximum(floor, dropped)))
+        self._set_floor(np.maximum(self._floor, self._rounded_down(kth - 2 * self._rounded.slack(kth))))
 
     def _rounded_down(self, floor: np.ndarray) -> np.ndarray:
         """Floors as products can be: then what equals its floor is what compares so."""
@@ -249,11 +249,35 @@ class _Caught:
         return (products > floor[:, None]).numpy()
 
 
-def _keys(questions: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """(m,) int64 that sort by question, then by falling score."""
-    bits = scores.view(np.int32)
-    rising = bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))
-    return (questions.astype(np.int64) << 32) + ((1 << 31) - 1 - rising.astype(np.int64))
+def _kth_largest(scores: np.ndarray, k: int) -> np.ndarray:
+    """(q,): the k-th largest of each row of (q, m)."""
+    return np.partition(scores, scores.shape[1] - k, axis=1)[:, -k]
+
+
+def _kth_of_each(questions: np.ndarray, scores: np.ndarray, count: int, k: int) -> np.ndarray:
+    """(count,) float32: the k-th largest score of each question, -inf where it has fewer; `questions` (m,) in order.
+
+    Questions with about as many scores are laid out as rows together, so that one with very many does not widen all.
+    """
+    counts = np.bincount(questions, minlength=count)
+    kth, places, fewest = np.full(count, -np.inf, np.float32), _places(counts), k
+    while fewest <= counts.max(initial=0):
+        chosen = (counts >= fewest) & (counts < 2 * fewest)
+        if chosen.any():
+            here, row = chosen[questions], np.cumsum(chosen) - 1
+            table = np.full((row[-1] + 1, counts[chosen].max()), -np.inf, np.float32)
+            table[row[questions[here]], places[here]] = scores[here]
+            kth[chosen] = _kth_largest(table, k)
+        fewest *= 2
+    return kth
+
+
+def _best_of_each(questions: np.ndarray, scores: np.ndarray, limit: np.ndarray, most: int) -> np.ndarray:
+    """(m,) bool: the scores above their question's limit, and of those equal to it as many as make up `most`."""
+    kept, equal = scores > limit[questions], np.flatnonzero(scores == limit[questions])
+    room = most - np.bincount(questions[kept], minlength=len(limit))
+    kept[equal[_places(np.bincount(questions[equal], minlength=len(limit))) < room[questions[equal]]]] = True
+    return kept
 
 
 def _places(counts: np.ndarray) -> np.ndarray:
