@@ -75,15 +75,16 @@ def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: 
     ids &= set.intersection(*(set(each.row_of) for each in made.values()))
     if not ids:
         return Html("")
-    parts = [_head(reader, known), scrolling(_by_k(made, ks, k, ids, chosen))]
+    tables = [scrolling(_by_k(made, ks, k, ids, chosen))]
     if by is not None:
-        parts.append(scrolling(_by_group(made, k, ids, by)))
+        tables.append(div(_by_group(made, k, ids, by), cls="by-group", tabindex="0", role="region", aria_label=f"Exact match by {by}"))
     absent = [side for side in ("a", "b") if side not in made]
     words = [f"{len(ids):,} questions. ", CONVENTION]
     if absent and chosen.a != chosen.b:
         run = getattr(chosen, absent[0])
         words += [" ", letter(absent[0]), " was not read: ", tag("code", f"blindspot read --run {run} --reader {reader}"), "."]
-    return join(readings_style(), div(*parts, tag("p", *words, cls="convention"), cls="panel readings"))
+    shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
+    return join(readings_style(), div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"))
 
 
 def _head(reader: str, known: list[str]) -> Html:
