@@ -26,6 +26,7 @@ PAGES = {
     "Judge": "judge",
     "Quality": "quality",
     "Training": "training",
+    "Experiments": "experiments",
 }
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", "map"
-QUESTION, JUDGE, QUALITY, TRAINING = "question", "judge", "quality", "training"
+QUESTION, JUDGE, QUALITY, TRAINING, EXPERIMENTS = "question", "judge", "quality", "training", "experiments"
 
 
 def value(key: str, default: str = "") -> str:

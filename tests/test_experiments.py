@@ -10,13 +10,24 @@ from backend.experiments import cost as costs
 from backend.experiments import running, tables
 from backend.experiments.cost import cost
 from backend.experiments.papers import About
-from backend.experiments.parts import Asked, Bm25Hits, DenseHits, DualEncoder, Index
-from backend.experiments.plan import Claim, Experiment, Plan, Success, macro_weights, success_cells, word_of
+from backend.experiments.parts import Asked, Bm25Hits, DualEncoder
+from backend.experiments.plan import Claim, Experiment, Plan, Success, dense_row, macro_weights, success_cells, word_of
 from backend.experiments.running import results, run_experiment
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput, Missing
 from tests.experiments import TINY, experiment_study
 from tests.training_studies import copied
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Models this small only wait for each other's threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +37,9 @@ def study(tmp_path_factory):
 
 def two_batches(setting, bench):
     """Dual encoders trained with batches of 2 and of 4 questions, and BM25."""
-    def hits(batch):
-        return [DenseHits(setting.asked(), 10, Index(DualEncoder((setting.data(mined=(setting.mined(),)),), setting.settings(seed, batch=batch),
-                                                                 setting.first))) for seed in setting.seeds]
-
-    rows = {"two": hits(2), "four": hits(4), "BM25": [Bm25Hits(setting.asked(), 10)]}
-    return Plan([cell for row, found in rows.items() for cell in success_cells(row, found, setting.ks)],
+    data = setting.data(mined=setting.mined())
+    return Plan([*dense_row(setting, "two", data, batch=2), *dense_row(setting, "four", data, batch=4),
+                 *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks)],
                 [Claim("four is better", ("four", "Success@5"), ("two", "Success@5"))])
 
 

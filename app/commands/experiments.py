@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,12 +30,15 @@ def _command(name: str) -> Callable[..., None]:
         question_set: Annotated[list[str] | None, typer.Option("--set", help="A question set, where the experiment takes some.")] = None,
         encoder: Annotated[list[str] | None, typer.Option("--encoder", "--passage-encoder", help="An encoder where it takes some.")] = None,
         depth: Annotated[int | None, typer.Option(min=1, help="Ranks that negatives are mined from; default 100.")] = None,
+        batches: Annotated[str | None, typer.Option(metavar="N,N,...", help="Questions in a batch, where it varies.")] = None,
+        sizes: Annotated[str | None, typer.Option(metavar="N,N,...", help="Training questions, where their number varies.")] = None,
         layers: Annotated[int | None, typer.Option(help="Of the models: only the first so many.")] = None,
         batch: Annotated[int | None, typer.Option(help="Of the models: questions in a batch, where it does not vary.")] = None,
         epochs: Annotated[float | None, typer.Option(help="Of the models.")] = None,
         steps: Annotated[int | None, typer.Option(help="Of the models: batches, in the place of epochs.")] = None,
         learning_rate: Annotated[float | None, typer.Option(help="Of the models.")] = None,
         passage_tokens: Annotated[int | None, typer.Option(help="Of the models: longer passages are cut.")] = None,
+        cross: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of cross-encoders, as steps=200.")] = None,
         device: Device = None,
         csv: Annotated[bool, typer.Option("--csv", help="The table as CSV.")] = False,
         latex: Annotated[bool, typer.Option("--latex", help="The table as LaTeX.")] = False,
@@ -45,7 +49,8 @@ def _command(name: str) -> Callable[..., None]:
                           passage_tokens=passage_tokens)
         given = _given(start=start, train=train or None, on=on, ks=_numbers(k, "--k"), seeds=_numbers(seeds, "--seeds"), limit=limit,
                        relations=relation or None, sets=question_set or None, encoders=encoder or None, depth=depth,
-                       training=training or None, small=small or None)
+                       batches=_numbers(batches, "--batches"), sizes=_numbers(sizes, "--sizes"), training=training or None,
+                       cross=_values(cross), small=small or None)
         opened = open_study(study)
         if plan:
             from backend.experiments.cost import cost
@@ -91,6 +96,20 @@ def _as_lines(found: Cost) -> list[str]:
 
 def _given(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
+
+
+def _values(texts: list[str] | None) -> dict[str, Any] | None:
+    """NAME=VALUE; a value that is a number is taken as one."""
+    if not texts:
+        return None
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name.isidentifier():
+            raise typer.BadParameter(f"--cross takes NAME=VALUE, as in steps=200, not {text!r}")
+        number = re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", value)
+        values[name] = value if number is None else int(value) if value.isdecimal() else float(value)
+    return values
 
 
 def _numbers(text: str | None, option: str) -> list[int] | None:

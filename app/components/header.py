@@ -16,6 +16,7 @@ PAGES = (
     ("Judge", url.JUDGE),
     ("Quality", url.QUALITY),
     ("Training", url.TRAINING),
+    ("Experiments", url.EXPERIMENTS),
 )
 SEES_OTHERS = {"Quality"}
 

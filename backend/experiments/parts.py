@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backend.runs import Run
 
 Progress = Callable[[int, "int | None", str], None]
+TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 
 
 class Part:
@@ -57,6 +58,10 @@ class Part:
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         raise NotImplementedError
 
+    def note(self, bench: Workbench) -> str | None:
+        """What a reader of the result must know of how this came out."""
+        return None
+
 
 def _parts_in(value: Any) -> Iterator[Part]:
     if isinstance(value, Part):
@@ -80,12 +85,16 @@ def _plain(value: Any, bench: Workbench) -> Any:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`."""
+    """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`.
+
+    every: (first, step), as (1, 2) for the second half of them.
+    """
 
     split: str
     relations: tuple[str, ...] = ()
     limit: int | None = None
     seed: int = 0
+    every: tuple[int, int] = (0, 1)
 
     def of(self, bench: Workbench) -> list[Question]:
         """The questions, in the study's order. Raises Missing for none."""
@@ -94,7 +103,8 @@ class Asked:
         found = {each.id: each for each in questions_of(bench, self.split) if not self.relations or each.relation in self.relations}
         if not found:
             raise Missing(f"no question of {self.split!r} asks for {', '.join(self.relations)}")
-        return [found[id] for id in drawn(list(found), self.limit, self.seed)]
+        first, step = self.every
+        return [found[id] for id in drawn(list(found), self.limit, self.seed)][first::step]
 
     def digest(self, bench: Workbench) -> str:
         """Of the questions' ids."""
@@ -239,10 +249,53 @@ class HybridHits(Hits):
 
 
 @dataclass(frozen=True)
+class TunedHybridHits(HybridHits):
+    """tuned_on: the questions on which the weight is chosen, the best of WEIGHTS by Success@20."""
+
+    tuned_on: Asked = None
+
+    def search(self, bench, questions, k, progress):
+        from backend.answers import DEFAULT_RULE
+        from backend.retrieval.hybrid import Hybrid
+        from backend.retrieval.retrieve import accuracy_by_weight
+
+        retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)
+        accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
+        retriever.weight = max(accuracy, key=lambda weight: (accuracy[weight], -weight))
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return hits, {**retriever.settings, "tuned": {str(weight): round(value, 4) for weight, value in accuracy.items()}}
+
+
+@dataclass(frozen=True)
+class TunedBm25Hits(Bm25Hits):
+    """tuned_on: the questions on which k1 and b are chosen, the best of `grid` by Success@20; the first of equally good ones."""
+
+    tuned_on: Asked = None
+    grid: tuple[tuple[float, float], ...] = ()
+
+    def search(self, bench, questions, k, progress):
+        from backend.answers import match_run
+        from backend.retrieval.bm25 import BM25
+
+        asked = self.tuned_on.of(bench)
+        texts = [question.text for question in asked]
+        found = {}
+        for number, pair in enumerate(self.grid):
+            if progress is not None:
+                progress(number, len(self.grid), "trying k1 and b")
+            ordinals = BM25(bench, *pair).search(texts, min(TUNED_AT, len(bench.corpus))).ordinals
+            found[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
+        retriever = BM25(bench, *max(found, key=found.get))
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return hits, {**retriever.settings, "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in found.items()}}
+
+
+@dataclass(frozen=True)
 class TrainingData(Part):
     """A training set; see `SetRequest`, whose fields these are.
 
     mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
+    may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
     """
 
     folder = "training_sets"
@@ -260,9 +313,19 @@ class TrainingData(Part):
     other_gold: int = 0
     until: int | None = None
     seed: int = 0
+    may_be_empty: bool = False
 
     def title(self) -> str:
         return "making a training set"
+
+    def finished(self, bench: Workbench) -> bool:
+        return super().finished(bench) or self.empty(bench)
+
+    def empty(self, bench: Workbench) -> bool:
+        return self.may_be_empty and bench.record(self).is_file() and not super().finished(bench)
+
+    def note(self, bench: Workbench) -> str | None:
+        return f"No question of {', '.join(self.questions)} has a positive, so they add nothing." if self.empty(bench) else None
 
     def needs(self) -> Iterator[Part]:
         if "distant" in self.positives:
@@ -270,13 +333,25 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.building import make_training_set
+        from backend.training.building import NothingTrains, make_training_set
         from backend.training.request import SetRequest
 
-        make_training_set(bench, SetRequest(
+        request = SetRequest(
             name, tuple(bench.name(each) for each in self.mined), self.policy, self.questions, self.positives, self.first, self.last,
             bench.name(self.judge[0].judge) if self.judge else None, self.thresholds, self.random, self.other_gold, seed=self.seed,
-            until=self.until, relations=self.relations, limit=self.limit), progress)
+            until=self.until, relations=self.relations, limit=self.limit)
+        try:
+            make_training_set(bench, request, progress)
+        except NothingTrains:
+            if not self.may_be_empty:
+                raise
+
+    def examples(self, bench: Workbench) -> Sequence[Example]:
+        """What it holds to train on, easy negatives too."""
+        from backend.training.set_examples import SetExamples
+        from backend.training.training_set import TrainingSet
+
+        return [] if self.empty(bench) else SetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
 
 
 class Joined:
@@ -327,10 +402,7 @@ class DualEncoder(Model):
 
 def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
     """What is in training sets that are made, easy negatives too."""
-    from backend.training.set_examples import SetExamples
-    from backend.training.training_set import TrainingSet
-
-    return Joined([SetExamples(bench, TrainingSet.open(bench, bench.name(each)), hard=False) for each in data])
+    return Joined([each.examples(bench) for each in data])
 
 
 @dataclass(frozen=True)

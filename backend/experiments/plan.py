@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
-from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Hits, Named, Part, TrainingData
-from backend.training.recipe_settings import SMALL_DUAL
+from backend.experiments.parts import Asked, Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named, Part, TrainingData
+from backend.training.cross_encoder import CrossEncoderSettings
+from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DUAL
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import BadInput
 
 if TYPE_CHECKING:
+    from analysis.accuracy import Estimate
     from backend.experiments.papers import About
     from backend.experiments.workbench import Workbench
 
@@ -29,8 +31,9 @@ class Setting:
     """What an experiment is asked for. Which of these it takes stands in its `takes`.
 
     train: questions to train on. on: questions to measure on. limit: of the training questions, drawn.
-    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. training: what differs from the defaults of
-    `DualEncoderSettings`. small: a tiny model and few questions, as proof that it runs.
+    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined from.
+    batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`, cross: from
+    RocketQA's of `CrossEncoderSettings`. small: a tiny model and few questions, as proof that it runs.
     """
 
     start: str = "minilm"
@@ -43,7 +46,10 @@ class Setting:
     sets: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
     depth: int = 100
+    batches: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
     training: tuple[tuple[str, Any], ...] = ()
+    cross: tuple[tuple[str, Any], ...] = ()
     small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
@@ -54,6 +60,14 @@ class Setting:
         except TypeError as error:
             raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
 
+    def cross_settings(self, seed: int) -> CrossEncoderSettings:
+        """Of a cross-encoder: RocketQA's, or the small ones, and what a person gave."""
+        small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
+        try:
+            return CrossEncoderSettings(**{**small, **dict(self.cross), "seed": seed})
+        except TypeError as error:
+            raise BadInput(f"a setting of the cross-encoder that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+
     def asked(self, split: str | None = None, **more: Any) -> Asked:
         """The questions to measure on; where small, some of them."""
         return Asked(split or self.on, limit=SMALL_QUESTIONS if self.small else None, **more)
@@ -62,9 +76,21 @@ class Setting:
         """A training set of the questions to train on."""
         return TrainingData(**{"questions": self.train, "limit": SMALL_QUESTIONS if self.small else self.limit, "last": self.depth, **more})
 
-    def mined(self) -> Bm25Hits:
-        """BM25's passages for the training questions, to mine negatives from; all of them, so that training sets share it."""
-        return Bm25Hits(Asked(self.train[0]), self.depth) if len(self.train) == 1 else None
+    def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
+        """BM25's passages for all training questions, to mine negatives from; training sets of some of them share it."""
+        return tuple(Bm25Hits(Asked(each), self.depth) for each in train or self.train)
+
+    def three_batches(self) -> tuple[int, int, int]:
+        """Questions in a small, a middle and a large batch. Raises BadInput where they are not three, rising."""
+        if self.small:
+            return 2, 4, 8
+        if len(self.batches) != 3 or not 2 <= self.batches[0] < self.batches[1] < self.batches[2]:
+            raise BadInput("give three sizes of batches, rising, the first 2 or more, as in 8,32,128")
+        return self.batches
+
+    def late(self) -> str:
+        """The column that most claims of the papers are about: top-20 of 5, 20 and 100, the last but one."""
+        return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
     def first(self) -> Named:
@@ -72,7 +98,7 @@ class Setting:
 
 
 class Measure(Protocol):
-    """A figure for each of some items, questions mostly."""
+    """A figure for each of some items, questions mostly. One that has `estimate(bench) -> Estimate` besides brings its own interval."""
 
     def needs(self) -> Sequence[Part]: ...
 
@@ -106,13 +132,26 @@ class Success:
         if self.relations:
             kept = np.isin(names, self.relations)
             found, names = found[kept], names[kept]
-        return found * macro_weights(names) if self.macro else found
+        return macro_values(found, names) if self.macro else found
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
     """(q,) weights with mean 1, with which a mean over questions is the mean over the groups that they are named by."""
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
+
+
+def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
+    """(q,) values, of which the mean is the mean over the groups, and its variance that of the groups' means.
+
+    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change how much a group
+    counts, and the interval of a mean near 100% would pass it.
+    """
+    if not len(values):
+        return values
+    _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
+    means = np.bincount(place, values) / counts
+    return means.mean() + macro_weights(names) * (values - means[place])
 
 
 @dataclass(frozen=True)
@@ -139,16 +178,31 @@ def success_cells(row: str, hits: Sequence[Hits], ks: Sequence[int], published: 
     return [Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k)) for k in ks]
 
 
+def dense_row(setting: Setting, row: str, data: TrainingData | tuple[TrainingData, ...], published: Mapping[int, float] | None = None, *,
+              asked: Asked | None = None, start: Part | None = None, **more: Any) -> list[Cell]:
+    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that the row varies."""
+    models = [DualEncoder(data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first)
+              for seed in setting.seeds]
+    hits = [DenseHits(asked or setting.asked(), max(setting.ks), Index(model)) for model in models]
+    return success_cells(row, hits, setting.ks, published)
+
+
+def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
+    """The first of the cells, in a column of another name."""
+    return [replace(cell, column=column) for cell in cells[:1]]
+
+
 @dataclass(frozen=True)
 class Claim:
     """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so much.
 
-    Cells are named (row, column). Both numbers are in the units of the measure: shares of 1 for Success@k.
+    Cells are named (row, column). Without one behind, the cell itself is more than `by`. Both numbers are in the units of the measure:
+    shares of 1 for Success@k.
     """
 
     says: str
     ahead: tuple[str, str]
-    behind: tuple[str, str]
+    behind: tuple[str, str] | None = None
     within: float | None = None
     by: float = 0.0
 
@@ -160,9 +214,12 @@ class Claim:
         if ahead.shape[1] != behind.shape[1]:
             raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
         found = crossed_mean(ahead - behind, level=level)
+        return self.judge_estimate(found, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
+
+    def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
+        """From an estimate of the difference, or of the one cell."""
         few = [f"{count:,} {what} of at least {least}" for count, what, least in
-               ((max(len(ahead), len(behind)) if trained else LEAST_SEEDS, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
-               if count < least]
+               ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS)) if count < least]
         word: Word = "cannot tell"
         if not few and self.within is not None:
             if -self.within <= found.low and found.high <= self.within:
@@ -171,8 +228,8 @@ class Claim:
                 word = "does not show"
         elif not few:
             word = "shows" if found.low > self.by else "does not show" if found.high < self.by else "cannot tell"
-        return {"says": self.says, "ahead": list(self.ahead), "behind": list(self.behind), "within": self.within, "by": self.by,
-                "difference": found.value, "low": found.low, "high": found.high, "n": found.n, "level": level, "word": word,
+        return {"says": self.says, "ahead": list(self.ahead), "behind": self.behind and list(self.behind), "within": self.within,
+                "by": self.by, "difference": found.value, "low": found.low, "high": found.high, "n": found.n, "level": level, "word": word,
                 "because": f"there are {' and '.join(few)}" if few else ""}
 
 
@@ -215,7 +272,7 @@ class Experiment:
     def setting(self, given: Mapping[str, Any]) -> Setting:
         """A setting of what was given, over this experiment's defaults. Raises BadInput for what it does not take."""
         small = bool(given.get("small"))
-        common = {"start", "on", "ks", "seeds", "small", "training", "limit", "train", "depth"}
+        common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} takes no {unused[0]}")
         training = {**dict(self.defaults.get("training", {})), **dict(given.get("training", ()))}

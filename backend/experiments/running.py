@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.gain import crossed_mean
+from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
 from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
 from backend.experiments.workbench import Workbench
@@ -23,6 +23,7 @@ from backend.manifest import read_json, read_manifest, text_sha256, whole_folder
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
+    from analysis.accuracy import Estimate
     from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
@@ -46,14 +47,17 @@ def run_experiment(study: Study, experiment: str, given: Mapping[str, Any] | Non
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(_all_parts(plan)))
-        key = text_sha256(json.dumps([chosen.name, asdict(setting), [bench.name(part) for part in parts]], sort_keys=True))[:8]
+        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], repr(plan.cells)]
+        key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
             return read_json(folder / RESULT)
         waiting = [part for part in parts if not part.finished(bench)]
         for number, part in enumerate(waiting, 1):
             bench.make(part, _said(progress, f"part {number} of {len(waiting)}: {part.title()}"))
-        result = {"key": key, **_measured(chosen, setting, plan, bench), "seconds": round(time.monotonic() - began, 1)}
+        measured = _measured(chosen, setting, plan, bench)
+        measured["notes"] += dict.fromkeys(note for part in parts if (note := part.note(bench)))
+        result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
             write_json(building / RESULT, result)
             write_manifest(building, {"kind": "experiment", "what": chosen.name, "name": folder.name, "setting": result["setting"],
@@ -105,23 +109,36 @@ def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench
 
     places = {(cell.row, cell.column): cell for cell in plan.cells}
     level = 1 - 0.05 / max(1, len(plan.claims))
-    claims = [claim.judge(values(places[claim.ahead]), values(places[claim.behind]),
-                          places[claim.ahead].trained or places[claim.behind].trained, level) for claim in plan.claims]
+    claims = []
+    for claim in plan.claims:
+        ahead, behind = places[claim.ahead], places.get(claim.behind)
+        trained = ahead.trained or behind is not None and behind.trained
+        if behind is not None:
+            claims.append(claim.judge(values(ahead), values(behind), trained, level))
+        else:
+            seeds = len(ahead.measures) if trained else LEAST_SEEDS
+            claims.append(claim.judge_estimate(_estimate(ahead, values, bench, level), seeds, level))
     verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
     return {
         "experiment": chosen.name, **chosen.about._asdict(),
         "setting": {**asdict(setting), "training": dict(setting.training)}, "unit": plan.unit, "convention": _convention(plan, level),
-        "cells": [{"row": cell.row, "column": cell.column, "published": cell.published, **_figure(values(cell))} for cell in plan.cells],
+        "cells": [{"row": cell.row, "column": cell.column, "published": cell.published, **_figure(cell, values, bench)}
+                  for cell in plan.cells],
         "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims),
         "plot": asdict(plan.plot) if plan.plot else None, "notes": list(plan.notes),
     }  # fmt: skip
 
 
-def _figure(values: np.ndarray) -> dict[str, Any]:
+def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
     """The mean of (seeds, items), with its interval over both, and by seed."""
-    estimate = crossed_mean(values)
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "seeds": len(values),
-            "by_seed": values.mean(axis=1).tolist() if values.size else []}
+    estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "seeds": len(found),
+            "by_seed": found.mean(axis=1).tolist() if found.size else []}
+
+
+def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench, level: float) -> Estimate:
+    own = getattr(cell.measures[0], "estimate", None)
+    return own(bench) if own else crossed_mean(values(cell), level=level)
 
 
 def _convention(plan: Plan, level: float) -> str:

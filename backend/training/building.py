@@ -31,6 +31,10 @@ Progress = Callable[[int, "int | None", str], None]
 QUESTIONS_PER_PART = 500
 
 
+class NothingTrains(BadInput):
+    """No question has a positive."""
+
+
 def build(study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any) -> TrainingSet:
     """Make a training set from plain values, as a job has them: the fields of `SetRequest`. See `make_training_set`."""
     return make_training_set(study, SetRequest.of(name, runs, **settings), progress)
@@ -57,7 +61,7 @@ def make_training_set(study: Study, request: SetRequest, progress: Progress | No
         counts, left_out = parts.summary()
         left_out = dict(sorted((inputs.left_out | left_out).items()))
         if not counts.questions:
-            raise BadInput(_nothing(request, left_out))
+            raise NothingTrains(_nothing(request, left_out))
         with whole_folder(folder) as building:
             parts.join(building / PAIRS)
             _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))

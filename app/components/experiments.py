@@ -1,0 +1,98 @@
+"""What the Experiments page is put together from: the list of what can be asked, a result's table, its claims and its plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from app import url
+from app.components.marks import command
+from app.markup import Html, div, join, link, span, tag, term
+from backend.evaluation.report_plots import COLOURS, SYMBOLS
+from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.tables import as_lines, counts, grid, shown
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+SIGNS = {"shows": "✓", "does not show": "✗", "cannot tell": "?", "no finding": "–"}
+BEST = ("shows", "does not show", "cannot tell", "no finding")
+
+
+def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
+    """All experiments by paper; beside each what was found, of several results the one that says most."""
+    words: dict[str, str] = {}
+    for result in found:
+        words[result["experiment"]] = min(words.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index)
+    parts = []
+    for paper, names in groupby(EXPERIMENTS, key=lambda name: EXPERIMENTS[name].paper):
+        rows = [tag("li", _asked(name, words.get(name), name == chosen)) for name in names]
+        parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
+    return tag("nav", *parts, cls="panel", aria_label="Experiments")
+
+
+def _asked(name: str, word: str | None, chosen: bool) -> Html:
+    words = join(name, _word(word) if word else "")
+    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), aria_current="true" if chosen else None, title=EXPERIMENTS[name].asks)
+
+
+def _word(word: str) -> Html:
+    return span(f"{SIGNS[word]} {word}", cls=f"word {word.replace(' ', '-')}")
+
+
+def result_table(result: Mapping[str, Any]) -> Html:
+    """Ours with its interval in small print; the paper's figure beside it where it has one."""
+    rows, columns, cells = grid(result)
+    unit = result["unit"]
+    head = tag("tr", tag("th", "", scope="col"), *(tag("th", column, scope="col") for column in columns),
+               tag("th", term("n", "Questions, and seeds of training where there are several"), scope="col"))  # fmt: skip
+    lines = [tag("tr", tag("th", row, scope="row"), *(tag("td", _cell(cells.get((row, column)), unit)) for column in columns),
+                 tag("td", counts(row, cells))) for row in rows]  # fmt: skip
+    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures experiment"), cls="panel scrolling")
+
+
+def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
+    if cell is None or cell["value"] is None:
+        return Html("–")
+    paper = "" if cell["published"] is None else span(f"paper {cell['published']:g}", cls="published")
+    return join(shown(cell["value"], unit), span(f"{shown(cell['low'], unit)}–{shown(cell['high'], unit)}", cls="interval"), paper)
+
+
+def told(result: Mapping[str, Any]) -> Html:
+    """The verdict, each claim with its figures, and the convention."""
+    first, *claims, sentence = as_lines(result)
+    return div(tag("p", _word(result["verdict"]), " ", sentence, cls="conclusion"), tag("ul", *(tag("li", line) for line in claims)),
+               tag("p", first, cls="convention"), cls="panel")  # fmt: skip
+
+
+def commands(name: str) -> Html:
+    """How to run it for real: what it costs first."""
+    line = f"blindspot experiment {name}"
+    return tag("p", command(f"{line} --plan"), " says what it would make and how long that takes here; ", command(line), " does it.",
+               cls="convention")  # fmt: skip
+
+
+def figure_of(result: Mapping[str, Any]) -> Figure:
+    """The plot that the paper has, from our cells, with intervals."""
+    from plotly.graph_objects import Figure, Scatter
+
+    _, _, cells = grid(result)
+    made, figure = result["plot"], Figure()
+    scale = 100 if result["unit"] == "%" else 1
+    for number, (name, points) in enumerate(made["series"].items()):
+        held = [(x, cells[row, column]) for x, row, column in points if (row, column) in cells and cells[row, column]["value"] is not None]
+        values = [scale * cell["value"] for _, cell in held]
+        whiskers = {"type": "data", "symmetric": False, "thickness": 1,
+                    "array": [scale * cell["high"] - value for (_, cell), value in zip(held, values, strict=True)],
+                    "arrayminus": [value - scale * cell["low"] for (_, cell), value in zip(held, values, strict=True)]}
+        figure.add_trace(Scatter(
+            x=[x for x, _ in held], y=values, name=escape(name), mode="lines+markers", error_y=whiskers,
+            marker={"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9}, line={"color": COLOURS[number % len(COLOURS)]},
+            customdata=[f"n = {cell['n']:,}" for _, cell in held], hovertemplate="%{y:.1f}, %{customdata}<extra>%{fullData.name}</extra>"))
+    figure.update_layout(
+        xaxis={"title": {"text": escape(made["x"])}, "type": "log" if made["logarithmic"] else "linear"},
+        yaxis={"title": {"text": escape(made["y"]) + (", %" if result["unit"] == "%" else "")}}, height=380,
+        margin={"l": 10, "r": 10, "t": 40, "b": 50}, legend={"orientation": "h", "yref": "container", "yanchor": "top", "y": 1.0, "x": 0})
+    return figure

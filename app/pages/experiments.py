@@ -1,0 +1,68 @@
+"""Experiments: what the papers report, asked of this study; ours beside theirs, and whether it shows here."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app import study, url
+from app.components import jobs
+from app.components.experiments import asked_list, commands, figure_of, result_table, told
+from app.components.marks import empty
+from app.components.panel_tables import choices
+from app.components.plots import plot
+from app.entry import enter
+from app.markup import div, join, link, show, tag
+from backend.experiments import tables
+from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.running import results
+
+TRIED = {"small": True}
+
+
+def page() -> None:
+    opened = study.current()
+    if not opened.has_corpus or not len(opened.questions):
+        show(empty("Nothing to experiment on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
+        return
+    found = results(opened)
+    name = url.one_of("experiment", list(EXPERIMENTS), found[0]["experiment"] if found else next(iter(EXPERIMENTS)))
+    left, right = st.columns([4, 9], gap="medium")
+    with left:
+        show(asked_list(found, name))
+    with right:
+        _experiment(opened, name, [result for result in found if result["experiment"] == name])
+    jobs.panel(opened)
+
+
+def _experiment(opened, name: str, found: list[dict]) -> None:
+    about = EXPERIMENTS[name]
+    show(div(tag("h2", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"), cls="panel"))
+    if found:
+        keys = [result["key"] for result in found]
+        chosen = next(result for result in found if result["key"] == url.one_of("result", keys, keys[0]))
+        if len(found) > 1:
+            show(choices("result", [(_named(result), url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
+                                     result is chosen) for result in found]))  # fmt: skip
+        _result(chosen)
+    show(commands(name))
+    with st.container(key="try-experiment"):
+        jobs.start_button(opened, "experiment", {"experiment": name, "given": TRIED}, f"try-{name}", "Try it small")
+
+
+def _named(result: dict) -> str:
+    setting = result["setting"]
+    return "small" if setting["small"] else f"{setting['on']}, {len(setting['seeds'])} seeds, {result['key']}"
+
+
+def _result(result: dict) -> None:
+    show(result_table(result), told(result))
+    if result["plot"]:
+        plot(figure_of(result), f"experiment-{result['experiment']}")
+    columns = st.columns([2, 2, 9])
+    for column, form, words in zip(columns, ("csv", "tex"), ("Table as CSV", "Table as LaTeX"), strict=False):
+        with column:
+            content = tables.as_csv(result) if form == "csv" else tables.as_latex(result)
+            st.download_button(words, content, f"{result['experiment']}.{form}", "text/plain", key=f"{form}-{result['key']}")
+
+
+enter(page)

@@ -1,0 +1,246 @@
+"""The passages of a study joined to articles and cut again into blocks of so many tokens, indexed and searched beside the study.
+
+REALM and ORQA search blocks of up to 288 word pieces where DPR searches passages of 100 words (EntityQuestions, appendix A, Table 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.experiments.parts import Hits, Named, Part
+from backend.experiments.plan import Success
+from backend.manifest import read_json, write_json
+from backend.retrieval.encoder import locate
+from backend.settings import EncoderSettings, Settings
+from backend.study import Study
+from db.corpus import CorpusWriter
+from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+    from backend.runs import Run
+
+Progress = Callable[[int, "int | None", str], None]
+TOKENS = 288  # of REALM's blocks
+TITLE_TOKENS = 32  # more for an encoder, which reads the title as well
+ABOUT = "blocks.json"
+
+
+class BlockStudy(Study):
+    """Blocks in the place of passages; questions and settings are the whole study's. Encoders read a whole block, as far as they can."""
+
+    def __init__(self, bench: Workbench, name: str, tokens: int):
+        super().__init__(bench.home / "studies" / name)
+        self._bench, self._tokens = bench, tokens
+
+    @property
+    def questions(self):
+        return self._bench.questions
+
+    @property
+    def settings(self) -> Settings:
+        held = self._bench.settings
+        return replace(held, encoders={name: _longer(each, self._tokens + TITLE_TOKENS) for name, each in held.encoders.items()})
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        return read_json(self.folder / ABOUT)
+
+
+def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
+    """An encoder that reads so many tokens, or as many as its model has places for."""
+    path = Path(locate(settings.passage_model or settings.model)) / "config.json"
+    places = read_json(path).get("max_position_embeddings") if path.is_file() else None
+    return replace(settings, max_tokens=max(settings.max_tokens, min(tokens, places or settings.max_tokens)))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What came of cutting. gaps: places inside an article where passages are missing, which no block spans."""
+
+    passages: int
+    articles: int
+    gaps: int
+    blocks: int
+    words: int
+
+    @property
+    def words_per_block(self) -> float:
+        return self.words / self.blocks
+
+    @property
+    def words_per_passage(self) -> float:
+        return self.words / self.passages
+
+
+@dataclass(frozen=True)
+class Blocks(Part):
+    """The corpus of blocks. tokenizer: an encoder, by whose tokens blocks are measured."""
+
+    tokens: int
+    tokenizer: Named
+
+    def title(self) -> str:
+        return f"cutting articles into blocks of {self.tokens} tokens"
+
+    def study(self, bench: Workbench) -> BlockStudy:
+        return BlockStudy(bench, bench.name(self), self.tokens)
+
+    def cut(self, bench: Workbench) -> Cut:
+        return Cut(**self.study(bench).about)
+
+    def finished(self, bench: Workbench) -> bool:
+        return (self.study(bench).folder / ABOUT).is_file()
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        study = self.study(bench)
+        study.folder.mkdir(parents=True, exist_ok=True)
+        (study.folder / "corpus.db").unlink(missing_ok=True)
+        count, made = token_counter(bench, self.tokenizer.encoder), dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
+        with CorpusWriter(study.folder / "corpus.db") as writer:
+            writer.add(_told(blocks(bench.corpus.scan(), self.tokens, count, made), made, len(bench.corpus), progress))
+            writer.finish(f"blocks of {self.tokens} tokens", bench.corpus.digest)
+        write_json(study.folder / ABOUT, asdict(Cut(**made)))
+
+
+def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
+    """How many tokens a word has, by an encoder's own tokenizer; counted once a word."""
+    from backend.retrieval.encoder import load_encoder
+
+    tokenizer = load_encoder(bench.settings.encoders[encoder], "cpu").model.tokenizer
+    known: dict[str, int] = {}
+
+    def count(word: str) -> int:
+        if word not in known:
+            known[word] = max(1, len(tokenizer.tokenize(word)))
+        return known[word]
+
+    return count
+
+
+def blocks(passages: Iterable[Passage], tokens: int, count: Callable[[str], int], made: dict[str, int]) -> Iterator[Passage]:
+    """Blocks of up to `tokens` tokens, cut between words, from passages that follow one another in an article.
+
+    Passages follow one another where their titles are the same and, where ids are whole numbers, each id is one more than the last.
+    Made are ids like "12.0": the passage that a stretch begins with, and the number of the block in it. `made` is counted up as `Cut`.
+    """
+    for stretch in _stretches(passages, made):
+        words = [word for passage in stretch for word in passage.text.split()]
+        number, start, size = 0, 0, 0
+        for end, word in enumerate(chain(words, [None])):
+            more = 0 if word is None else count(word)
+            if end > start and (word is None or size + more > tokens):
+                yield Passage(f"{stretch[0].id}.{number}", stretch[0].title, " ".join(words[start:end]))
+                made["blocks"] += 1
+                number, start, size = number + 1, end, 0
+            size += more
+        made["words"] += len(words)
+
+
+def _stretches(passages: Iterable[Passage], made: dict[str, int]) -> Iterator[list[Passage]]:
+    stretch: list[Passage] = []
+    for passage in passages:
+        made["passages"] += 1
+        if stretch and passage.title == stretch[-1].title:
+            if _next(stretch[-1].id, passage.id):
+                stretch.append(passage)
+                continue
+            made["gaps"] += 1
+        else:
+            made["articles"] += 1
+        if stretch:
+            yield stretch
+        stretch = [passage]
+    if stretch:
+        yield stretch
+
+
+def _next(id: str, following: str) -> bool:
+    whole = id.isascii() and id.isdecimal() and following.isascii() and following.isdecimal()
+    return not whole or int(following) == int(id) + 1
+
+
+def _told(passages: Iterable[Passage], made: dict[str, int], total: int, progress: Progress | None) -> Iterator[Passage]:
+    for number, passage in enumerate(passages):
+        if progress is not None and number % 1000 == 0:
+            progress(made["passages"], total, "cutting blocks")
+        yield passage
+
+
+@dataclass(frozen=True)
+class BlockIndex(Part):
+    """The index of the blocks: BM25's, or an encoder's where there is one."""
+
+    blocks: Blocks
+    encoder: tuple[Named, ...] = ()
+
+    def title(self) -> str:
+        return "encoding blocks" if self.encoder else "indexing blocks for BM25"
+
+    def finished(self, bench: Workbench) -> bool:
+        held = self.blocks.study(bench).parts("indexes")
+        return (self.encoder[0].encoder if self.encoder else "bm25") in held
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.retrieval import bm25, dense
+
+        if self.encoder:
+            dense.build_index(self.blocks.study(bench), self.encoder[0].encoder, device=bench.device, progress=progress)
+        else:
+            bm25.build_index(self.blocks.study(bench), progress=progress)
+
+
+@dataclass(frozen=True)
+class BlockHits(Hits):
+    """A run over the blocks, kept beside them. It is judged by answers alone: gold names passages, not blocks."""
+
+    index: BlockIndex = None
+
+    def title(self) -> str:
+        return "searching blocks"
+
+    def open(self, bench: Workbench) -> Run:
+        return self.index.blocks.study(bench).run(bench.name(self))
+
+    def finished(self, bench: Workbench) -> bool:
+        return bench.name(self) in self.index.blocks.study(bench).parts("runs")
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.retrieval.bm25 import BM25
+        from backend.retrieval.dense import Dense
+        from backend.runs import write_run
+
+        study, questions = self.index.blocks.study(bench), self.asked.of(bench)
+        retriever = Dense(study, self.index.encoder[0].encoder, bench.device) if self.index.encoder else BM25(study)
+        hits = retriever.search([question.text for question in questions], min(self.k, len(study.corpus)), progress)
+        write_run(study, name, [question.id for question in questions], hits, {**retriever.settings, "split": self.asked.split},
+                  progress=progress)
+
+
+@dataclass(frozen=True)
+class AsMuchText:
+    """Success@k of passages, where k is as many as hold the words of `k` blocks on average; at most what the run holds."""
+
+    hits: Hits
+    blocks: Blocks
+    k: int
+    relations: tuple[str, ...] = ()
+    macro: bool = False
+
+    def needs(self) -> Sequence[Part]:
+        return self.hits, self.blocks
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        return Success(self.hits, passages_for(self.blocks.cut(bench), self.k), self.macro, self.relations).values(bench)
+
+
+def passages_for(cut: Cut, k: int) -> int:
+    """How many passages hold as many words as `k` blocks."""
+    return max(1, round(k * cut.words_per_block / cut.words_per_passage))

@@ -1,0 +1,102 @@
+"""Questions of a run grouped by how often their subject is mentioned, and what lies between two such groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.accuracy import success_at
+from analysis.buckets import cumulative_buckets, seen, subject_key
+from backend.evaluation.relevance import relevant
+from backend.experiments.parts import Hits, Part
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The questions of a run whose subject is as frequent as this, and is asked about in training or not.
+
+    number: 0 the most frequent. official: take the bucket that the question file gives; else questions are cut by frequency, each
+    relation by itself. seen: only subjects that the training questions ask about (True) or do not (False); None for all.
+    """
+
+    hits: Hits
+    number: int
+    official: bool
+    seen: bool | None = None
+
+    def found(self, bench: Workbench, k: int) -> np.ndarray:
+        """(q,) float64: Success@k of its questions."""
+        run = self.hits.open(bench)
+        questions = bench.questions.some(run.question_ids)
+        inside = bucket_numbers(questions, self.official) == self.number
+        if self.seen is not None:
+            inside &= is_seen(bench, questions) == self.seen
+        judged = relevant(bench, run, questions=questions)
+        return success_at(judged.relevant, k).astype(float)[inside[judged.rows]]
+
+
+def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
+    """(q,) bool: does a training question ask about the subject?"""
+    training = {subject_key(question.subject) for question in bench.questions.all(split="train") if question.subject}
+    return seen([question.subject for question in questions], training)
+
+
+def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
+    """(q,) int: 0 the most frequent subjects to 7 the rarest, 8 never mentioned, -1 unknown."""
+    if official:
+        return np.array([-1 if question.bucket is None else question.bucket for question in questions], np.int64)
+    frequency = np.array([-1 if question.frequency is None else question.frequency for question in questions], np.int64)
+    return cumulative_buckets(frequency, np.array([question.relation or "" for question in questions])).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class InBucket:
+    """Success@k of the questions of a bucket."""
+
+    bucket: Bucket
+    k: int
+
+    def needs(self) -> Sequence[Part]:
+        return (self.bucket.hits,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        return self.bucket.found(bench, self.k)
+
+
+@dataclass(frozen=True)
+class Between:
+    """Mean Success@k of some buckets less that of others, each bucket counting the same.
+
+    Other questions are on the two sides, so the values are not differences of pairs: each is the difference of the means plus the
+    question's own share in it (its influence), and their mean and its variance are those of the difference.
+    """
+
+    more: tuple[Bucket, ...]
+    less: tuple[Bucket, ...]
+    k: int
+
+    def needs(self) -> Sequence[Part]:
+        return tuple(dict.fromkeys(bucket.hits for bucket in (*self.more, *self.less)))
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q,) float64, questions of all buckets."""
+        groups = [(1 / len(self.more), bucket.found(bench, self.k)) for bucket in self.more]
+        groups += [(-1 / len(self.less), bucket.found(bench, self.k)) for bucket in self.less]
+        return difference_values(groups)
+
+
+def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:
+    """From (weight, values) of groups of different items: one value for each item, whose mean is the weighted sum of the means.
+
+    The variance of that mean is the sum of weight^2 x variance / n over the groups, as for independent groups.
+    """
+    total = sum(len(values) for _, values in groups)
+    whole = sum(weight * values.mean() for weight, values in groups)
+    return np.concatenate([whole + total / len(values) * weight * (values - values.mean()) for weight, values in groups])

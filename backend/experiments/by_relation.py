@@ -1,0 +1,101 @@
+"""What EntityQuestions' experiments share: relations with enough questions, and tables in which every relation counts the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.relations import relation_name, relation_order
+from backend.experiments.parts import Asked, Hits, Part
+from backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+AVERAGE = "Average (macro)"
+K = 20  # of every table of the paper
+LEAST = 10  # questions of a relation, to measure on or to train on
+
+Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
+"""(k, relations, macro) to one measure for each seed."""
+
+
+def counted(bench: Workbench, asked: Asked) -> dict[str, int]:
+    """How many of these questions ask for each relation, in the order of the relations."""
+    found = Counter(question.relation for question in asked.of(bench) if question.relation)
+    return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
+
+
+def chosen(setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None,
+           preferred: Iterable[str] = ()) -> tuple[tuple[str, ...], list[str]]:
+    """(relations with enough questions, what to say of those left out).
+
+    Those named with --relation; else `preferred`, where they have enough; else all, the `most` largest.
+
+    Args:
+        counts: questions by relation. what: such questions are, as in "training questions".
+
+    Raises:
+        Refused: a relation that was named, or every one, has too few.
+    """
+    least = 1 if setting.small else LEAST
+    for relation in setting.relations:
+        if counts.get(relation, 0) < least:
+            raise Refused(f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and {least} are the least that say anything; "
+                          "name another relation, or import more")
+    enough = [relation for relation, count in counts.items() if count >= least]
+    if not enough:
+        largest = max(counts.items(), key=lambda item: item[1], default=None)
+        raise Refused(f"no relation has {least} {what}" + (f"; {relation_name(largest[0])} has the most, {largest[1]:,}" if largest else "")
+                      + "; import more, or questions that name their relation")
+    if setting.relations:
+        return tuple(dict.fromkeys(setting.relations)), []
+    if wanted := [relation for relation in preferred if relation in enough]:
+        return tuple(wanted), []
+    if most is not None and len(enough) > most:
+        return tuple(sorted(sorted(enough, key=lambda each: -counts[each])[:most], key=relation_order)), []
+    few = [f"{relation} ({count:,})" for relation, count in counts.items() if count < least]
+    return tuple(enough), [f"Left out, with fewer than {least} {what}: {', '.join(few)}."] if few else []
+
+
+def success_of(hits: Sequence[Hits]) -> Measured:
+    """Success@k of one run for each seed."""
+    return lambda k, relations, macro: tuple(Success(each, k, macro, relations) for each in hits)
+
+
+def relation_cells(systems: Mapping[str, Measured], relations: Sequence[str], ks: Sequence[int],
+                   published: Callable[[str, str], float | None]) -> list[Cell]:
+    """A row for each relation and their average, a column for each system and k. published: by relation ("Average" too) and system."""
+    rows = {**{relation_name(relation): ((relation,), relation) for relation in relations}, AVERAGE: (tuple(relations), "Average")}
+    return [Cell(row, column(system, k, ks), measured(k, some, row == AVERAGE), published(key, system) if k == K else None)
+            for row, (some, key) in rows.items() for system, measured in systems.items() for k in ks]
+
+
+def column(system: str, k: int, ks: Sequence[int]) -> str:
+    """The name of a column."""
+    return system if len(ks) == 1 else f"{system} @{k}"
+
+
+def claimed(ks: Sequence[int]) -> int:
+    """The k that claims are about: the paper's 20, else the largest."""
+    return K if K in ks else ks[-1]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several measures of different questions, a relation each, as one in which each counts the same."""
+
+    measures: tuple[Success, ...]
+
+    def needs(self) -> Sequence[Part]:
+        return [part for measure in self.measures for part in measure.needs()]
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q,) float64 of all questions."""
+        found = [measure.values(bench) for measure in self.measures]
+        return macro_values(np.concatenate(found), np.repeat(np.arange(len(found)), [len(each) for each in found]))

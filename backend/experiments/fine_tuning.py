@@ -1,0 +1,166 @@
+"""Fine-tuning on the questions of a relation: which of them may train, in which words, and where training begins.
+
+EntityQuestions (Sciavolino et al. 2021), section 4.2: a model is trained on one relation's questions and measured on questions of the
+same relation about other entities, none of whose words it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from backend.answers import STOP_WORDS
+from backend.encyclopedia.language import SECOND_WORDINGS
+from backend.experiments.parts import Asked, DenseHits, DualEncoder, Hits, Index, Named, Part, TrainingData
+from backend.experiments.plan import Setting
+from backend.formats.entityquestions import TEMPLATES
+from backend.manifest import whole_folder
+from backend.training.examples import Example
+from backend.training.gold_matching import lower_tokens
+from backend.training.starting import Shape
+from db.errors import BadInput
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+Progress = Callable[[int, "int | None", str], None]
+Words = Literal["subject and answers", "subject"]
+WORDINGS = {**SECOND_WORDINGS, **{key.removesuffix("_similar"): wording for key, wording in TEMPLATES.items() if key.endswith("_similar")}}
+"""Another wording of each relation's question: the paper's where it has one, else the encyclopedia's."""
+
+
+def words_of(question: Question, which: Words) -> set[str]:
+    """The words of a question's triple, in lower case: no punctuation, and no stop words, which nearly all triples share."""
+    texts = [question.subject or question.text, *(question.answers if which == "subject and answers" else ())]
+    return {token for text in texts for token in lower_tokens(text) if token[0].isalnum()} - STOP_WORDS
+
+
+@dataclass(frozen=True)
+class Apart:
+    """No word of a training question's triple stands in the triple of a question that is measured on."""
+
+    asked: Asked
+    which: Words
+
+    def keeps(self, bench: Workbench) -> Callable[[Question], bool]:
+        tested = {word for question in self.asked.of(bench) for word in words_of(question, self.which)}
+        return lambda question: tested.isdisjoint(words_of(question, self.which))
+
+
+@dataclass(frozen=True)
+class Adapted(Part):
+    """A training set, less the questions that are not apart from some, and asked in other words where there are such.
+
+    wordings: (relation, template with [X] for the subject). Nothing is made: it is read from the set.
+    """
+
+    whole: TrainingData
+    apart: tuple[Apart, ...] = ()
+    wordings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        return self.whole.questions
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        return self.whole.relations
+
+    @property
+    def limit(self) -> int | None:
+        return self.whole.limit
+
+    def finished(self, bench: Workbench) -> bool:
+        return self.whole.finished(bench)
+
+    def examples(self, bench: Workbench) -> Sequence[Example]:
+        whole, tests, wordings = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart], dict(self.wordings)
+        questions = bench.questions.some(whole.ids)
+        kept = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
+        texts = {number: wordings[questions[number].relation].replace("[X]", questions[number].subject) for number in kept
+                 if questions[number].relation in wordings and questions[number].subject}
+        return _Kept(whole, kept, texts)
+
+
+class _Kept(Sequence):
+    """Some examples of a set, some of them in other words."""
+
+    def __init__(self, whole: Sequence[Example], kept: Sequence[int], texts: Mapping[int, str]):
+        self._whole, self._kept, self._texts = whole, kept, texts
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: int) -> Example:
+        number = self._kept[index]
+        example = self._whole[number]
+        return replace(example, question=self._texts.get(number, example.question))
+
+
+@dataclass(frozen=True)
+class Begun(Part):
+    """An encoder as training begins with it: with two towers, fewer layers or another pooling. It is not trained."""
+
+    start: Named
+    shape: Shape
+
+    def title(self) -> str:
+        return "making the model that training begins with"
+
+    def finished(self, bench: Workbench) -> bool:
+        return (bench.path("models", bench.name(self)) / "training.json").is_file()
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.training.resuming import seal
+        from backend.training.starting import start_model
+
+        start = bench.settings.encoders[self.start.encoder]
+        with whole_folder(bench.path("models", name)) as building:
+            start_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
+            seal(building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name})
+
+
+def before(setting: Setting) -> Part:
+    """The encoder before fine-tuning: the one that is started from, cut down where the settings cut it down."""
+    shape = setting.settings(0).shape
+    if shape.layers is None and shape.pooling is None and shape.normalise is None:
+        return setting.first
+    return Begun(setting.first, shape)
+
+
+class Tuning(NamedTuple):
+    """What is trained on, and which tower alone, if one."""
+
+    data: tuple[TrainingData | Adapted, ...]
+    only: Literal["question", "passage"] | None = None
+
+    def models(self, setting: Setting) -> list[DualEncoder]:
+        """A model for each seed."""
+        return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
+
+    def hits(self, setting: Setting, asked: Asked, k: int) -> list[Hits]:
+        """A run for each seed. Where the passage tower is not trained, the index is the one before training."""
+        same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
+        return [DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
+                for model in self.models(setting)]
+
+
+def relation_data(setting: Setting, train: Sequence[str], relation: str) -> TrainingData:
+    """A relation's training questions, with BM25's passages without an answer as negatives; where there is no gold, its best with one is
+    the positive."""
+    return setting.data(questions=tuple(train), relations=(relation,), mined=setting.mined(train), policy="answer_match",
+                        positives=("gold", "distant"))
+
+
+def datasets(bench: Workbench, split: str) -> Iterator[str]:
+    """The question sets with questions of a split."""
+    yield from (count["dataset"] for count in bench.questions.counts() if count["split"] == split)
+
+
+def check_k(setting: Setting) -> int:
+    """The largest k. Raises BadInput for settings that the experiment itself varies."""
+    if "only" in dict(setting.training):
+        raise BadInput("which tower is trained alone is what this experiment varies; leave it out")
+    return max(setting.ks)

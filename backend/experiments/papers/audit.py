@@ -1,0 +1,63 @@
+"""RocketQA, section 4.2.2: how many of the passages that are found first and have no label answer the question all the same.
+
+The authors read the first passages of 100 MS MARCO questions: about 70% of the unlabelled ones were positives or highly relevant. Here
+people say it, in the audit arm of judging batches, whose questions were drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from analysis.accuracy import Estimate
+from backend.experiments.parts import Part
+from backend.experiments.plan import Cell, Claim, Plan, Setting
+from backend.experiments.workbench import Workbench
+from backend.judging.audits import Audit, audit
+from db.errors import BadInput
+
+KINDS = {"positive": "positive", "positive or related": "with_related"}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A rate of the audit, over all ranks or one group of them. labels: the last event, by which it is another figure later."""
+
+    kind: str
+    group: str
+    labels: int
+
+    def needs(self) -> Sequence[Part]:
+        return ()
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        return np.zeros(0)
+
+    def estimate(self, bench: Workbench) -> Estimate:
+        found = _audit(bench)
+        rates = found.overall if self.group == "all" else found.by["rank"][self.group]
+        rate = getattr(rates, self.kind)
+        return Estimate(rate.value, rate.questions, rate.low, rate.high, rate.method)
+
+
+@cache
+def _audit(bench: Workbench) -> Audit:
+    return audit(bench)
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    from db.labels import Labels
+
+    found, last = audit(bench), Labels(bench.labels_path, read_only=True).last_event
+    if found.overall is None:
+        raise BadInput("nobody has finished a question of an audit yet; make a batch with 'blindspot batch make NAME --run RUN', whose "
+                       "audit arm is drawn at random, and judge it")
+    groups = ["all", *found.by["rank"]]
+    cells = [Cell(group, shown, (Audited(kind, group, last),), 70.0 if (group, kind) == ("all", "with_related") else None)
+             for group in groups for shown, kind in KINDS.items()]
+    return Plan(cells, [Claim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
+                convention="Shares of unlabelled passages, from the audit arms of all batches, weighted by how likely each was drawn; n "
+                           "counts questions.")

@@ -1,0 +1,29 @@
+"""RocketQA, Figure 6: how the number of unlabelled questions in step 4 matters. The figure has no printed numbers."""
+
+from __future__ import annotations
+
+from backend.experiments.parts import DenseHits, Index
+from backend.experiments.plan import Claim, Plan, Plot, Setting, success_cells
+from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
+from backend.experiments.workbench import Workbench
+from db.errors import BadInput
+
+TAKES = frozenset({"batches"})
+DEFAULTS = {"ks": (5, 20, 100), "batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+SHARES = (0.25, 0.5, 1.0)
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    need_one_train(setting)
+    count = unlabelled(bench)
+    if count < 4:
+        raise BadInput(f"there are {count} unlabelled questions to add; import some with 'blindspot import questions FILE --split "
+                       "unlabelled'")
+    steps, at = steps_of(setting), setting.late()
+    models = {0: [each.denoised for each in steps],
+              **{round(share * count): [each.augmented(round(share * count)) for each in steps] for share in SHARES}}
+    cells = [cell for size, trained in models.items() for cell in success_cells(
+        f"{size:,}", [DenseHits(setting.asked(), max(setting.ks), Index(model)) for model in trained], setting.ks)]
+    return Plan(cells, [Claim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
+                        Claim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at))],
+                plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}))

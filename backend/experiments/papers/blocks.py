@@ -1,0 +1,79 @@
+"""EntityQuestions, Table 6: blocks of 288 tokens against passages of 100 words, and BM25 against dense retrieval of blocks (appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from analysis.published import AVERAGE as PUBLISHED_AVERAGE
+from analysis.published import TOP_20
+from backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
+from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, relation_cells, success_of
+from backend.experiments.parts import Bm25Hits, Named
+from backend.experiments.plan import Claim, Plan, Setting
+from backend.experiments.workbench import Workbench
+from db.errors import Refused
+
+PUBLISHED = {  # REALM and BM25 over blocks, success at 20 in per cent
+    "P17": (70.6, 76.0), "P19": (52.9, 90.3), "P20": (61.9, 89.2), "P26": (47.1, 90.0), "P36": (91.7, 91.9), "P40": (39.7, 87.1),
+    "P50": (77.2, 76.2), "P69": (38.6, 84.1), "P106": (53.6, 83.4), "P112": (77.3, 85.5), "P127": (73.6, 84.4), "P131": (63.9, 86.8),
+    "P136": (42.6, 53.4), "P159": (70.4, 90.7), "P170": (56.8, 78.5), "P175": (53.1, 65.8), "P176": (69.2, 83.2), "P264": (53.2, 55.3),
+    "P276": (77.1, 89.5), "P407": (81.9, 92.0), "P413": (53.8, 90.4), "P495": (34.8, 24.8), "P740": (50.9, 77.5), "P800": (45.3, 81.9),
+    "Average": (59.9, 79.5),
+}  # fmt: skip
+TAKES = frozenset({"encoders", "relations"})
+DEFAULTS = {"ks": (20,)}
+PASSAGES, BLOCKS, AS_MUCH = "BM25, passages", "BM25, blocks", "BM25, passages, as much text"
+TIMES_THE_TEXT = 4  # as long as a run over passages is, so that it holds as much text as the blocks
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    asked, k = setting.asked(), max(setting.ks)
+    if not any(question.answers for question in asked.of(bench)):
+        raise Refused(f"the questions of {setting.on} have no answers, by which blocks are judged; take questions that have some")
+    relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
+    blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
+    dense = {f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (Named(encoder),)))
+             for encoder in dict.fromkeys(setting.encoders)}
+    systems = {
+        PASSAGES: success_of([passages]), BLOCKS: success_of([BlockHits(asked, k, BlockIndex(blocks))]),
+        AS_MUCH: lambda k, relations, macro: (AsMuchText(passages, blocks, k, relations, macro),),
+        **{name: success_of([hits]) for name, hits in dense.items()},
+    }  # fmt: skip
+
+    def published(relation: str, system: str) -> float | None:
+        if system == PASSAGES:
+            return {**TOP_20, "Average": PUBLISHED_AVERAGE}.get(relation, (None,) * 3)[2]
+        return PUBLISHED.get(relation, (None, None))[system == BLOCKS] if system in (BLOCKS, *list(dense)[:1]) else None
+
+    at = claimed(setting.ks)
+    return Plan(
+        relation_cells(systems, relations, setting.ks, published),
+        [Claim("BM25 finds more with blocks than with passages", (AVERAGE, column(BLOCKS, at, setting.ks)),
+               (AVERAGE, column(PASSAGES, at, setting.ks))),
+         *(Claim(f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}", (AVERAGE, column(BLOCKS, at, setting.ks)),
+                 (AVERAGE, column(name, at, setting.ks))) for name in dense)],
+        notes=_Notes(bench, blocks, at, left_out))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """Said once the blocks are cut."""
+
+    bench: Workbench
+    blocks: Blocks
+    k: int
+    first: list[str]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.first
+        cut = self.blocks.cut(self.bench)
+        yield (f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} blocks of up to "
+               f"{self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, {cut.words_per_block:.0f} words on average. Blocks are "
+               "cut between words, not between sentences as REALM's.")
+        if cut.gaps:
+            yield (f"The articles are not whole: inside {cut.articles:,} of them passages are missing at {cut.gaps:,} places. No block "
+                   "goes over such a place, so blocks are shorter than they would be, and the difference is smaller.")
+        yield (f"As much text: the first {passages_for(cut, self.k)} passages hold as many words as the first {self.k} blocks. Where they "
+               "find as much as the blocks, blocks help by their length alone.")
+        yield "A dense encoder's column stands beside REALM's in the paper; it reads a block as far as its model can."

@@ -1,0 +1,125 @@
+"""EntityQuestions, Figure 1: accuracy by how frequent the entity is, for random entities and those seen in training (section 4.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.buckets import BUCKETS, FEW
+from analysis.relations import relation_name
+from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
+from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted
+from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index, Named
+from backend.experiments.plan import Cell, Claim, Measure, Plan, Plot, Setting
+from backend.experiments.workbench import Workbench
+from db.errors import Refused
+
+TAKES = frozenset({"encoders", "relations"})
+DEFAULTS = {"ks": (20,), "on": ""}
+OFFICIAL = {"rand ent": "common-random-buckets", "train ent": "nq-seen-buckets"}
+BM25 = "BM25"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the figure. n: questions by bucket, of buckets with enough; see `Bucket`."""
+
+    name: str
+    asked: Asked
+    official: bool
+    seen: bool | None
+    n: dict[int, int]
+
+    def row(self, number: int) -> str:
+        return f"{self.name}, {'never mentioned' if number == BUCKETS else f'bucket {number}'}"
+
+    def bucket(self, system: str, number: int, k: int) -> Bucket:
+        return Bucket(_hits(system, self.asked, k), number, self.official, self.seen)
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    encoders, k, at = tuple(dict.fromkeys(setting.encoders or (setting.start,))), max(setting.ks), claimed(setting.ks)
+    figures, notes = _figures(setting, bench)
+    cells: list[Cell] = []
+    claims: list[Claim] = []
+    series: dict[str, list[tuple[float, str, str]]] = {}
+
+    def add(row: str, measure: Callable[[str, int], Measure]) -> None:
+        cells.extend(Cell(row, column(system, one, setting.ks), (measure(system, one),))
+                     for system in (BM25, *encoders) for one in setting.ks)
+
+    for lines in figures:
+        for line in lines:
+            for number in line.n:
+                add(line.row(number), lambda system, one, line=line, number=number: InBucket(line.bucket(system, number, k), one))
+            for system in (BM25, *encoders):
+                series[f"{system}, {line.name}"] = [(number, line.row(number), column(system, at, setting.ks)) for number in line.n]
+        for row, more, less in _contrasts(lines, 1 if setting.small else FEW):
+            add(row, lambda system, one, more=more, less=less: Between(
+                tuple(line.bucket(system, number, k) for line, number in more),
+                tuple(line.bucket(system, number, k) for line, number in less), one))
+            for encoder in encoders:
+                claims += _claims(row, more[0][0] is less[0][0], encoder, lambda system, row=row: (row, column(system, at, setting.ks)))
+    return Plan(cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes)
+
+
+def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tuple[str, str]]) -> list[Claim]:
+    if not by_frequency:
+        return [Claim(f"{row}: {encoder} finds more of entities that training asks about", cell(encoder))]
+    return [Claim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
+            Claim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25))]
+
+
+def _hits(system: str, asked: Asked, k: int) -> Hits:
+    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(Named(system)))
+
+
+def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list[str]]:
+    """The lines of each figure: a figure for each relation, or one for all questions where no relation is asked for."""
+    held = {count["dataset"] for count in bench.questions.counts()}
+    least = 1 if setting.small else LEAST
+    if not setting.on and held >= set(OFFICIAL.values()):
+        relations, left_out = chosen(setting, counted(bench, Asked(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}")
+        figures = [[_line(bench, f"{relation_name(relation)}, {name}", setting.asked(dataset, relations=(relation,)), True, None, least)
+                    for name, dataset in OFFICIAL.items() if relation in counted(bench, Asked(dataset))] for relation in relations]
+        notes = ["Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets.", *left_out]
+    else:
+        on = setting.on or "dev"
+        relations = chosen(setting, counted(bench, Asked(on)), f"questions in {on}")[0] if setting.relations else ()
+        asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
+        figures = [[_line(bench, f"{what}{name}", each, False, seen, least) for name, seen in (("other ent", False), ("train ent", True))]
+                   for what, each in (asked or {"": setting.asked(on)}).items()]
+        notes = ["Buckets are cut here by the subjects' frequency, each relation by itself, so that the frequencies of each add up to "
+                 f"about the same. train ent: the training questions ask about the subject. Frequencies: "
+                 f"{bench.questions.frequency_source}."]
+    figures = [[line for line in lines if line.n] for lines in figures]
+    if not any(figures):
+        raise Refused("no bucket has enough questions whose frequency is known; count them with 'blindspot import frequencies --count'")
+    return figures, [*notes, f"Buckets with fewer than {least} questions are left out; claims are about the most frequent and the rarest "
+                     f"bucket with {FEW}."]
+
+
+def _line(bench: Workbench, name: str, asked: Asked, official: bool, seen: bool | None, least: int) -> Line:
+    questions = asked.of(bench)
+    numbers = bucket_numbers(questions, official)
+    if seen is not None:
+        numbers = np.where(is_seen(bench, questions) == seen, numbers, -1)
+    n = Counter(numbers[numbers >= 0].tolist())
+    return Line(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
+
+
+def _contrasts(lines: Sequence[Line], least: int) -> Iterator[tuple[str, list[tuple[Line, int]], list[tuple[Line, int]]]]:
+    """(row, buckets, buckets that they are compared with): the ends of the first line, and one line with the other bucket by bucket."""
+    if not lines:
+        return
+    whole = [number for number, count in lines[0].n.items() if count >= least and number < BUCKETS]
+    if len(whole) > 1:
+        first, last = whole[0], whole[-1]
+        yield f"{lines[0].row(first)} less bucket {last}", [(lines[0], first)], [(lines[0], last)]
+    shared = [number for number in lines[0].n if number in lines[-1].n]
+    if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= least:
+        yield (f"{lines[1].name} less {lines[0].name.split(', ')[-1]}, same buckets", [(lines[1], number) for number in shared],
+               [(lines[0], number) for number in shared])

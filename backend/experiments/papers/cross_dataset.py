@@ -1,0 +1,33 @@
+"""DPR, section 5.2: does a dual encoder trained on one question set answer another?
+
+The paper trains on Natural Questions and tests on WebQuestions and CuratedTREC: 3 to 5 points below the best model that was trained for
+them at top 20 (69.9 for 75.0, 86.3 for 89.1), and far above BM25 (55.0, 70.9).
+"""
+
+from __future__ import annotations
+
+from backend.experiments.parts import Bm25Hits
+from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
+from backend.experiments.question_sets import measured_on, training_sets
+from backend.experiments.workbench import Workbench
+
+TAKES = frozenset({"sets"})
+DEFAULTS = {"ks": (20,)}
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    sets, k = training_sets(setting, bench), setting.ks[0]
+    cells, claims = [], []
+    for there in sets:
+        asked, column = setting.asked(measured_on(setting, bench, there)), f"{there} @{k}"
+        cells += in_column(success_cells("BM25", [Bm25Hits(asked, k)], (k,)), column)
+        for here in sets:
+            data = setting.data(questions=(f"{here}/train",), mined=setting.mined((f"{here}/train",)), policy="answer_match")
+            cells += in_column(dense_row(setting, f"trained on {here}", data, asked=asked), column)
+            if here != there:
+                claims += [
+                    Claim(f"trained on {here}, it is within 5 points of its own on {there}", (f"trained on {here}", column),
+                          (f"trained on {there}", column), within=0.05),
+                    Claim(f"trained on {here}, it beats BM25 on {there}", (f"trained on {here}", column), ("BM25", column)),
+                ]  # fmt: skip
+    return Plan(cells, claims)

@@ -1,0 +1,53 @@
+"""RocketQA, Figure 5: which share of the mined passages the cross-encoder takes out, by rank. The figure has no printed numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from backend.experiments.parts import Part, TrainingData
+from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
+from backend.experiments.rocketqa import need_one_train, steps_of
+from backend.experiments.workbench import Workbench
+
+TAKES = frozenset({"batches"})
+DEFAULTS = {"batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+SPANS = ((1, 1), (2, 5), (6, 10), (11, 20), (21, 50), (51, 100))
+
+
+@dataclass(frozen=True)
+class TakenOut:
+    """Of each question of a training set: the share of its mined passages at ranks `first` to `last` that are no negatives of it."""
+
+    data: TrainingData
+    first: int
+    last: int
+
+    def needs(self) -> Sequence[Part]:
+        return (self.data,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q,) float64; questions without a mined passage at these ranks count as 0."""
+        from backend.training.training_set import TrainingSet
+
+        shares = []
+        for _, pairs in TrainingSet.open(bench, bench.name(self.data)).groups():
+            mined = [pair.role != "negative" for pair in pairs if pair.mined and self.first <= pair.rank <= self.last]
+            shares.append(sum(mined) / len(mined) if mined else 0.0)
+        return np.array(shares)
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    need_one_train(setting)
+    steps, column = steps_of(setting), "taken out"
+    spans = [span for span in SPANS if span[0] <= setting.depth]
+    rows = {f"rank {first}" if first == last else f"ranks {first} to {last}": (first, last) for first, last in spans}
+    cells = [Cell(row, column, tuple(TakenOut(each.cleaned, *span) for each in steps)) for row, span in rows.items()]
+    names = list(rows)
+    early, late = (names[1 % len(names)], column), (names[-1], column)
+    return Plan(cells, [Claim("more is taken out at the first ranks than at the last", early, late)],
+                convention="The share of a question's mined passages at these ranks that the cross-encoder does not leave as negatives "
+                           "(0.1 or more), averaged over questions.",
+                plot=Plot("rank", "taken out", {"mined passages": [(first, row, column) for row, (first, _) in rows.items()]}, True))

@@ -1,0 +1,107 @@
+"""EntityQuestions, Figure 2: the passages that answer a relation's questions, before and after training on it (section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from analysis.neighbours import unit
+from analysis.relations import relation_name
+from analysis.spread import Group, _measured
+from backend.experiments.buckets import difference_values
+from backend.experiments.by_relation import chosen, counted
+from backend.experiments.fine_tuning import Tuning, before, check_k, relation_data
+from backend.experiments.parts import Asked, Index, Part
+from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
+from backend.experiments.workbench import Workbench
+from backend.maps.request import Points
+from backend.maps.spreads import positives
+from backend.training.leaks import admitted
+
+TAKES = frozenset({"relations"})
+DEFAULTS = {"limit": 8000, "training": {"batch": 24}}
+PAPER = ("P19",)
+MOST = 1  # relations, where none is named and the paper's is not there
+Figure = Literal["mean cosine", "nearest other", "margin"]
+FIGURES: tuple[Figure, ...] = ("mean cosine", "nearest other", "margin")
+CONVENTION = (
+    "Cosines between the gold passages of the questions, as labels have corrected it. mean cosine: of two different passages, high is "
+    "crowded (each passage's jackknife value). nearest other: of a passage with the one nearest to it. margin: of a question with its own "
+    "best passage less that with the best of other questions."
+)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure of `analysis.spread`, one value for each passage, or question for margins."""
+
+    index: Index
+    asked: Asked
+    figure: Figure
+
+    def needs(self) -> Sequence[Part]:
+        return (self.index,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        from backend.retrieval.dense import Dense
+
+        questions = [question for question in self.asked.of(bench) if question.gold]
+        ordinals = np.array(sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64)
+        own = positives(bench, Points(questions, ordinals))
+        dense = Dense(bench, bench.name(self.index), bench.device)
+        asked = [number for number, places in enumerate(own) if places]
+        vectors = dense.encode([questions[number].text for number in asked])
+        members = sorted({place for places in own for place in places})
+        where = {place: number for number, place in enumerate(members)}
+        group = Group(np.arange(len(members)), np.arange(len(asked)), [[where[place] for place in own[number]] for number in asked])
+        found = _measured(unit(dense.vectors[ordinals[members]]), vectors, group)
+        values = found[FIGURES.index(self.figure)]
+        return np.zeros(0) if values is None else values
+
+
+@dataclass(frozen=True)
+class Less:
+    """A figure of one group less that of another: the difference of the means."""
+
+    more: Spread
+    less: Spread
+
+    def needs(self) -> Sequence[Part]:
+        return self.more.needs()
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        return difference_values([(1, self.more.values(bench)), (-1, self.less.values(bench))])
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    check_k(setting)
+    counts = counted(bench, setting.asked())
+    trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
+    relations, left_out = chosen(setting, {each: min(count, trained[each]) for each, count in counts.items()},
+                                 f"questions in {', '.join(setting.train)} and {setting.on}", MOST, PAPER)
+    cells: list[Cell] = []
+    claims: list[Claim] = []
+    series = {}
+    for relation in relations:
+        name, data = relation_name(relation), relation_data(setting, setting.train, relation)
+        asked = setting.asked(relations=(relation,))
+        others = Asked(setting.on, tuple(each for each in counts if each != relation), counts[relation])
+        indexes = {"before": [Index(before(setting))], "after": [Index(model) for model in Tuning((data,)).models(setting)]}
+        groups = {name: asked, **({f"others than {relation}": others} if others.relations else {})}
+        for when, some in indexes.items():
+            cells += [Cell(f"{group}, {when}", figure, tuple(Spread(index, which, figure) for index in some))
+                      for group, which in groups.items() for figure in FIGURES]
+        series |= {group: [(place, f"{group}, {when}", FIGURES[0]) for place, when in enumerate(indexes)] for group in groups}
+        claims.append(Claim(f"{name}: its passages lie further apart after training on it", (f"{name}, before", FIGURES[0]),
+                            (f"{name}, after", FIGURES[0])))
+        if others.relations:
+            row = f"{name} less others, before"
+            cells.append(Cell(row, FIGURES[0], (Less(*(Spread(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),)))
+            claims.append(Claim(f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0])))
+    return Plan(cells, claims, CONVENTION, "cosine", Plot("0: before training, 1: after", FIGURES[0], series),
+                [*left_out, "The paper shows the picture alone; a map of two encoders shows yours. Others: as many questions of the other "
+                 "relations."])

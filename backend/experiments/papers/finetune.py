@@ -1,0 +1,110 @@
+"""EntityQuestions, Table 2: fine-tuning on a relation's questions, and on its passages or questions alone (section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from analysis.relations import relation_name
+from backend.experiments.by_relation import LEAST, K, Together, chosen, claimed, column, counted
+from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, check_k, datasets, relation_data
+from backend.experiments.parts import Bm25Hits, DenseHits, Hits, Index, TrainingData
+from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
+from backend.experiments.workbench import Workbench
+from backend.training.leaks import admitted
+from db.records import Question
+
+PUBLISHED = {
+    "start": {"P19": 25.4, "P159": 70.0, "P170": 54.1}, "FT": {"P19": 73.9, "P159": 84.0, "P170": 80.0},
+    "FT, similar wording": {"P19": 74.7, "P159": 79.9, "P170": 76.2}, "FT OnlyP": {"P19": 72.8, "P159": 84.2, "P170": 78.0},
+    "FT OnlyQ": {"P19": 45.4, "P159": 72.8, "P170": 73.4}, "BM25": {"P19": 75.2, "P159": 85.0, "P170": 71.7},
+}  # fmt: skip
+PAPER = ("P19", "P159", "P170")
+TAKES = frozenset({"relations"})
+DEFAULTS = {"ks": (20,), "on": "", "train": (), "limit": 8000, "training": {"batch": 24}}
+ALL = "All (macro)"
+MOST = 3  # relations, where none is named
+ENOUGH = 100  # training questions, with which those stay that share no word of the answers either
+OFFICIAL, SIMILAR = "no-overlap", "similar"
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    k = check_k(setting)
+    setting, official = _sources(setting, bench)
+    apart, counts, notes = _apart(setting, bench, official)
+    relations, left_out = chosen(setting, counts, "training questions that share no word with those measured on", MOST, PAPER)
+    rows: dict[str, dict[str, Sequence[Hits]]] = {row: {} for row in PUBLISHED}
+    for relation in relations:
+        asked, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
+        here = Adapted(data, apart[relation])
+        found = {
+            "start": [DenseHits(asked, k, Index(before(setting)))], "FT": Tuning((here,)).hits(setting, asked, k),
+            "FT, similar wording": Tuning((_similar(setting, bench, relation, data, apart[relation], official),)).hits(setting, asked, k),
+            "FT OnlyP": Tuning((here,), "passage").hits(setting, asked, k), "FT OnlyQ": Tuning((here,), "question").hits(setting, asked, k),
+            "BM25": [Bm25Hits(asked, k)],
+        }  # fmt: skip
+        for row, hits in found.items():
+            rows[row][relation] = hits
+    at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
+    return Plan(
+        [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
+        [Claim("fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)),
+         Claim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
+         Claim("a similar wording does as well (within 5 points)", ("FT, similar wording", at), ("FT", at), within=0.05),
+         Claim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at))],
+        notes=[f"Trained on {', '.join(setting.train)}, measured on {setting.on}.", *(notes[relation] for relation in relations), *left_out,
+               *([] if official else [f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations
+                                      if relation in WORDINGS])])  # fmt: skip
+
+
+def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
+    """The setting with what to train and to measure on; are these EntityQuestions' own sets for this?"""
+    official = not setting.train and OFFICIAL in datasets(bench, "train")
+    on = "entityquestions/test" if "entityquestions" in datasets(bench, "test") else f"{OFFICIAL}/test"
+    return replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
+                   on=setting.on or (on if official else "dev")), official
+
+
+def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
+    """By relation: what training questions are kept apart from, how many there are, and a note. Official sets stay as they are."""
+    of: dict[str, list[Question]] = {}
+    for question in bench.questions.some(admitted(bench, setting.train, relations=setting.relations).ids):
+        of.setdefault(question.relation or "", []).append(question)
+    asked = counted(bench, setting.asked())
+    least = 1 if setting.small else LEAST
+    apart: dict[str, tuple[Apart, ...]] = {}
+    counts: Counter[str] = Counter()
+    notes: dict[str, str] = {}
+    for relation, measured in asked.items():
+        if measured < least or setting.relations and relation not in setting.relations:
+            continue
+        some = setting.asked(relations=(relation,))
+        kept = {which: sum(map(Apart(some, which).keeps(bench), of.get(relation, ()))) for which in ("subject and answers", "subject")}
+        every, total = "subject and answers", len(of.get(relation, ()))
+        which: Words = every if kept[every] >= (1 if setting.small else ENOUGH) else "subject"
+        said = (f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "
+                f"{measured:,} that are measured on, {kept['subject']:,} no word of their subject")
+        apart[relation] = () if official else (Apart(some, which),)
+        counts[relation] = total if official else kept[which]
+        notes[relation] = (f"{said}. The official set no-overlap is taken as it is." if official
+                           else f"{said}; the {'former' if which == every else 'latter'} train.")
+    return apart, dict(counts), notes
+
+
+def _similar(setting: Setting, bench: Workbench, relation: str, data: TrainingData, apart: tuple[Apart, ...], official: bool) -> Adapted:
+    """The same training in another wording: the official set, else the same questions in other words."""
+    if official and SIMILAR in datasets(bench, "train"):
+        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), relation), apart)
+    return Adapted(data, apart, ((relation, WORDINGS.get(relation, "[X]")),))
+
+
+def _cells(row: str, hits: Mapping[str, Sequence[Hits]], ks: Sequence[int]) -> list[Cell]:
+    made = []
+    for k in ks:
+        by_relation = {relation: [Success(each, k) for each in some] for relation, some in hits.items()}
+        made += [Cell(row, column(relation_name(relation), k, ks), tuple(some), PUBLISHED[row].get(relation) if k == K else None)
+                 for relation, some in by_relation.items()]
+        if len(hits) > 1:
+            made.append(Cell(row, column(ALL, k, ks), tuple(Together(each) for each in zip(*by_relation.values(), strict=True))))
+    return made

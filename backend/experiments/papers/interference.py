@@ -1,0 +1,98 @@
+"""EntityQuestions, Table 3: what training on one relation, alone or with a general set, does to everything else (section 5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from analysis.relations import relation_name
+from backend.encyclopedia import SECOND_DATASET
+from backend.encyclopedia.language import SECOND_WORDINGS
+from backend.experiments.by_relation import K, chosen, claimed, column, counted
+from backend.experiments.fine_tuning import Adapted, Tuning, before, check_k, datasets, relation_data
+from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index
+from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
+from backend.experiments.workbench import Workbench
+from backend.training.leaks import admitted
+from db.errors import BadInput
+
+TAKES = frozenset({"relations", "sets"})
+DEFAULTS = {"ks": (20,), "limit": 8000, "training": {"batch": 24}}
+PAPER = ("P19", "P159", "P170")
+PUBLISHED = {  # (the general set, the relation, all relations): before, FT, FT with the general set
+    "P19": ((80.1, 25.4, 49.7), (62.8, 74.3, 56.2), (70.8, 52.0, 47.4)),
+    "P159": ((80.1, 70.0, 49.7), (71.6, 80.3, 53.3), (75.1, 81.3, 49.5)),
+    "P170": ((80.1, 54.1, 49.7), (70.8, 80.8, 52.3), (72.6, 72.3, 44.1)),
+}
+BM25_PUBLISHED = (64.5, None, 71.2)
+MOST = 1  # relations, where none is named and the paper's are not there
+RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)"
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    k, asked = check_k(setting), setting.asked()
+    counts = counted(bench, asked)
+    trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
+    relations, left_out = chosen(setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER)
+    general, data, said = _general(setting, bench)
+    cells: list[Cell] = []
+    claims: list[Claim] = []
+    for relation in relations:
+        own = relation_data(setting, setting.train, relation)
+        rows = {
+            "start": (lambda where: [DenseHits(where, k, Index(before(setting)))], 0),
+            f"FT {relation}": (lambda where, own=own: Tuning((own,)).hits(setting, where, k), 1),
+            f"FT {relation} + {general.split}": (lambda where, own=own: Tuning((own, *data)).hits(setting, where, k), 2),
+            "BM25": (lambda where: [Bm25Hits(where, k)], None),
+        }  # fmt: skip
+        name = relation_name(relation)
+        for row, (hits, place) in rows.items():
+            published = BM25_PUBLISHED if place is None else PUBLISHED.get(relation, ((None,) * 3,) * 3)[place]
+            cells += _cells(f"{name}: {row}", hits(general), hits(asked), relation, tuple(counts), setting, general.split, published)
+        start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
+        at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
+        claims += [
+            Claim(f"{name}: training on it alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
+            Claim(f"{name}: training on it alone costs on {general.split}", (start, at[general.split]), (alone, at[general.split])),
+            Claim(f"{name}: it still falls behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
+            Claim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
+            Claim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
+        ]  # fmt: skip
+    return Plan(cells, claims, notes=[said, *left_out, f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the one that was "
+                                      "trained on. The paper's figures are with Natural Questions as the general set."])
+
+
+def _cells(row: str, general: Sequence[Hits], hits: Sequence[Hits], relation: str, relations: tuple[str, ...], setting: Setting,
+           name: str, published: Sequence[float | None]) -> list[Cell]:
+    rest = tuple(each for each in relations if each != relation)
+    made = []
+    for k in setting.ks:
+        measures = {name: tuple(Success(each, k) for each in general),
+                    RELATION: tuple(Success(each, k, relations=(relation,)) for each in hits),
+                    ALL: tuple(Success(each, k, True, relations) for each in hits)}
+        made += [Cell(row, column(what, k, setting.ks), measured, figure if k == K else None)
+                 for (what, measured), figure in zip(measures.items(), published, strict=True)]
+        if rest:
+            made.append(Cell(row, column(REST, k, setting.ks), tuple(Success(each, k, True, rest) for each in hits)))
+    return made
+
+
+def _general(setting: Setting, bench: Workbench) -> tuple[Asked, tuple, str]:
+    """(what the general set is measured on, its training data, a note). Raises BadInput where there is no second set."""
+    split = setting.on if setting.on in ("dev", "test") else "dev"
+    if setting.sets:
+        general = setting.sets[0]
+        if len(setting.sets) > 1:
+            raise BadInput(f"one general set at a time, not {', '.join(setting.sets)}")
+        if general not in datasets(bench, "train") or general not in datasets(bench, split):
+            raise BadInput(f"the set {general!r} needs training questions and questions in {split} here; sets with training questions: "
+                           f"{', '.join(datasets(bench, 'train')) or 'none'}")
+        data = setting.data(questions=(f"{general}/train",), mined=setting.mined((f"{general}/train",)), policy="answer_match",
+                            positives=("gold", "distant"))
+        said = f"The general set is {general}: its training questions, measured on its {split}."
+        return setting.asked(f"{general}/{split}"), (data,), said
+    if SECOND_DATASET not in datasets(bench, split):
+        raise BadInput("there is no second question set here; name one that has training and dev questions with --set")
+    whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
+    return (setting.asked(f"{SECOND_DATASET}/{split}"), (Adapted(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
+            f"The general set is {SECOND_DATASET}: all training questions in their second wording, measured on its {split}.")

@@ -1,0 +1,27 @@
+"""DPR, Table 2, "Multi": one dual encoder trained on several question sets together, against one for each."""
+
+from __future__ import annotations
+
+from backend.experiments.parts import Bm25Hits
+from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
+from backend.experiments.question_sets import measured_on, training_sets
+from backend.experiments.workbench import Workbench
+from backend.training.leaks import admitted
+
+TAKES = frozenset({"sets"})
+DEFAULTS = {"ks": (20,)}
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    sets, k = training_sets(setting, bench), setting.ks[0]
+    data = {name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
+            for name in sets for train in (f"{name}/train",)}
+    cells = []
+    for name in sets:
+        asked, column = setting.asked(measured_on(setting, bench, name)), f"{name} @{k}"
+        cells += in_column(success_cells("BM25", [Bm25Hits(asked, k)], (k,)), column)
+        cells += in_column(dense_row(setting, "single", data[name], asked=asked), column)
+        cells += in_column(dense_row(setting, "multi", tuple(data.values()), asked=asked), column)
+    smallest = min(sets, key=lambda name: len(admitted(bench, (f"{name}/train",)).ids))
+    at = f"{smallest} @{k}"
+    return Plan(cells, [Claim(f"the smallest set, {smallest}, gains from the others", ("multi", at), ("single", at))])

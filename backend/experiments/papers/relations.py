@@ -1,0 +1,35 @@
+"""EntityQuestions, Tables 1 and 5: BM25 against dense retrieval, relation by relation (Sciavolino et al. 2021, section 3, appendix A)."""
+
+from __future__ import annotations
+
+from analysis.published import AVERAGE as PUBLISHED_AVERAGE
+from analysis.published import SYSTEMS, TOP_20, not_comparable
+from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, relation_cells, success_of
+from backend.experiments.parts import Bm25Hits, DenseHits, Index, Named
+from backend.experiments.plan import Claim, Plan, Setting
+from backend.experiments.workbench import Workbench
+
+TAKES = frozenset({"encoders", "relations"})
+DEFAULTS = {"ks": (20,)}
+BM25 = "BM25"
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    asked, k = setting.asked(), max(setting.ks)
+    counts = counted(bench, asked)
+    relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
+    encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
+    runs = {BM25: Bm25Hits(asked, k), **{encoder: DenseHits(asked, k, Index(Named(encoder))) for encoder in encoders}}
+    beside = {BM25: BM25, **dict(zip(encoders, SYSTEMS[:2], strict=False))}
+
+    def published(relation: str, system: str) -> float | None:
+        row = {**TOP_20, "Average": PUBLISHED_AVERAGE}.get(relation)
+        return row[SYSTEMS.index(beside[system])] if row and system in beside else None
+
+    at = claimed(setting.ks)
+    return Plan(
+        relation_cells({name: success_of([hits]) for name, hits in runs.items()}, relations, setting.ks, published),
+        [Claim(f"BM25 finds more than {encoder}, on average over relations", (AVERAGE, column(BM25, at, setting.ks)),
+               (AVERAGE, column(encoder, at, setting.ks))) for encoder in encoders],
+        notes=[*left_out, "Beside the first encoder stands the paper's DPR trained on NQ, beside the second its DPR trained on four sets.",
+               not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations))])  # fmt: skip

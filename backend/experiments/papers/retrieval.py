@@ -1,0 +1,33 @@
+"""DPR, Table 2: retrievers by question sets. Nothing is trained: the encoders that the study names are compared."""
+
+from __future__ import annotations
+
+from backend.experiments.parts import Bm25Hits, DenseHits, HybridHits, Index, Named
+from backend.experiments.plan import Claim, Plan, Setting, in_column, success_cells
+from backend.experiments.question_sets import measured_sets
+from backend.experiments.workbench import Workbench
+
+TAKES = frozenset({"sets", "encoders"})
+DEFAULTS = {"ks": (20, 100)}
+PUBLISHED = {
+    "BM25": {"nq": (59.1, 73.7), "triviaqa": (66.9, 76.7), "webquestions": (55.0, 71.1), "trec": (70.9, 84.1), "squad": (68.8, 80.0)},
+    "DPR (NQ)": {"nq": (78.4, 85.4), "triviaqa": (79.4, 85.0), "webquestions": (73.2, 81.4), "trec": (79.8, 89.1), "squad": (63.2, 77.2)},
+}  # fmt: skip
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    encoders, k, cells, claims = setting.encoders or (setting.start,), max(setting.ks), [], []
+    for name in measured_sets(setting, bench):
+        asked = setting.asked(name)
+        rows = {"BM25": Bm25Hits(asked, k)}
+        for encoder in encoders:
+            rows |= {encoder: DenseHits(asked, k, Index(Named(encoder))),
+                     f"BM25 + {encoder}": HybridHits(asked, k, Index(Named(encoder)), "auto")}
+        for at in setting.ks:
+            printed = PUBLISHED["BM25"].get(name.lower().partition("/")[0], ()) if at in (20, 100) else ()
+            cells += [cell for row, hits in rows.items() for cell in in_column(success_cells(
+                row, [hits], (at,), {at: printed[at == 100]} if printed and row == "BM25" else None), f"{name} @{at}")]
+        claims += [Claim(f"{encoder} beats BM25 on {name}", (encoder, f"{name} @{setting.ks[0]}"), ("BM25", f"{name} @{setting.ks[0]}"))
+                   for encoder in encoders]
+    return Plan(cells, claims, notes=["BM25 and dense are joined by the weight of study.toml for encoders that do not normalise, for "
+                                      "others by reciprocal ranks."])

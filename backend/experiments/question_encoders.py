@@ -1,0 +1,51 @@
+"""A question encoder for each relation over one index that stays (see `backend.training.specialised`), as a part of experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend.experiments.parts import Hits, Index, Model, TrainingData, asdict_of
+from backend.training.specialised import LEAST, SPECIALISED, Specialised, train_specialised
+from backend.training.training_settings import DualEncoderSettings
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+Progress = Callable[[int, "int | None", str], None]
+
+
+@dataclass(frozen=True)
+class QuestionEncoders(Model):
+    """One for each relation of a training set with `least` questions; the index's own encoder answers for the others."""
+
+    data: TrainingData
+    settings: DualEncoderSettings
+    index: Index
+    least: int = LEAST
+
+    def title(self) -> str:
+        return f"training a question encoder for each relation (seed {self.settings.seed})"
+
+    def finished(self, bench: Workbench) -> bool:
+        return (bench.path("models", bench.name(self)) / SPECIALISED).is_file()
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        train_specialised(bench, name, bench.name(self.index), bench.name(self.data), dict(asdict_of(self.settings)), bench.device,
+                          progress=progress, least=self.least)
+
+
+@dataclass(frozen=True)
+class SpecialisedHits(Hits):
+    """Each question searched with the encoder of its relation."""
+
+    encoders: QuestionEncoders = None
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.runs import write_run
+
+        questions, retriever = self.asked.of(bench), Specialised(bench, bench.name(self.encoders), bench.device)
+        hits = retriever.search(questions, min(self.k, len(bench.corpus)), progress)
+        settings: Mapping[str, Any] = retriever.index.settings
+        write_run(bench, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)

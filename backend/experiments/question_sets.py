@@ -1,0 +1,48 @@
+"""The question sets that an experiment trains and measures on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.experiments.plan import Setting
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+MEASURED = ("dev", "test")
+
+
+def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[str, ...]:
+    """The sets named with --set, else all with training questions and some to measure on. Raises BadInput for fewer than `least`."""
+    splits = _splits(bench)
+    able = sorted(name for name, held in splits.items() if "train" in held and held & set(MEASURED))
+    chosen = setting.sets or tuple(able)
+    if unable := [name for name in chosen if name not in able]:
+        raise BadInput(f"the set {unable[0]!r} has no training questions, or none in dev or test; sets that have: "
+                       f"{', '.join(able) or 'none'}")
+    if len(chosen) < least:
+        raise BadInput(f"this takes {least} question sets with training questions; the study has {', '.join(able) or 'none'}")
+    return chosen
+
+
+def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
+    """Which of a set's questions to measure on: dev or test as --on says, where there are such; else the other."""
+    held = _splits(bench)[name]
+    return f"{name}/{setting.on if setting.on in held else next(split for split in MEASURED if split in held)}"
+
+
+def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
+    """What is named with --set, as it stands; else the dev or test questions of every set."""
+    named = sorted(name for name, held in _splits(bench).items() if name and held & set(MEASURED))
+    found = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
+    if not found:
+        raise BadInput("no question set of the study has dev or test questions; name one with --set")
+    return found
+
+
+def _splits(bench: Workbench) -> dict[str, set[str]]:
+    splits: dict[str, set[str]] = {}
+    for count in bench.questions.counts():
+        splits.setdefault(count["dataset"], set()).add(count["split"])
+    return splits

@@ -1,0 +1,173 @@
+"""The experiments of the papers run to their tables on a tiny study: nothing is learned, everything is there."""
+
+import numpy as np
+import pytest
+
+from backend.experiments import running
+from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.parts import DualEncoder
+from backend.experiments.running import named, run_experiment
+from backend.experiments.workbench import Workbench
+from backend.retrieval.bm25 import BM25
+from backend.training.training_settings import check
+from db.errors import BadInput
+from tests.experiments import TINY, experiment_study
+from tests.training_studies import copied
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Models this small only wait for each other's threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """One for all of them: what one trained, the next finds."""
+    return experiment_study(tmp_path_factory.mktemp("studies") / "s")
+
+
+def found(study, name, **more):
+    return run_experiment(study, name, {**TINY, **more}, "cpu")
+
+
+def rows(result):
+    return list(dict.fromkeys(cell["row"] for cell in result["cells"]))
+
+
+@pytest.mark.slow
+def test_negatives(study):
+    result = found(study, "negatives", batches=[2, 3, 4])
+    assert rows(result) == ["1 random", "1 BM25", "1 gold", "1 gold, IB", "2 gold, IB", "3 gold, IB", "2 gold + 3 BM25, IB",
+                            "2 gold + 6 BM25, IB", "3 gold + 4 BM25, IB"]
+    assert result["verdict"] == "cannot tell" and "1 seeds of at least 3" in result["sentence"]
+
+
+@pytest.mark.slow
+def test_similarity(study):
+    assert len(rows(found(study, "similarity"))) == 6
+
+
+def test_distant_supervision(study):
+    result = found(study, "distant-supervision", ks=[1, 5])
+    assert [(cell["row"], cell["published"]) for cell in result["cells"]] == [("gold", 44.9), ("gold", 66.8), ("distant", 43.9),
+                                                                            ("distant", 65.3)]
+
+
+def test_sample_efficiency_trains_on_more_and_more(study):
+    result = found(study, "sample-efficiency", sizes=[8])
+    assert rows(result) == ["BM25", "8", "20"]
+    assert result["plot"]["series"]["dense, @5"] == [[8, "8", "Success@5"], [20, "20", "Success@5"]]
+    with pytest.raises(BadInput, match="20 training questions"):
+        found(study, "sample-efficiency", sizes=[50])
+
+
+def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
+    """The grid's best, by plain loops over the first half."""
+    result = found(study, "tune-bm25")
+    bench = Workbench(study)
+    plan = named("tune-bm25").plan(named("tune-bm25").setting({"on": "dev", "ks": (5,)}), bench)
+    tuned = plan.cells[-1].measures[0].hits
+    halves = [[question.id for question in asked.of(bench)] for asked in (tuned.tuned_on, tuned.asked)]
+    assert not set(halves[0]) & set(halves[1]) and len(halves[0] + halves[1]) == 12 and result["cells"][0]["n"] == 6
+    by_hand = {}
+    for k1, b in tuned.grid:
+        hits = BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.of(bench)], 20).ordinals
+        by_hand[k1, b] = np.mean([any(question.answers[0] in passage.text for passage in bench.corpus.passages([o for o in row if o >= 0]))
+                                  for question, row in zip(tuned.tuned_on.of(bench), hits.tolist(), strict=True)])
+    bench.make(tuned)
+    manifest = tuned.open(bench).manifest
+    assert manifest["tuned"] == {f"{k1:g}, {b:g}": pytest.approx(value, abs=1e-4) for (k1, b), value in by_hand.items()}
+    assert by_hand[manifest["k1"], manifest["b"]] == max(by_hand.values())
+
+
+def test_what_needs_no_training(study):
+    assert rows(found(study, "hybrid")) == ["BM25", "dense", "BM25 + weight x dense", "reciprocal ranks"]
+    result = found(study, "retrieval", encoders=["tiny"])
+    assert rows(result) == ["BM25", "tiny", "BM25 + tiny"]
+    assert {cell["column"] for cell in result["cells"]} == {f"{name}/dev @{k}" for name in ("births", "deaths") for k in (5, 10)}
+
+
+@pytest.mark.slow
+def test_several_question_sets(study):
+    cross = found(study, "cross-dataset", ks=[5])
+    assert rows(cross) == ["BM25", "trained on births", "trained on deaths"] and len(cross["cells"]) == 6 and len(cross["claims"]) == 4
+    assert rows(found(study, "multi", ks=[5])) == ["BM25", "single", "multi"]
+    with pytest.raises(BadInput, match="'nowhere' has no training questions"):
+        found(study, "multi", sets=["nowhere", "births"])
+
+
+@pytest.mark.parametrize("name", [name for name, about in EXPERIMENTS.items() if about.paper != "EntityQuestions"])
+def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study, name):
+    """What is not trained here is at least planned: claims and plots are of cells, each row has a model for each seed."""
+    chosen, bench = named(name), Workbench(study)
+    given = {"start": "tiny", "seeds": (0, 1), **({"batches": (2, 3, 4)} if "batches" in chosen.takes else {}),
+             **({"sizes": (8,)} if "sizes" in chosen.takes else {}), **({"encoders": ("tiny", "other")} if "encoders" in chosen.takes else {})}
+    try:
+        plan = chosen.plan(chosen.setting(given), bench)
+    except BadInput as error:
+        assert name in ("audit",), error
+        return
+    places = {(cell.row, cell.column) for cell in plan.cells}
+    assert len(places) == len(plan.cells) and len({row for row, _ in places}) > 1
+    assert all({claim.ahead, claim.behind} - {None} <= places for claim in plan.claims)
+    assert plan.plot is None or all((row, column) in places for points in plan.plot.series.values() for _, row, column in points)
+    for cell in plan.cells:
+        assert not cell.trained or len(cell.measures) == 2
+        for part in {part for measure in cell.measures for needed in measure.needs() for part in running._with_needs(needed)}:
+            if isinstance(part, DualEncoder):
+                check(part.settings)
+
+
+def test_rocketqas_strategies_share_their_steps(study):
+    result = found(study, "strategies", batches=[2])
+    assert len(rows(result)) == 5 and result["cells"][0]["published"] == 68.5
+    models = len(list((study.folder / "experiments" / "parts" / "models").glob("part-*")))
+    ranks = found(study, "denoised-by-rank", batches=[2])
+    assert rows(ranks) == ["rank 1", "ranks 2 to 5", "ranks 6 to 10"]
+    assert len(list((study.folder / "experiments" / "parts" / "models").glob("part-*"))) == models  # all that it takes was there
+
+
+@pytest.mark.slow
+def test_more_and_more_unlabelled_questions(study):
+    assert rows(found(study, "augmentation-size", batches=[2], ks=[5])) == ["0", "2", "4", "8"]
+
+
+@pytest.mark.slow
+def test_starts_and_random_negatives(study):
+    assert rows(found(study, "pretrained", encoders=["tiny", "other"], batches=[1])) == ["tiny", "other"]
+    with pytest.raises(BadInput, match="two encoders"):
+        found(study, "pretrained", encoders=["tiny"])
+    assert len(rows(found(study, "random-negatives", batches=[2, 3, 4]))) == 6
+    with pytest.raises(BadInput, match="three sizes"):
+        found(study, "random-negatives", batches=[2, 3])
+
+
+def test_the_audit_is_what_people_said(study, tmp_path):
+    """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
+    from backend.judging.batches import Mix, make_batch
+    from backend.retrieval.retrieve import retrieve
+    from db.gestures import Choice, Gesture
+    from db.labels import Labels
+    from db.people import People
+    from db.queue import Queue
+
+    study = copied(study, tmp_path / "s")
+    with pytest.raises(BadInput, match="nobody has finished a question of an audit"):
+        found(study, "audit")
+    retrieve(study, "bm25", k=3, split="dev", name="r")
+    People(study.labels_path).add("ann", "annotator")
+    make_batch(study, "b", ["r"], size=4, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
+    labels, given = Labels(study.labels_path, passages=study.corpus.ordinals), []
+    for item in Queue(study.labels_path).items("b"):
+        choices = tuple(Choice(each.passage, "positive" if len(given) + n < 3 else "negative") for n, each in enumerate(item.candidates))
+        labels.add("ann", Gesture(f"g-{item.question}", "label", item.question, choices, batch="b"))
+        given += [choice.label for choice in choices]
+    cell = found(study, "audit")["cells"][0]
+    assert cell["n"] == 4 and 0 < cell["value"] < 1
+    assert cell["value"] == pytest.approx(given.count("positive") / len(given))
