@@ -33,6 +33,7 @@ KINDS = {
     "import passages": "backend.importing.importer:import_passages",
     "import questions": "backend.importing.importer:import_questions",
     "import frequencies": "backend.importing.importer:import_frequencies",
+    "import triples": "backend.importing.triples:import_triples",
     "import qrels": "backend.importing.qrels:import_qrels",
     "import run": "backend.importing.runs:import_run",
     "count frequencies": "backend.importing.importer:count_frequencies",

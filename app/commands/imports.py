@@ -60,6 +60,25 @@ def import_questions(
               "('blindspot import frequencies --count').")
 
 
+@import_app.command("triples")
+def import_triples(
+    file: FileArgument,
+    dataset: Annotated[str | None, typer.Option(help="The question set's name; default the file's.")] = None,
+    templates: Annotated[Path | None, typer.Option(help='JSON: relation to question, {"P19": "Where was [X] born?"}; default '
+                                                        "EntityQuestions' 24.")] = None,
+    split: Annotated[str | None, typer.Option(help="Put all there: train, dev or test; default 80, 10 and 10%.")] = None,
+    least: Annotated[int, typer.Option(min=1, help="Facts of a relation, below which it is left out.")] = 2000,
+    least_answers: Annotated[int, typer.Option(min=1, help="Different answers, below which it is left out.")] = 20,
+    most: Annotated[int, typer.Option(min=1, help="Questions of a relation in dev and in test; in train eight times as many.")] = 1000,
+    gold: Annotated[bool, typer.Option("--gold/--no-gold", help="Passages that name the subject and hold an answer become gold.")] = True,
+    seed: Annotated[int, typer.Option(help="Of drawing.")] = 0,
+    study: StudyOption = None, skip_bad: SkipBad = False,
+) -> None:
+    """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
+    _import(study, "triples", path=str(file.absolute()), dataset=dataset, templates=templates and str(templates.absolute()), split=split,
+            least=least, least_answers=least_answers, most=most, gold=gold, seed=seed, skip_bad=skip_bad)
+
+
 @import_app.command("frequencies")
 def import_frequencies(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A TSV with a header: entity, count.")] = None,

@@ -31,8 +31,13 @@ class MentionCounter:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Count the entities of some passages (id, title, text)."""
-        for _, title, text in rows:
-            self._counts.update(self._found([*_tokens(title), _BETWEEN, *_tokens(text)]))
+        for row in rows:
+            self._counts.update(self.mentioned(row))
+
+    def mentioned(self, row: Row) -> set[str]:
+        """Keys of the entities that a passage mentions."""
+        _, title, text = row
+        return self._found([*_tokens(title), _BETWEEN, *_tokens(text)])
 
     def counts(self) -> dict[str, int]:
         """The number of passages so far, by entity."""
