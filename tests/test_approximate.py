@@ -1,5 +1,8 @@
 """FAISS indexes against exact search."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -57,6 +60,59 @@ def test_too_few_vectors_for_ivfpq_and_unknown_kinds(study):
         approximate.build(study, "tiny", "annoy")
     with pytest.raises(Missing, match="blindspot index faiss"):
         Dense(study, "tiny", "cpu", "ivfpq")
+
+
+def test_settings_that_are_none(study):
+    for options, says in (({"link": 3}, "no setting 'link'; it has links, build_effort"), ({"code_bytes": 0}, "code_bytes must be a whole number"),
+                          ({"links": 2.5}, "links must be a whole number"), ({"lists": -1}, "lists must be")):
+        with pytest.raises(Refused, match=says):
+            approximate.build(study, "tiny", "hnsw", options)
+
+
+def test_bad_questions_and_more_hits_than_passages(study):
+    approximate.build(study, "tiny", "hnsw")
+    opened = Dense(study, "tiny", "cpu", "hnsw")
+    n, width = opened.vectors.shape
+    for vectors, says in ((np.ones((1, width + 1), np.float32), "dimensions"), (np.full((1, width), np.nan, np.float32), "NaN")):
+        with pytest.raises(Refused, match=says):
+            opened.search_vectors(vectors, 3)
+    hits = opened.search_vectors(np.ones((2, width), np.float32), n + 5)
+    assert hits.k == n + 5 and (hits.ordinals[:, n:] == -1).all()
+
+
+def test_a_broken_file_is_one_line(study):
+    approximate.build(study, "tiny", "flat")
+    path = study.folder / "indexes" / "tiny" / "faiss-flat.index"
+    whole = path.read_bytes()
+    for content in (whole[:100], b""):
+        path.unlink()  # another file: the old one may be mapped
+        path.write_bytes(content)
+        with pytest.raises(Refused, match="missing or broken; build it again"):
+            Dense(study, "tiny", "cpu", "flat")
+
+
+def test_hnsw_keeps_the_vectors_as_they_are_stored_and_maps_them(study):
+    """Its scores are those of exact search, for what it finds."""
+    approximate.build(study, "tiny", "hnsw")
+    opened = Dense(study, "tiny", "cpu", "hnsw")
+    vectors = opened.encode([question.text for question in study.questions.all()])
+    hits = opened.search_vectors(vectors, 10)
+    np.testing.assert_allclose(hits.scores, opened.score_vectors(vectors, hits.ordinals), rtol=1e-5, atol=1e-5)
+    if sys.platform == "linux":
+        assert "tiny/faiss-hnsw.index" in Path("/proc/self/maps").read_text()
+    assert opened._approximate.manifest["bytes"] < opened.vectors.nbytes + len(opened.vectors) * 9 * 32 + 10_000
+
+
+def test_training_reports_while_it_runs(monkeypatch):
+    monkeypatch.setattr(approximate, "SECONDS_BETWEEN_REPORTS", 0.01)
+    said, rng = [], np.random.default_rng(0)
+
+    class Known:
+        manifest, vectors = {"similarity": "dot"}, rng.normal(size=(12_000, 16)).astype(np.float16)
+
+    index = approximate._empty("ivfpq", approximate.Options(lists=64, code_bytes=8), Known, seed=0)
+    approximate._train(index, Known, 0, lambda done, total, what: said.append(what))
+    assert index.is_trained and any("on 12,000 vectors" in what and "s so far" in what for what in said)
 
 
 def test_an_index_over_older_vectors_is_refused(study):

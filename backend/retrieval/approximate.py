@@ -1,6 +1,8 @@
 """Approximate search: FAISS indexes over the stored vectors of an encoder, built in blocks, saved, memory-mapped.
 
-Each index is measured against exact search when it is built, on the study's own questions, and its manifest keeps the recall.
+What building holds beside one block of vectors: the index itself. That is n (2 d + 8.4 M) bytes for hnsw, whose vectors stay in
+float16 as they are stored; n (code bytes + 8) for ivfpq, and the sample it is trained on; n x 4 d for flat. Each index is
+measured against exact search when it is built, on the study's own questions, and its manifest keeps the recall.
 """
 
 from __future__ import annotations
@@ -8,14 +10,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.manifest import write_json
-from backend.retrieval.retriever import pad
+from backend.retrieval.retriever import pad, top_k
+from backend.retrieval.search import finite_questions
 from db.errors import Missing, Refused
 from db.records import Hits
 
@@ -28,6 +32,7 @@ Progress = Callable[[int, "int | None", str], None]
 KINDS = ("flat", "hnsw", "ivfpq")
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64       # vectors per inverted list to train on; FAISS asks for 39 or more
+SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
 
@@ -39,6 +44,8 @@ class Options:
     HNSW: `links` per vector (M), `build_effort` (efConstruction), `search_effort` (efSearch). DPR (2020, section 3) took 512, 200
     and 128, at 4 KB a vector for links alone; 32 links are enough for recall in most collections.
     IVF-PQ: `lists` (0: four times the square root of n), `code_bytes` per vector, `probes` lists searched.
+
+    Raises Refused for a number that is none of these.
     """
 
     links: int = 32
@@ -47,6 +54,20 @@ class Options:
     lists: int = 0
     code_bytes: int = 64
     probes: int = 64
+
+    def __post_init__(self):
+        for field in fields(self):
+            value, least = getattr(self, field.name), 0 if field.name == "lists" else 1
+            if not isinstance(value, int) or value < least:
+                raise Refused(f"{field.name} must be a whole number of at least {least}, not {value!r}")
+
+    @classmethod
+    def of(cls, given: dict) -> Options:
+        """Raises Refused for a name that is no setting."""
+        names = [field.name for field in fields(cls)]
+        if unknown := [name for name in given if name not in names]:
+            raise Refused(f"an approximate index has no setting {unknown[0]!r}; it has {', '.join(names)}")
+        return cls(**given)
 
 
 DPR_HNSW = Options(links=512, build_effort=200, search_effort=128)
@@ -69,12 +90,14 @@ def build(study: Study, name: str, kind: str, options: dict | None = None, devic
 
     if kind not in KINDS:
         raise Refused(f"an approximate index is one of {', '.join(KINDS)}, not {kind!r}")
-    chosen, started = Options(**(options or {})), time.monotonic()
+    chosen, started = Options.of(options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
     with study.building(f"indexes/{name}-{kind}"):
         index = _empty(kind, chosen, dense, study.settings.seed)
         if kind == "ivfpq":
             _train(index, dense, study.settings.seed, progress)
+        else:
+            _reserve(index, len(dense.vectors))
         index = _to_gpu(index, device)
         for start, block in _blocks(dense.vectors):
             index.add(block)
@@ -82,6 +105,7 @@ def build(study: Study, name: str, kind: str, options: dict | None = None, devic
                 progress(start + len(block), len(dense.vectors), f"building the {kind} index")
         path, unfinished = folder / f"faiss-{kind}.index", folder / f".faiss-{kind}.index.partial"
         faiss.write_index(_to_cpu(index), str(unfinished))
+        (folder / f"faiss-{kind}.json").unlink(missing_ok=True)  # of the index that stood there before
         os.replace(unfinished, path)
         manifest = {"kind": kind, "options": asdict(chosen), "passages": len(dense.vectors), "corpus": dense.manifest["corpus"],
                     "vectors": dense.manifest["made"], "model_hash": dense.manifest["model_hash"], "seed": study.settings.seed,
@@ -100,7 +124,7 @@ def _empty(kind: str, options: Options, dense: Dense, seed: int) -> Any:
     if kind == "flat":
         return faiss.IndexFlat(width, metric)
     if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(width, options.links, metric)
+        index = faiss.IndexHNSWSQ(width, faiss.ScalarQuantizer.QT_fp16, options.links, metric)
         index.hnsw.efConstruction = options.build_effort
         return index
     if width % options.code_bytes:
@@ -117,9 +141,30 @@ def _empty(kind: str, options: Options, dense: Dense, seed: int) -> Any:
 def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> None:
     if progress is not None:
         progress(0, None, "training the ivfpq index")
-    count = min(len(dense.vectors), max(index.nlist, 256) * TRAINING_PER_LIST)
+    count, started = min(len(dense.vectors), max(index.nlist, 256) * TRAINING_PER_LIST), time.monotonic()
     rows = np.sort(np.random.default_rng(seed).choice(len(dense.vectors), count, replace=False))
-    index.train(np.asarray(dense.vectors[rows], np.float32))
+    sample = np.asarray(dense.vectors[rows], np.float32)
+    with ThreadPoolExecutor(1) as thread:
+        training = thread.submit(index.train, sample)
+        while True:
+            try:
+                training.result(SECONDS_BETWEEN_REPORTS)
+                return
+            except TimeoutError:
+                if progress is not None:
+                    progress(0, None, f"training the ivfpq index on {count:,} vectors, {time.monotonic() - started:.0f} s so far")
+
+
+def _reserve(index: Any, count: int) -> None:
+    """Take the memory of all vectors and links at once: growing would hold them twice for a while."""
+    import faiss
+
+    storage = faiss.downcast_index(index.storage) if isinstance(index, faiss.IndexHNSW) else index
+    storage.codes.resize(count * storage.code_size)
+    storage.codes.resize(0)
+    if storage is not index:
+        index.hnsw.neighbors.resize(count * (index.hnsw.nb_neighbors(0) + index.hnsw.nb_neighbors(1) // 16))
+        index.hnsw.neighbors.resize(0)
 
 
 def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -164,7 +209,13 @@ class Approximate:
 
         flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY if manifest["kind"] == "ivfpq" else faiss.IO_FLAG_MMAP_IFC
         self.manifest, self._dense = manifest, dense
-        self._index = faiss.read_index(str(path), flags)
+        try:
+            self._index = faiss.read_index(str(path), flags)
+        except RuntimeError as error:
+            raise Refused(f"{path} is missing or broken; build it again with 'blindspot index faiss'") from error
+        if self._index.ntotal != len(dense.vectors):
+            raise Refused(f"{path} holds {self._index.ntotal:,} vectors, not {len(dense.vectors):,}; build it again "
+                          "with 'blindspot index faiss'")
         options = Options(**manifest["options"])
         if manifest["kind"] == "hnsw":
             self._index.hnsw.efSearch = options.search_effort
@@ -186,10 +237,12 @@ class Approximate:
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 
     def search(self, vectors: np.ndarray, k: int) -> Hits:
-        """(q, d) float32 to Hits; ties by ordinal. With inner product scores are dot products, with l2 minus the squared distance."""
-        from backend.retrieval.retriever import top_k
+        """(q, d) float32 to Hits; ties by ordinal. With inner product scores are dot products, with l2 minus the squared distance.
 
-        scores, ordinals = self._index.search(np.ascontiguousarray(vectors, np.float32), min(k, len(self._dense.vectors)))
+        Raises Refused for vectors of another width, or that hold NaN or infinity.
+        """
+        vectors = finite_questions(vectors, self._dense.vectors.shape[1])
+        scores, ordinals = self._index.search(vectors, min(k, len(self._dense.vectors)))
         if self._dense.manifest["similarity"] == "l2":
             scores = -scores
         hits = top_k(ordinals.astype(np.int32), scores, ordinals.shape[1])

@@ -68,7 +68,7 @@ class ExactSearch:
 
         Raises Refused for questions of another width, or where a question or a stored vector is not finite.
         """
-        questions = self._checked(questions)
+        questions = finite_questions(questions, self.vectors.shape[1])
         wanted = min(k, len(self.vectors))
         ordinals = np.empty((len(questions), wanted), np.int32)
         scores = np.empty((len(questions), wanted), np.float32)
@@ -85,15 +85,7 @@ class ExactSearch:
 
     def score(self, questions: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """Exact scores (q, m) float32 of the rows `ordinals` (q, m) int32; -inf for -1."""
-        return exact_scores(self.vectors, self._checked(questions), ordinals, self.similarity)
-
-    def _checked(self, questions: np.ndarray) -> np.ndarray:
-        questions = np.ascontiguousarray(questions, dtype=np.float32)
-        if questions.ndim != 2 or questions.shape[1] != self.vectors.shape[1]:
-            raise Refused(f"question vectors are {questions.shape}, the index holds {self.vectors.shape[1]} dimensions")
-        if not np.isfinite(questions).all():
-            raise Refused("a question vector holds NaN or infinity; the encoder is broken")
-        return questions
+        return exact_scores(self.vectors, finite_questions(questions, self.vectors.shape[1]), ordinals, self.similarity)
 
     def _search_block(self, questions: np.ndarray, k: int, progress: Progress | None) -> Hits:
         proposed = self.proposer.propose(questions, k, progress)
@@ -104,6 +96,16 @@ class ExactSearch:
             hits.ordinals[open_to_doubt], hits.scores[open_to_doubt] = settle(
                 self.proposer.blocks(), self.vectors, asked, self.proposer.rounded(asked), k, hits.scores[open_to_doubt, -1])
         return hits
+
+
+def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
+    """(q, d) float32. Raises Refused for question vectors of another width than the index, or that hold NaN or infinity."""
+    questions = np.ascontiguousarray(questions, dtype=np.float32)
+    if questions.ndim != 2 or questions.shape[1] != width:
+        raise Refused(f"question vectors are {questions.shape}, the index holds {width} dimensions")
+    if not np.isfinite(questions).all():
+        raise Refused("a question vector holds NaN or infinity; the encoder is broken")
+    return questions
 
 
 def _proposer(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
