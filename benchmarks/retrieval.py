@@ -2,8 +2,9 @@
 
     python -m benchmarks.retrieval [--study DIR]
 
-Makes the study from $BLINDSPOT_REAL_DATA (100,000 Wikipedia passages, EntityQuestions) where no --study is given. The peers
-run in this process, in turn with ours; the questions are those of dev, k = 100.
+Makes the study from $BLINDSPOT_REAL_DATA (100,000 Wikipedia passages, EntityQuestions) where no --study is given. The peer runs in
+one process with ours, in turn; the questions are those of dev, k = 100. Anserini 1.7's batch_search takes all processors whatever
+`threads` says, so for each number of threads a process is started that may use as many processors (Linux).
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +24,11 @@ from backend.retrieval import bm25, dense
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.lucene import on_jvm
 from backend.study import Study
-from benchmarks.machine import in_turn, machine, peak_memory
+from benchmarks.machine import machine, peak_memory, timed
 from tests.conftest import REAL_DATA
 
 K = 100
+WARM_UPS = 5  # Java compiles what runs often
 
 
 def main() -> None:
@@ -34,8 +39,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         study = Study.open(arguments.study) if arguments.study else real_study(Path(folder) / "study")
         print(machine())
-        compare_bm25(study, arguments.rounds)
-        print(f"peak memory {peak_memory():,.0f} MiB")
+        for threads in (1, 2):
+            in_process(compare_bm25, study.folder, arguments.rounds, threads)
 
 
 def real_study(folder: Path) -> Study:
@@ -50,27 +55,56 @@ def real_study(folder: Path) -> Study:
     return study
 
 
-def compare_bm25(study: Study, rounds: int) -> None:
+def in_process(function: Callable[..., None], *arguments: object) -> None:
+    """Run a comparison in a process of its own; its failure ends this one."""
+    process = get_context("spawn").Process(target=function, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(process.exitcode)
+
+
+def compare_bm25(folder: Path, rounds: int, threads: int) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    study = Study.open(folder)
     questions = study.questions.all(split="dev")
     texts = [question.text for question in questions]
     ours, searcher = BM25(study), on_jvm(_pyserini, str(study.folder / "indexes" / "bm25"))
     keys = [str(i) for i in range(len(texts))]
 
     def peer():
-        return on_jvm(searcher.batch_search, texts, keys, K, 1)
+        return on_jvm(searcher.batch_search, texts, keys, K, threads)
 
-    a, b, ratio = in_turn(lambda: ours.search(texts, K), peer, rounds)
-    print(f"BM25, {len(texts)} questions, k={K}: ours {len(texts) / a:,.0f} questions/s, LuceneSearcher.batch_search (1 thread) "
-          f"{len(texts) / b:,.0f} questions/s, {ratio:.1f} times as fast")
-    found = peer()
-    ids = [[hit.docid for hit in found[key]] for key in keys]
-    known = study.corpus.ordinals(id for row in ids for id in row)
-    theirs = np.full((len(texts), K), -1, np.int32)
-    for row, passages in enumerate(ids):
-        theirs[row, :len(passages)] = [known[id] for id in passages]
-    for name, ordinals in (("ours", ours.search(texts, K).ordinals), ("Pyserini", theirs)):
+    for _ in range(WARM_UPS):
+        ours.search(texts, K), peer()
+    pairs = np.array([clocks(lambda: ours.search(texts, K)) + clocks(peer) for _ in range(rounds)])
+    (wall, processor, peer_wall, peer_processor), n = np.median(pairs, 0), len(texts)
+    faster, less = np.median(pairs[:, 2:] / pairs[:, :2], 0)
+    print(f"BM25, {n} questions, k={K}, threads: {threads}")
+    print(f"  ours {n / wall:,.0f} questions/s, LuceneSearcher.batch_search {n / peer_wall:,.0f}: {faster:.1f} times as fast")
+    print(f"  processor time a question: {1000 * processor / n:.2f} ms and {1000 * peer_processor / n:.2f} ms, a ratio of {less:.1f}")
+    _, seconds = timed(lambda: ours.search(texts, 1_000))
+    print(f"  k=1,000: ours {n / seconds:,.0f} questions/s; peak memory with the peer's {peak_memory():,.0f} MiB")
+    for name, ordinals in (("ours", ours.search(texts, K).ordinals), ("Pyserini", on_jvm(_ordinals, study, peer(), keys))):
         matched = match_run(study.corpus, questions, ordinals)
         print(f"  Success@1/5/20/100, {name}: " + " / ".join(f"{100 * matched[:, :k].any(1).mean():.1f}" for k in (1, 5, 20, 100)))
+
+
+def clocks(function: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the clock, and of processor time over all threads, which other work on the machine hardly changes."""
+    started = time.process_time()
+    seconds = timed(function)[1]
+    return seconds, time.process_time() - started
+
+
+def _ordinals(study: Study, found: dict, keys: list[str]) -> np.ndarray:
+    """(q, K) int32: Pyserini's hits."""
+    ids = [[hit.docid for hit in found[key]] for key in keys]
+    known = study.corpus.ordinals(id for row in ids for id in row)
+    ordinals = np.full((len(keys), K), -1, np.int32)
+    for row, passages in enumerate(ids):
+        ordinals[row, :len(passages)] = [known[id] for id in passages]
+    return ordinals
 
 
 def _pyserini(index: str):

@@ -20,6 +20,7 @@ import numpy as np
 
 from backend.manifest import read_manifest, whole_folder, write_manifest
 from backend.retrieval.lucene import java_class, java_command, on_jvm
+from backend.retrieval.lucene_batch import FIELD, BatchSearch
 from backend.retrieval.retriever import top_k
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
@@ -32,9 +33,10 @@ Progress = Callable[[int, "int | None", str], None]
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
-QUESTIONS_PER_CALL = 50
+QUESTIONS_PER_CALL = 128
+HITS_PER_CALL = 1 << 17  # bounds the memory that a call takes at a large k
 MAX_WORDS = 1 << 16  # distinct words of a question; Lucene's own limit of 1,024 is a page of text
-TIE_MARGIN = 50  # fetched beyond k, so that which of several equal scores makes the cut hangs on ordinals and not on Lucene's row order
+TIE_MARGIN = 20  # hits fetched beyond k, so that few questions need a second search for the passages that tie with the k-th
 
 
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
@@ -144,17 +146,13 @@ class BM25:
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question. A question of stop words alone finds nothing."""
-        rows = []
-        for block in _blocks(questions):
-            rows += on_jvm(self._search_block, block, k + TIE_MARGIN)
+        hits = Hits(np.full((len(questions), k), -1, np.int32), np.full((len(questions), k), -np.inf, np.float32))
+        for block in _blocks(len(questions), k + TIE_MARGIN):
+            found = self._search_block(questions[block], k, k + TIE_MARGIN)
+            hits.ordinals[block], hits.scores[block] = found.ordinals, found.scores
             if progress is not None:
-                progress(len(rows), len(questions), "searching with BM25")
-        ordinals = np.full((len(rows), k + TIE_MARGIN), -1, np.int32)
-        scores = np.full(ordinals.shape, -np.inf, np.float32)
-        for row, (documents, values) in enumerate(rows):
-            ordinals[row, :len(documents)] = self._ordinals[documents]
-            scores[row, :len(values)] = values
-        return top_k(ordinals, scores, k)
+                progress(min(block.stop, len(questions)), len(questions), "searching with BM25")
+        return hits
 
     def score(self, questions: Sequence[str], ordinals: np.ndarray, progress: Progress | None = None) -> np.ndarray:
         """(q, m) float32: the exact BM25 score of the passages (q, m) int32; 0 where no word is shared, -inf for -1."""
@@ -166,12 +164,25 @@ class BM25:
                 progress(min(rows.stop, len(questions)), len(questions), "scoring the dense hits with BM25")
         return np.where(ordinals < 0, -np.inf, scores).astype(np.float32)
 
-    def _search_block(self, questions: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
-        found = []
-        for question in questions:
-            hits = self._searcher.search(self._query(question), k).scoreDocs
-            found.append(([hit.doc for hit in hits], [hit.score for hit in hits]))
-        return found
+    def _search_block(self, questions: Sequence[str], k: int, fetch: int) -> Hits:
+        """The k best of the `fetch` best that Lucene finds, which orders equal scores by its own rows.
+
+        A question whose every further hit equals the k-th is searched again for four times as many, until all such hits are known.
+        """
+        fetch = min(fetch, len(self._ordinals))
+        documents, scores = on_jvm(self._fetch, questions, fetch)
+        hits = top_k(np.where(documents < 0, -1, self._ordinals[documents]), scores, k)
+        if fetch == len(self._ordinals):
+            return hits
+        tied = np.flatnonzero((documents[:, -1] >= 0) & (scores[:, k - 1] == scores[:, -1]))
+        for block in _blocks(len(tied), 4 * fetch):
+            rows = tied[block]
+            found = self._search_block([questions[row] for row in rows], k, 4 * fetch)
+            hits.ordinals[rows], hits.scores[rows] = found.ordinals, found.scores
+        return hits
+
+    def _fetch(self, questions: Sequence[str], n: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._batch.search(questions, n)
 
     def _score_block(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         import jnius
@@ -192,7 +203,7 @@ class BM25:
         return scores
 
     def _query(self, question: str) -> Any:
-        return self._generator.buildQuery("contents", self._analyzer, question)
+        return self._generator.buildQuery(FIELD, self._analyzer, question)
 
     @cached_property
     def _searcher(self) -> Any:
@@ -201,6 +212,10 @@ class BM25:
         searcher = searchers(_open_reader(self.folder))
         searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(self.k1, self.b))
         return searcher
+
+    @cached_property
+    def _batch(self) -> BatchSearch:
+        return BatchSearch(self._searcher, self._generator, self._analyzer)
 
     @cached_property
     def _generator(self) -> Any:
@@ -237,6 +252,8 @@ def _scores_of(scorer: Any, documents: np.ndarray) -> np.ndarray:
     return scores
 
 
-def _blocks(questions: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(questions), QUESTIONS_PER_CALL):
-        yield questions[start:start + QUESTIONS_PER_CALL]
+def _blocks(questions: int, hits: int) -> Iterator[slice]:
+    """Slices of the questions, small enough for one call with so many hits each."""
+    size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hits))
+    for start in range(0, questions, size):
+        yield slice(start, start + size)
