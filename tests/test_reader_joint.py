@@ -18,11 +18,13 @@ from backend.retrieval.encoder import load_encoder
 from backend.settings import EncoderSettings, add_encoder
 from backend.training.training_log import read_log
 from db.errors import Missing, Refused
-from tests.readers import QUICK, reading_study
+from tests.readers import QUICK, one_thread, reading_study  # noqa: F401
 from tests.studies import tiny_bert
 from tests.training import weights
 
 JOINT = QUICK | {"retrieved": 10, "read": 5, "steps": 4}
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +34,6 @@ def study(tmp_path_factory):
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
     dense.build_index(study, "tiny", device="cpu")
     return study
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def joint(study, name, progress=None, **settings):

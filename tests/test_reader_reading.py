@@ -170,7 +170,11 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
         read(study, "nothing", reader, device="cpu")
     with pytest.raises(Missing, match="cannot load 'nobody' as a reader"):
         read(study, "dev", "nobody", device="cpu")
+    with pytest.raises(Refused, match="precision must be one of auto, float32, bfloat16, not 'half'"):
+        read(study, "dev", reader, precision="half", device="cpu")
     assert not readings_of(study.run("dev"))
+    halves = read(study, "dev", reader, ks=[2], precision="bfloat16", device="cpu")
+    assert halves.manifest["precision"] == "bfloat16" and np.isfinite(halves.scores).all()
 
 
 def test_short_rows_are_read_as_far_as_they_go(study, reader):

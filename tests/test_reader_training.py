@@ -28,9 +28,11 @@ from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People
 from db.records import Hits
-from tests.readers import QUICK, reading_study
+from tests.readers import QUICK, one_thread, reading_study  # noqa: F401
 from tests.studies import tiny_bert
 from tests.training import weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +45,6 @@ def bert(tmp_path_factory):
 @pytest.fixture
 def study(tmp_path):
     return reading_study(tmp_path / "study")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums in one order, so that weights are the same to the bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def quick(study, name, bert, progress=None, restart=False, replace=False, run="train", **settings):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from backend.reader.best_span import ANSWER_TOKENS, best_spans
 from backend.reader.inputs import Encoded
 from backend.reader.model import ReaderModel, load_reader, reader_folder, reader_logits
+from db.errors import Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ class Reader:
 
     def __init__(self, model: ReaderModel, device: str | None = None, batch: int | None = None, precision: Precision = "auto",
                  longest: int = ANSWER_TOKENS):
-        """Raises Refused for a device that is not there."""
+        """Raises Refused for a device that is not there, or a precision that is none."""
         import torch
 
         from backend.training.resuming import device_of
 
+        if precision not in get_args(Precision):
+            raise Refused(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.device = device_of(device)
         self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
         self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
