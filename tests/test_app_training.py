@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from backend.manifest import write_json
 from backend.study import Study
 from backend.training.training_log import LOG
 from backend.training.training_settings import DualEncoderSettings
+from db.jobs import Job
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
 from tests.training_studies import build, copied, say, score, training_study
@@ -160,3 +162,21 @@ def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", view="judges", cell="zzz", ranks="7")
     assert "No cross-encoder. None has scored passages here" in page.text and "judged by people and answer match" in page.text
     assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
+
+
+def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
+    """The sets were listed before; no part of the page would look again."""
+    from backend import jobs
+
+    build(study, name="raw")
+    job = Job("j", "build training set", {"name": "late"}, "running", None, None, None, None, 0, None, "", None, None)
+    ended = []
+
+    def meanwhile(*_):
+        if not ended:
+            ended.append(build(study, name="late"))
+        return []
+
+    monkeypatch.setattr("app.components.training.sets.new_labels", meanwhile)
+    monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
+    assert "late none r" in Page(study.folder, "training", set="raw").text
