@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -68,8 +69,8 @@ def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
 def child(step: str, folder: str, rows: str) -> None:
     """Run one step and say, for each line of the table that it makes, its seconds, the peak memory so far and bytes on disk."""
     made = {}
-    for name, seconds, size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](Path(folder), int(rows)):
-        made[name] = {"seconds": seconds, "bytes": size, "peak": _peak(), "grows": grows}
+    for name, (seconds, processor), size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](Path(folder), int(rows)):
+        made[name] = {"seconds": seconds, "processor": processor, "bytes": size, "peak": _peak(), "grows": grows}
     print(json.dumps(made))
 
 
@@ -80,30 +81,39 @@ def _peak() -> float:
 
 def show(kind: str, measured: list[tuple[int, dict]], target: int) -> None:
     sizes = [rows for rows, _ in measured]
-    print(f"\n{'s and peak MiB of ' + kind:<48}" + "".join(f"{rows:>20,}" for rows in sizes) + f"{f'{target:,}, computed':>24}")
+    heads = "".join(f"{rows:>31,}" for rows in sizes)
+    print(f"\n{f'{kind}: time, processor time, peak MiB':<48}{heads}{f'{target:,}, computed':>26}")
     for name in measured[-1][1]:
         cells = [found[name] for _, found in measured]
-        last = cells[-1]
-        computed = f"{last['seconds'] * target / sizes[-1]:,.0f} s" if last["grows"] else "the same"
-        line = "".join(f"{_seconds(cell['seconds']):>11}{cell['peak']:>7,.0f} M" for cell in cells)
-        print(f"  {name:<46}{line}{computed:>24}")
+        last, times = cells[-1], target / sizes[-1]
+        computed = f"{last['seconds'] * times:,.0f} s, {last['processor'] * times:,.0f} s" if last["grows"] else "the same"
+        line = "".join(f"{_words(cell['seconds']):>11}{_words(cell['processor']):>11}{cell['peak']:>7,.0f} M" for cell in cells)
+        print(f"  {name:<46}{line}{computed:>26}")
         if last["bytes"]:
-            disk = "".join(f"{cell['bytes'] / 1e9:>17,.2f} GB" for cell in cells)
-            print(f"  {'  on disk':<46}{disk}{last['bytes'] / 1e9 * target / sizes[-1]:>21,.1f} GB")
+            disk = "".join(f"{cell['bytes'] / 1e9:>28,.2f} GB" for cell in cells)
+            print(f"  {'  on disk':<46}{disk}{last['bytes'] / 1e9 * times:>23,.1f} GB")
 
 
-def _seconds(seconds: float) -> str:
+def _words(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 10 else f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1e6 * seconds:,.0f} µs"
 
 
-Line = tuple[str, float, int, bool]
-"""What was done, its seconds, bytes on disk afterwards or 0, and whether it grows with the rows."""
+Spent = tuple[float, float]
+"""Seconds by the clock, and of the processor: other work on the machine changes the second little."""
+Line = tuple[str, Spent, int, bool]
+"""What was done, what it took, bytes on disk afterwards or 0, and whether it grows with the rows."""
 
 
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def timed(work: Callable[[], object]) -> Spent:
+    began, used = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - used
+
+
+def typical(work: Callable[[Any], object], asked: Iterable[Any]) -> Spent:
+    """The median of each."""
+    spent = [timed(lambda: work(each)) for each in asked]  # noqa: B023
+    return median(seconds for seconds, _ in spent), median(processor for _, processor in spent)
 
 
 # Passages
@@ -128,9 +138,9 @@ def import_them(folder: Path, rows: int) -> Iterator[Line]:
     from backend.study import Study
 
     study = Study.create(folder / "study", "large")
-    seconds = timed(lambda: import_passages(study, folder / "passages.tsv"))
+    spent = timed(lambda: import_passages(study, folder / "passages.tsv"))
     (folder / "passages.tsv").unlink()
-    yield "import, and corpus.db", seconds, (folder / "study" / "corpus.db").stat().st_size, True
+    yield "import, and corpus.db", spent, (folder / "study" / "corpus.db").stat().st_size, True
 
 
 def look_up(folder: Path, rows: int) -> Iterator[Line]:
@@ -141,20 +151,20 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
     yield "open the study", timed(lambda: len(Study.open(folder / "study").corpus)), 0, False
     corpus = Study.open(folder / "study").corpus
 
-    def by_id(i: int) -> float:
-        return timed(lambda: corpus.passage(corpus.ordinals([str(i)])[str(i)]))
+    def by_id(i: int) -> None:
+        corpus.passage(corpus.ordinals([str(i)])[str(i)])
 
-    yield "a passage by its id, median of 2,000", median(map(by_id, rng.integers(0, rows, 2_000).tolist())), 0, False
-    cold = []
+    yield "a passage by its id, median of 2,000", typical(by_id, rng.integers(0, rows, 2_000).tolist()), 0, False
     with open(path, "rb") as file:
-        for i in rng.integers(0, rows, 200).tolist():
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            cold.append(by_id(i))
-    yield "  nothing of the file in memory, median of 200", median(cold), 0, False
-    hundreds = rng.integers(0, rows, (200, 100)).tolist()
-    yield "100 passages by row, median of 200", median(timed(lambda each=each: corpus.passages(each)) for each in hundreds), 0, False
-    yield "rows of 1,000 ids, median of 50", median(
-        timed(lambda each=each: corpus.ordinals(map(str, each))) for each in rng.integers(0, rows, (50, 1_000)).tolist()), 0, False
+        def cold() -> Iterator[int]:
+            for i in rng.integers(0, rows, 200).tolist():
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                yield i
+
+        yield "  nothing of the file in memory, median of 200", typical(by_id, cold()), 0, False
+    yield "100 passages by row, median of 200", typical(corpus.passages, rng.integers(0, rows, (200, 100)).tolist()), 0, False
+    thousands = rng.integers(0, rows, (50, 1_000)).tolist()
+    yield "rows of 1,000 ids, median of 50", typical(lambda each: corpus.ordinals(map(str, each)), thousands), 0, False
 
 
 def scan(folder: Path, rows: int) -> Iterator[Line]:
@@ -186,8 +196,8 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
     from backend.study import Study
 
     study = Study.open(folder / "study")
-    seconds = timed(lambda: import_questions(study, folder / "questions.jsonl"))
-    yield "import, and labels.db", seconds, study.labels_path.stat().st_size, True
+    spent = timed(lambda: import_questions(study, folder / "questions.jsonl"))
+    yield "import, and labels.db", spent, study.labels_path.stat().st_size, True
 
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
@@ -220,12 +230,12 @@ def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
 
     app = AppTest.from_file(str(Path(__file__).parents[1] / "app" / "main.py"), default_timeout=600)
 
-    def run(**parameters: object) -> float:
+    def run(**parameters: object) -> Spent:
         app.query_params.clear()
         app.query_params.update({"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}})
-        seconds = timed(app.run)
+        spent = timed(app.run)
         assert not app.exception, app.exception
-        return seconds
+        return spent
 
     yield "Home, the first page of all", run(), 0, True
     app.switch_page("pages/compare.py")
