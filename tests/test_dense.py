@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backend.manifest import read_manifest
-from backend.retrieval import dense
+from backend.retrieval import bulk, dense, shards
 from backend.retrieval.dense import Dense
 from backend.retrieval.encoder import load_encoder
 from backend.settings import add_encoder
@@ -45,8 +45,8 @@ def test_stores_float16_and_searches_them_exactly(study):
 
 
 def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypatch):
-    monkeypatch.setattr(dense, "SHARD", 8)
-    monkeypatch.setattr(dense, "PER_STEP", 4)
+    monkeypatch.setattr(shards, "BLOCK", 8)
+    monkeypatch.setattr(bulk, "TOKENS_CPU", 1)
     seen = []
 
     def interrupt(done, total, doing):
@@ -59,15 +59,15 @@ def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypat
         dense.build_index(study, "tiny", device="cpu", progress=interrupt)
     with pytest.raises(Missing, match="blindspot index dense"):
         Dense(study, "tiny")
-    assert seen == [0, 4, 8, 12, 16, 20]
+    assert seen == list(range(21))
     resumed = []
     dense.build_index(study, "tiny", device="cpu", progress=lambda done, total, doing: "encoding" in doing and resumed.append(done))
-    assert resumed == [16, 20, 24, 28]
+    assert resumed == list(range(16, 30))
     np.testing.assert_allclose(np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3)
 
 
 def test_shards_of_other_settings_are_not_used(study, monkeypatch):
-    monkeypatch.setattr(dense, "SHARD", 8)
+    monkeypatch.setattr(shards, "BLOCK", 8)
 
     def interrupt(done, total, doing):
         if done >= 16:

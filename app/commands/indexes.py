@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import Device, Encoder, StudyOption, do, group, open_study
+from app.commands.common import Device, Encoder, StudyOption, do, group, open_study, progress
+from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
 encoder_app = group("The encoders that study.toml names.")
@@ -25,13 +26,38 @@ def index_bm25(study: StudyOption = None,
 def index_dense(
     study: StudyOption = None, encoder: Encoder = "minilm",
     vectors: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Encode one of N parts alone, for --merge.")] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Make the index of all N parts, after checking them.")] = False,
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16: the encoder's arithmetic. auto: 16 bits where a "
+                                                "sample shows them exact enough.")] = "auto",
     device: Device = None,
 ) -> None:
     """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
+    if shard is not None:
+        if merge or vectors is not None:
+            raise Refused("--shard makes one part; --merge and --vectors make the whole index")
+        _encode_shard(study, encoder, shard, device, precision)
+        return
     given = None if vectors is None else str(vectors.absolute())
-    manifest = do(open_study(study), "index dense", name=encoder, vectors=given, device=device)
+    manifest = do(open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision)
     print(f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
           f"{manifest['made_by']}, {manifest['seconds']} s.")
+
+
+def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | None, precision: str) -> None:
+    """No job and no labels.db: several machines may share the folder, and SQLite's write-ahead log is for one."""
+    import os
+
+    from backend.retrieval.dense import encode_part
+    from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+
+    opened = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
+    if not opened.settings_path.is_file():
+        raise Missing(f"{opened.folder} holds no study (no {SETTINGS_FILE}); give --study")
+    with progress() as watch:
+        made = encode_part(opened, encoder, shard, device, precision, watch)
+    print(f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
+          f"blindspot index dense --encoder {encoder} --merge")
 
 
 @index_app.command("faiss")

@@ -1,21 +1,22 @@
-"""Dense retrieval: encode the passages once, in shards that resume; search them exactly."""
+"""Dense retrieval: encode the passages once, search their vectors exactly."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.manifest import file_sha256, read_json, read_manifest, write_json, write_manifest
+from backend.manifest import file_sha256, read_manifest, write_manifest
+from backend.retrieval.bulk import PassageEncoder
 from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.search import ExactSearch
+from backend.retrieval.shards import Shard, encode_shard, whole_set
+from backend.retrieval.shards import merge as merge_blocks
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, "int | None", str], None]
 
-SHARD = 2048                # passages per shard: what an interruption can cost
-PER_STEP = 256              # passages between two reports of progress
-ROWS_PER_COPY = 65_536
+PER_STEP = 256              # questions encoded between two reports of progress
+PRECISION_SAMPLE = 32       # passages encoded both ways before 16-bit arithmetic is taken for all; the same ones for every shard
 SAMPLE = 8                  # passages encoded here to check vectors made elsewhere
+WHOLE = Shard(1, 1)
 SAME_VECTOR = 0.25          # how far a vector may lie from ours, in typical distances between two passages; 16 bits give 0.02
 
 
@@ -42,59 +43,79 @@ def encoder_settings(study: Study, name: str) -> EncoderSettings:
 
 
 def build_index(study: Study, name: str, vectors: str | Path | None = None, device: str | None = None,
-                progress: Progress | None = None) -> dict:
-    """Encode all passages with the encoder `name`, or take their vectors from a file; returns the manifest.
+                progress: Progress | None = None, *, merge: bool = False, precision: str = "auto") -> dict:
+    """Encode all passages with the encoder `name`, or take their vectors from a file or from shards; returns the manifest.
 
-    Encoding writes shards and goes on from the last whole one after an interruption.
+    Encoding writes blocks and goes on from the last whole one after an interruption.
 
     Args:
         vectors: an .npy file, (n, d) float16 or float32, row i for passage i; checked against the encoder on a sample.
+        merge: put the shards together that `encode_part` made, here or elsewhere. The encoder is not loaded.
+        precision: of the arithmetic; see `backend.retrieval.bulk`.
 
-    Raises Refused for vectors that do not fit the passages or the encoder, or while another process builds the index.
+    Raises Refused for vectors that do not fit the passages or the encoder, or while another process builds the index; Missing
+    where shards are.
     """
     settings, corpus, folder = encoder_settings(study, name), study.corpus, study.path("indexes", name)
-    started = time.monotonic()
+    if merge and vectors is not None:
+        raise Refused("--vectors and --merge exclude each other: the vectors come from a file or from shards")
+    started, shards = time.monotonic(), folder / "shards"
     with study.building(f"indexes/{name}"):
-        encoder = load_encoder(settings, device)
-        recipe = {"kind": "dense index", "encoder": name, "passages": len(corpus), "corpus": corpus.digest,
-                  "dtype": "float16", **encoder.describe()}
+        if merge:
+            recipe, sources = whole_set(shards, corpus.digest, name)
+            origin = {"made_by": "encoding in shards", "shards": len({source.parent for source in sources})}
+        else:
+            encoder = load_encoder(settings, device)
+            recipe = _recipe(study, name, encoder)
         (folder / "manifest.json").unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
-        if vectors is None:
-            _encode_shards(study, encoder, recipe, folder / "shards", progress)
-            sources, origin = sorted((folder / "shards").glob("*.npy")), {"made_by": "encoding here"}
-        else:
+        if vectors is not None:
             vectors = Path(vectors)
             _check_vectors(study, encoder, vectors)
             sources, origin = [vectors], {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)}
-        unit_length = _merge(sources, folder / "embeddings.npy", recipe, progress)
+        elif not merge:
+            recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
+            origin = {"made_by": "encoding here"}
+        unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress)
         manifest = write_manifest(folder, {**recipe, **origin, "unit_length": unit_length,
                                            "seconds": round(time.monotonic() - started, 1)})
-        shutil.rmtree(folder / "shards", ignore_errors=True)
+        for made in {source.parent for source in sources if source.parent.parent == shards}:
+            shutil.rmtree(made, ignore_errors=True)
+        if shards.is_dir() and not any(shards.iterdir()):
+            shards.rmdir()
         return manifest
 
 
-def _encode_shards(study: Study, encoder: Encoder, recipe: dict, shards: Path, progress: Progress | None) -> None:
-    total, plan = len(study.corpus), shards / "recipe.json"
-    if not plan.is_file() or read_json(plan) != recipe:
-        shutil.rmtree(shards, ignore_errors=True)
-        shards.mkdir(parents=True)
-        write_json(plan, recipe)
-    for start in range(0, total, SHARD):
-        path = shards / f"{start:010d}.npy"
-        if path.exists():
-            continue
-        rows = np.empty((min(SHARD, total - start), encoder.dimension), np.float16)
-        passages = study.corpus.scan(start, start + len(rows))
-        for row in range(0, len(rows), PER_STEP):
-            if progress is not None:
-                progress(start + row, total, f"encoding passages with {recipe['encoder']}")
-            block = encoder.encode_passages(list(islice(passages, PER_STEP)))
-            rows[row:row + len(block)] = block
-        unfinished = path.with_suffix(".partial")
-        with open(unfinished, "wb") as file:
-            np.save(file, rows)
-        unfinished.rename(path)
+def encode_part(study: Study, name: str, shard: str, device: str | None = None, precision: str = "auto",
+                progress: Progress | None = None) -> dict:
+    """Encode one shard ("2/8"), to be merged by `build_index` when all are there; returns its manifest.
+
+    Of the study it needs corpus.db and study.toml alone, and writes to indexes/<encoder>/shards: several machines may work in
+    one folder, or each in a copy. Goes on where it was interrupted; a finished shard is left as it is.
+    """
+    part = Shard.parse(shard)
+    part.starts(len(study.corpus))
+    settings = encoder_settings(study, name)
+    with study.building(f"indexes/{name}/{part.name}"):
+        encoder = load_encoder(settings, device)
+        _encode(study, encoder, _recipe(study, name, encoder), precision, part, progress)
+        return read_manifest(study.path("indexes", name, "shards", part.name))
+
+
+def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
+    return {"kind": "dense index", "encoder": name, "passages": len(study.corpus), "corpus": study.corpus.digest, "dtype": "float16",
+            **encoder.describe()}
+
+
+def _encode(study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard,
+            progress: Progress | None) -> tuple[dict, list[Path]]:
+    """Encode a shard; returns the recipe with the precision in it, and the shard's blocks."""
+    corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
+    sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
+    bulk = PassageEncoder(encoder, precision, corpus.passages(sample.tolist()))
+    recipe = {**recipe, "precision": bulk.precision}
+    encode_shard(corpus, bulk, recipe, shard, folder, progress)
+    return recipe, sorted((folder / shard.name).glob("*.npy"))
 
 
 def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
@@ -119,38 +140,6 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
         worst = int(error.argmax())
         raise BadInput(f"row {sample[worst]} is not what the encoder gives for passage {passages[worst].id!r} (as far off as "
                        f"{error[worst]:.0%} of the distance between two passages): another model, text template or order", path)
-
-
-def _merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progress | None) -> bool:
-    """Write all rows as one float16 file; returns whether every vector has unit length. Raises Refused on NaN.
-
-    The file takes its place when it is whole: a service may have the old one mapped.
-    """
-    shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
-    partial = target.with_name(f".{target.name}")
-    merged = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
-    for source in sources:
-        rows = np.load(source, mmap_mode="r", allow_pickle=False)
-        for start in range(0, len(rows), ROWS_PER_COPY):
-            block = rows[start:start + ROWS_PER_COPY].astype(np.float32)
-            norms = np.linalg.norm(block, axis=1)
-            if recipe["similarity"] == "cosine":
-                block /= np.maximum(norms, 1e-12)[:, None]
-                norms = np.ones(1)
-            with np.errstate(over="ignore"):  # what overflows becomes infinity, and is refused
-                merged[row:row + len(block)] = block
-            if not np.isfinite(merged[row:row + len(block)]).all():
-                bad = row + int(np.flatnonzero(~np.isfinite(merged[row:row + len(block)]).all(1))[0])
-                raise Refused(f"the vector of passage row {bad} holds NaN, infinity or a number too large for 16 bits")
-            unit_length &= bool(np.abs(norms - 1).max() < 1e-2)
-            row += len(block)
-            if progress is not None:
-                progress(row, shape[0], "writing the vectors")
-    if row != shape[0]:
-        raise Refused(f"{row} vectors for {shape[0]} passages; delete {target.parent} and encode again")
-    merged.flush()
-    os.replace(partial, target)
-    return unit_length
 
 
 class Dense:

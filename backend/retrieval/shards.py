@@ -1,276 +1,171 @@
-"""Candidates on GPUs: each holds a share of the rows in float16, or has it streamed from the host where it does not fit.
+"""Encoded passages on disk before they are an index: shards that resume, and that machines can share out; put together when all are there.
 
-A block of rows is multiplied with all questions at once (float16 in and out, sums in float32). Selecting over 21 million columns
-would cost more than multiplying them, so it goes by groups: one pass takes the largest score of every 32 rows, and the best m
-rows lie in the m groups of the largest maxima. (A row outside them is no better than its group's maximum, so no better than the
-maxima of m groups, which are m rows.) Nothing is done question by question, and nothing waits for the device until the end.
+    indexes/<encoder>/shards/2-of-8/recipe.json      what is encoded, and how
+                                    0000002048.npy   (2048, d) float16: the passages from row 2048 on
+                                    manifest.json    written last
 
-The same code runs on CPU tensors, where the tests hold it against brute force. On a GPU it is not measured yet.
+A shard is some blocks of 2,048 passages; where one block ends does not depend on how many shards there are.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from backend.retrieval.exact import exact_scores
-from backend.retrieval.exhaustive import Block
-from backend.retrieval.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
-from backend.retrieval.proposed import Proposed
-from backend.retrieval.staging import Staging
-from db.errors import Refused
-
-if TYPE_CHECKING:
-    import torch
+from backend.manifest import read_json, read_manifest, write_json, write_manifest
+from backend.retrieval.bulk import PassageEncoder
+from db.corpus import Corpus
+from db.errors import BadInput, Missing, Refused
 
 Progress = Callable[[int, "int | None", str], None]
 
-GROUP = 32                     # rows whose largest score stands for them
-MARGIN = 32                    # candidates beyond k that are scored exactly
-SCORES_PER_BLOCK = 1 << 30     # of a product: 2 GiB in float16
-ROWS_PER_BLOCK = 1 << 21       # of a product with few questions
-ROWS_PER_TRANSFER = 1 << 16    # from the host to the device
-FACTORS_PER_BLOCK = 1 << 25    # float64 factors at once while scoring exactly: 256 MiB
-ROOM = 0.8                     # of the free memory that rows may take
-FEWEST_SCORES = 1 << 20        # per block, before the rows themselves have to go
+BLOCK = 2048  # passages in a file: what an interruption can cost
+ROWS_PER_COPY = 65_536
+NAME = re.compile(r"(\d+)-of-(\d+)")
 
 
-def devices(name: str) -> list[str]:
-    """"cuda" as all GPUs that there are, "cuda:1" as that one. Raises Refused where there is none."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise Refused(f"no GPU was found for device {name!r}; leave it out, or use cpu")
-    if name != "cuda":
-        return [name]
-    return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-
-
-class Shards:
-    """Candidates among all rows of `vectors` (n, d) float16, the rows shared out over `devices`; similarity "dot" or "l2"."""
-
-    questions_per_block = 2048
-
-    def __init__(self, vectors: np.ndarray, similarity: str, devices: list[str]):
-        self.vectors, self.similarity = vectors, similarity
-        bounds = np.linspace(0, len(vectors), min(len(devices), len(vectors)) + 1).astype(int).tolist()
-        self._shards = [Shard(vectors, start, stop, similarity, device)
-                        for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)]
-        self._extent: Extent | None = None
-        self._loading = threading.Lock()
-
-    def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Proposed:
-        """Rows that may be among the k best of each question, with exact scores.
-
-        Args:
-            questions: (q, d) float32, finite.
-            k: at most n.
-        """
-        keep_products_plain()
-        extent = self._loaded(progress)
-        rounded = Rounded(questions, self.similarity, Precision("float16", "float16" if self.similarity == "dot" else "float32"), extent)
-        parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
-        return Proposed(np.concatenate([part.ordinals for part in parts], 1), np.concatenate([part.scores for part in parts], 1),
-                        np.max([part.at_most for part in parts], 0))
-
-    def rounded(self, questions: np.ndarray) -> Rounded:
-        """Questions for a product in float32."""
-        return Rounded(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
-
-    def blocks(self) -> Iterable[Block]:
-        for shard in self._shards:
-            yield from shard.blocks(ROWS_PER_TRANSFER)
-
-    def _loaded(self, progress: Progress | None) -> Extent:
-        with self._loading:
-            if self._extent is None:
-                told = _Told(progress, len(self.vectors))
-                parts = [part for measured in self._of_each(lambda shard: shard.load(told)) for part in measured]
-                self._extent = joined(parts, False, self.vectors.shape[1])
-        return self._extent
-
-    def _of_each(self, work: Callable[[Shard], object]) -> list:
-        if len(self._shards) == 1:
-            return [work(self._shards[0])]
-        with ThreadPoolExecutor(len(self._shards)) as pool:
-            return list(pool.map(work, self._shards))
-
-
-class _Told:
-    """Progress of several shards as one."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self._progress, self._total, self._rows, self._lock = progress, total, 0, threading.Lock()
-
-    def __call__(self, rows: int, what: str = "loading the vectors to the GPU") -> None:
-        with self._lock:
-            self._rows += rows
-            if self._progress is not None:
-                self._progress(self._rows, self._total, what)
-
-
+@dataclass(frozen=True, slots=True)
 class Shard:
-    """The rows start to stop on one device."""
+    """One of `of` about equal parts of the passages, counted from 1."""
 
-    def __init__(self, vectors: np.ndarray, start: int, stop: int, similarity: str, device: str):
-        self.device, self.resident = device, False
-        self._vectors, self._start, self._stop, self._similarity = vectors, start, stop, similarity
-        self._rows: torch.Tensor | None = None
-        self._squares: torch.Tensor | None = None
-        self._scores_per_block = SCORES_PER_BLOCK
-        self._busy = threading.Lock()
+    number: int
+    of: int
 
-    def load(self, told: _Told) -> list[tuple[float, float, np.ndarray]]:
-        """Bring the rows to the device if they fit, and measure them: `extent_of` block by block."""
-        import torch
-
-        with torch.inference_mode():
-            target = self._allocate()
-            self.resident = target is not None
-            if not self.resident:
-                told(0, self._streamed)
-            parts, squares = [], []
-            for first, rows in self._staging().blocks():
-                if target is not None:
-                    target[first - self._start:first - self._start + len(rows)] = rows
-                norm, lost, found = extent_of(rows)
-                squares.append(found)
-                parts.append((norm, lost, found.cpu().numpy()))
-                told(len(rows))
-            self._rows = target
-            self._squares = torch.cat(squares) if self._similarity == "l2" else None
-        return parts
-
-    def propose(self, questions: np.ndarray, rounded: Rounded, k: int, progress: Progress | None) -> Proposed:
-        """Proposed of the rows held here; smaller blocks, and at last rows streamed from the host, where memory runs out."""
-        import torch
-
-        with self._busy, torch.inference_mode():
-            while True:
-                try:
-                    scores, ordinals = self._best(rounded, min(k + MARGIN, self._stop - self._start))
-                    exact = self._exact(questions, ordinals)
-                    threshold = scores.min(1).values.float().cpu().numpy()
-                    if ordinals.shape[1] == self._stop - self._start:
-                        threshold[:] = -np.inf
-                    return Proposed(ordinals.int().cpu().numpy(), exact, rounded.at_most(threshold))
-                except torch.OutOfMemoryError as error:
-                    self._make_room(error, progress)
-
-    def blocks(self, rows: int) -> Iterator[Block]:
-        for first, found in self._read(rows):
-            here = slice(first - self._start, first - self._start + len(found))
-            yield Block(first, found, None if self._squares is None else self._squares[here])
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """From "2/8". Raises Refused."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise Refused(f"--shard {text}: say which of how many, as in 2/8 for the second of eight")
+        return cls(int(number), int(of))
 
     @property
-    def _streamed(self) -> str:
-        return (f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}: they are read from the host for every "
-                "batch of questions, which is slower")
+    def name(self) -> str:
+        return f"{self.number}-of-{self.of}"
 
-    def _allocate(self) -> torch.Tensor | None:
-        """Memory for the rows, or None where it is short."""
-        import torch
+    def starts(self, passages: int) -> range:
+        """The first row of each of its blocks. Raises Refused where there is no block for each shard."""
+        blocks = -(-passages // BLOCK)
+        if self.of > max(blocks, 1):
+            raise Refused(f"{passages:,} passages make {blocks} blocks of {BLOCK:,}: too few for {self.of} shards")
+        return range(blocks * (self.number - 1) // self.of * BLOCK, blocks * self.number // self.of * BLOCK, BLOCK)
 
-        shape = (self._stop - self._start, self._vectors.shape[1])
-        if self.device.startswith("cuda") and 2 * shape[0] * shape[1] > ROOM * torch.cuda.mem_get_info(self.device)[0]:
-            return None
+
+def encode_shard(corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: Shard, folder: Path,
+                 progress: Progress | None = None) -> dict:
+    """Write what is missing of a shard below `folder`; returns its manifest. Blocks of another recipe are thrown away."""
+    target, total = folder / shard.name, len(corpus)
+    recipe = {**recipe, "shard": shard.number, "of": shard.of}
+    sealed = read_manifest(target)
+    if not (target / "recipe.json").is_file() or read_json(target / "recipe.json") != recipe:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        write_json(target / "recipe.json", recipe)
+    elif sealed is not None:
+        return sealed
+    starts = shard.starts(total)
+    first = starts.start
+
+    def write(start: int, vectors: np.ndarray) -> None:
+        path = _block(target, start)
+        with open(path.with_suffix(".partial"), "wb") as file:
+            np.save(file, vectors)
+        path.with_suffix(".partial").rename(path)
+
+    def tick(start: int, done: int) -> None:
+        if progress is not None:
+            progress(start - first + done, min(starts.stop, total) - first, f"encoding passages with {recipe['encoder']}")
+
+    encoder.over([start for start in starts if not _block(target, start).exists()],
+                 lambda start: list(corpus.scan(start, start + BLOCK)), write, tick)
+    return write_manifest(target, {**recipe, "rows": min(starts.stop, total) - first})
+
+
+def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
+    """The recipe that all shards below `folder` share, and their blocks in order.
+
+    Args:
+        digest: of the passages, as they are here.
+        name: the encoder's.
+
+    Raises: Missing where shards are, Refused where they do not belong together or to these passages, BadInput for a damaged one.
+    """
+    found = {Shard(*map(int, match.groups())): path for path in sorted(folder.glob("*-of-*")) if (match := NAME.fullmatch(path.name))}
+    if not found:
+        raise Missing(f"there are no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so on, "
+                      "and copy what other machines made there")
+    cuts = sorted({shard.of for shard in found})
+    if len(cuts) > 1:
+        raise Refused(f"{folder} holds shards of {' and of '.join(map(str, cuts))}; delete those that are not wanted")
+    made = {shard: manifest for shard, path in found.items() if (manifest := read_manifest(path)) is not None}
+    missing = [str(number) for number in range(1, cuts[0] + 1) if Shard(number, cuts[0]) not in made]
+    if missing:
+        raise Missing(f"{len(missing)} of {cuts[0]} shards of {name!r} are missing or unfinished: {', '.join(missing[:20])}"
+                      f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard {missing[0]}/{cuts[0]}'")
+    shards = sorted(made, key=lambda shard: shard.number)
+    recipes = [read_json(found[shard] / "recipe.json") for shard in shards]
+    recipe = {key: value for key, value in recipes[0].items() if key not in ("shard", "of")}
+    for shard, other in zip(shards, recipes, strict=True):
+        if other.get("corpus") != digest:
+            raise Refused(f"{found[shard]} was encoded from other passages than this study's; delete it and encode it again")
+        for key, value in recipe.items():
+            if other.get(key) != value:
+                raise Refused(f"{found[shard]} does not belong to {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
+                              "delete one of them and encode it again")
+    blocks = [block for shard in shards for block in _checked_blocks(found[shard], shard, recipe)]
+    return recipe, blocks
+
+
+def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
+    for start in shard.starts(recipe["passages"]):
+        path, rows = _block(folder, start), min(BLOCK, recipe["passages"] - start)
         try:
-            return torch.empty(shape, dtype=torch.float16, device=self.device)
-        except torch.OutOfMemoryError:
-            return None
+            shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+        except (OSError, ValueError, EOFError) as error:
+            raise BadInput(f"is missing or damaged ({error}); delete the shard's manifest.json and the file, and encode it again",
+                           path) from error
+        if shape != (rows, recipe["dimension"]):
+            raise BadInput(f"holds {shape} and not {(rows, recipe['dimension'])}; delete the shard and encode it again", path)
+        yield path
 
-    def _make_room(self, error: Exception, progress: Progress | None) -> None:
-        import torch
 
-        if self._scores_per_block > FEWEST_SCORES:
-            self._scores_per_block //= 4
-        elif self.resident:
-            self._rows, self.resident, self._scores_per_block = None, False, SCORES_PER_BLOCK
+def _block(folder: Path, start: int) -> Path:
+    return folder / f"{start:010d}.npy"
+
+
+def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progress | None = None) -> bool:
+    """Write all rows as one float16 file; returns whether every vector has unit length. Raises Refused on NaN.
+
+    The file takes its place when it is whole: a service may have the old one mapped.
+    """
+    shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
+    partial = target.with_name(f".{target.name}")
+    merged = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
+    for source in sources:
+        rows = np.load(source, mmap_mode="r", allow_pickle=False)
+        for start in range(0, len(rows), ROWS_PER_COPY):
+            block = rows[start:start + ROWS_PER_COPY].astype(np.float32)
+            norms = np.linalg.norm(block, axis=1)
+            if recipe["similarity"] == "cosine":
+                block /= np.maximum(norms, 1e-12)[:, None]
+                norms = np.ones(1)
+            with np.errstate(over="ignore"):  # what overflows becomes infinity, and is refused
+                merged[row:row + len(block)] = block
+            if not np.isfinite(merged[row:row + len(block)]).all():
+                bad = row + int(np.flatnonzero(~np.isfinite(merged[row:row + len(block)]).all(1))[0])
+                raise Refused(f"the vector of passage row {bad} holds NaN, infinity or a number too large for 16 bits")
+            unit_length &= bool(np.abs(norms - 1).max() < 1e-2)
+            row += len(block)
             if progress is not None:
-                progress(0, None, self._streamed)
-        else:
-            raise Refused(f"{self.device} has too little memory to search at all; free some, or use the device cpu") from error
-        if self.device.startswith("cuda"):
-            torch.cuda.empty_cache()
-
-    def _staging(self) -> Staging:
-        return Staging(self._vectors, self._start, self._stop, ROWS_PER_TRANSFER, self.device)
-
-    def _read(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """(first ordinal, rows (m, d) float16 on the device), good until the next is asked for."""
-        if self._rows is None:
-            yield from self._staging().blocks()
-            return
-        for first in range(0, len(self._rows), rows):
-            yield self._start + first, self._rows[first:first + rows]
-
-    def _best(self, rounded: Rounded, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scores and ordinals (q, count) of the `count` best products, in no order."""
-        import torch
-
-        wanted = rounded.operand.to(self.device)
-        factors = torch.from_numpy(rounded.factors).to(self.device)
-        scores = ordinals = None
-        for first, rows in self._read(min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(wanted) // GROUP * GROUP))):
-            product = _product(rows, wanted, getattr(torch, rounded.precision.scores))
-            if self._squares is not None:
-                here = slice(first - self._start, first - self._start + len(rows))
-                product[:len(rows)].mul_(factors).sub_(self._squares[here, None])
-            found, where = best_rows(product, min(count, len(rows)))
-            where += first
-            if scores is None:
-                scores, ordinals = found, where
-                continue
-            scores, ordinals = torch.cat((scores, found), 1), torch.cat((ordinals, where), 1)
-            if scores.shape[1] > count:
-                scores, kept = scores.topk(count, dim=1, sorted=False)
-                ordinals = ordinals.gather(1, kept)
-        return scores, ordinals
-
-    def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> np.ndarray:
-        """(q, m) float32 exact scores."""
-        import torch
-
-        if self._rows is None:
-            return exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
-        asked, exact = torch.from_numpy(questions).to(self.device), torch.empty(ordinals.shape, device=self.device)
-        per_block = max(1, FACTORS_PER_BLOCK // (ordinals.shape[1] * questions.shape[1]))
-        for first in range(0, len(questions), per_block):
-            part = slice(first, first + per_block)
-            found, wanted = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
-            exact[part] = found.mul_(wanted).sum(2) if self._similarity == "dot" else found.sub_(wanted).square_().sum(2).neg_()
-        return exact.cpu().numpy()
-
-
-def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -> torch.Tensor:
-    """(m, q) products of float16 rows and questions; m is filled up with -inf to whole groups."""
-    import torch
-
-    whole = -(-len(rows) // GROUP) * GROUP
-    product = torch.empty((whole, len(questions)), dtype=scores, device=rows.device)
-    product[len(rows):] = -torch.inf
-    if scores == torch.float16:
-        torch.mm(rows, questions.T, out=product[:len(rows)])
-    elif rows.is_cuda:
-        product[:len(rows)] = torch.mm(rows, questions.T, out_dtype=scores)
-    else:
-        torch.mm(rows.float(), questions.float().T, out=product[:len(rows)])
-    return product
-
-
-def best_rows(product: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of products (m, q), m whole groups: the scores and rows (q, count) of the largest of each column, in no order."""
-    import torch
-
-    groups, questions = len(product) // GROUP, product.shape[1]
-    if groups <= count:
-        found = product.T.topk(count, dim=1, sorted=False)
-        return found.values, found.indices
-    chosen = product.view(groups, GROUP, questions).amax(1).T.topk(count, dim=1, sorted=False).indices
-    members = (chosen[:, :, None] * GROUP + torch.arange(GROUP, device=product.device)).view(questions, count * GROUP)
-    found = product.T.gather(1, members).topk(count, dim=1, sorted=False)
-    return found.values, members.gather(1, found.indices)
+                progress(row, shape[0], "writing the vectors")
+    if row != shape[0]:
+        raise Refused(f"{row} vectors for {shape[0]} passages; delete {target.parent} and encode again")
+    merged.flush()
+    os.replace(partial, target)
+    return unit_length

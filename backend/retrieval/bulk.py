@@ -1,0 +1,206 @@
+"""Encoding many passages: batches filled by tokens, 16-bit arithmetic where it is exact enough, reading and writing beside it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from backend.retrieval.encoder import Encoder
+from db.errors import Refused
+from db.records import Passage
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+Block = TypeVar("Block")
+Texts = list[str]
+Ids = list[list[int]]
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+TOKENS_CPU, TOKENS_GPU = 1024, 65_536  # in a batch, padding counted: what stays near the processor; what fills a GPU
+SAME, OFF = 0.9999, 0.02  # 16 bits are taken for vectors with at least this cosine to their float32 ones, and off by at most this
+# share of the typical distance between two of them
+PROMPTS = ("document", "passage", "corpus")  # the names under which SentenceTransformer.encode_document looks for a prompt
+TRIED = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)  # on which both ways to tokenise must agree
+TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
+CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
+
+
+class PassageEncoder:
+    """An encoder for passages by the thousand.
+
+    Texts are sorted by length and batched by the tokens they take. On a CPU, 16 bits mean torch's autocast: matrix products in
+    bfloat16, the rest in float32. On a GPU the whole model is in 16 bits.
+
+    Args:
+        precision: of `PRECISIONS`. "auto" takes, of the 16-bit ones that the device is quick at, the first in which every vector of
+            `sample` has a cosine of at least 0.9999 to its float32 vector, and lies off by at most 2% of the typical distance between
+            two of them; else float32.
+        tokens: in a batch; default by the device.
+
+    Raises Refused for a precision that is none, or none for this device.
+    """
+
+    def __init__(self, encoder: Encoder, precision: str = "auto", sample: Sequence[Passage] = (), tokens: int | None = None):
+        if precision not in PRECISIONS:
+            raise Refused(f"there is no precision {precision!r}; known: {', '.join(PRECISIONS)}")
+        self.encoder, self.device = encoder, encoder.model.device
+        if precision == "float16" and self.device.type == "cpu":
+            raise Refused("float16 is for GPUs; on a CPU take bfloat16 or float32")
+        self.tokens = tokens or (TOKENS_CPU if self.device.type == "cpu" else TOKENS_GPU)
+        self.prompt = _prompt(encoder.model)
+        self.tokenizer, self.told = _tokenizer(encoder.model, self.prompt)
+        self._set(precision if precision != "auto" else "float32")
+        if precision == "auto" and sample:
+            self._choose(sample)
+
+    def tokenise(self, passages: Sequence[Passage]) -> Ids | Texts:
+        """The first part of the work, for another thread; the texts as they are where the tokenizer is none of the fast ones."""
+        texts = [self.encoder.passage_text(passage) for passage in passages]
+        if self.tokenizer is None:
+            return texts
+        return [cut.ids for cut in self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])]
+
+    def encode(self, tokenised: Ids | Texts, tick: Callable[[int], None] | None = None) -> torch.Tensor:
+        """(n, d) float16 on the device, which may still be at work. `tick` is told before each batch how many are done."""
+        import torch
+
+        with torch.inference_mode(), self._arithmetic():
+            if self.tokenizer is None:
+                return self._plainly(tokenised, tick)
+            lengths = np.array([len(ids) for ids in tokenised])
+            order, done = np.argsort(-lengths, kind="stable"), 0
+            vectors = torch.empty((len(order), self.encoder.dimension), dtype=torch.float16, device=self.device)
+            while done < len(order):
+                if tick is not None:
+                    tick(done)
+                rows = order[done:done + max(1, self.tokens // int(lengths[order[done]]))]
+                made = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][:, :vectors.shape[1]].float()
+                if self.encoder.similarity == "cosine":
+                    made = torch.nn.functional.normalize(made, dim=1)
+                vectors[torch.from_numpy(rows).to(self.device)] = made.to(torch.float16)
+                done += len(rows)
+            return vectors
+
+    def over(self, blocks: Iterable[Block], read: Callable[[Block], Sequence[Passage]], write: Callable[[Block, np.ndarray], None],
+             tick: Callable[[Block, int], None] | None = None) -> None:
+        """Encode block after block: `read` and the tokenizer's threads are one block ahead, `write` one behind."""
+        blocks = list(blocks)
+        with ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(1) as behind:
+            coming = [ahead.submit(lambda block: self.tokenise(read(block)), block) for block in blocks[:1]]
+            going = []
+            for number, block in enumerate(blocks):
+                tokenised = coming.pop().result()
+                coming += [ahead.submit(lambda block: self.tokenise(read(block)), block) for block in blocks[number + 1:number + 2]]
+                vectors = self.encode(tokenised, None if tick is None else lambda done, block=block: tick(block, done))
+                if going:
+                    going.pop().result()
+                going.append(behind.submit(lambda block, vectors: write(block, vectors.cpu().numpy()), block, vectors))
+            if going:
+                going.pop().result()
+
+    def _features(self, ids: Ids) -> dict[str, Any]:
+        """A batch as the model takes it, padded on the right to its longest text."""
+        import torch
+
+        mask = np.arange(len(ids[0])) < np.array([len(row) for row in ids])[:, None]
+        padded = np.full(mask.shape, self.told["padding"], np.int64)
+        padded[mask] = [token for row in ids for token in row]
+        made = {"input_ids": padded, "attention_mask": mask.astype(np.int64), "token_type_ids": np.zeros_like(padded)}
+        tensors = {name: torch.from_numpy(made[name]) for name in self.told["tensors"]}
+        if self.device.type == "cuda":
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        return self.told["rest"] | {name: tensor.to(self.device, non_blocking=True) for name, tensor in tensors.items()}
+
+    def _plainly(self, texts: Texts, tick: Callable[[int], None] | None) -> torch.Tensor:
+        import torch
+
+        if tick is not None:
+            tick(0)
+        made = self.model.encode_document(texts, batch_size=self.encoder.settings.batch_size, show_progress_bar=False,
+                                          convert_to_tensor=True, normalize_embeddings=self.encoder.similarity == "cosine")
+        return made.to(torch.float16)
+
+    def _set(self, precision: str) -> None:
+        import torch
+
+        self.precision = precision
+        whole = precision != "float32" and self.device.type != "cpu"
+        self.model = copy.deepcopy(self.encoder.model).to(getattr(torch, precision)) if whole else self.encoder.model
+
+    def _arithmetic(self) -> AbstractContextManager:
+        import torch
+
+        return torch.autocast("cpu", torch.bfloat16) if self.device.type == "cpu" and self.precision != "float32" else nullcontext()
+
+    def _choose(self, sample: Sequence[Passage]) -> None:
+        exact = self.encoder.encode_passages(sample)
+        for precision in _quick(self.device):
+            self._set(precision)
+            if _same(self.encode(self.tokenise(sample)).float().cpu().numpy(), exact):
+                return
+        self._set("float32")
+
+
+def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
+    """By the cosine, and by how far off beside the distance of two texts: an encoder may put all texts into a narrow cone."""
+    ours, exact = ours.astype(np.float64), exact.astype(np.float64)
+    cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
+    apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
+    off = np.linalg.norm(ours - exact, axis=1)
+    return bool(np.nan_to_num(cosines, nan=-1).min() >= SAME and off.max() <= OFF * (np.median(apart) if len(apart) else 1))
+
+
+def _prompt(model: SentenceTransformer) -> str:
+    """What `encode_document` puts before each text."""
+    name = next((name for name in PROMPTS if name in model.prompts), model.default_prompt_name)
+    return model.prompts.get(name) or ""
+
+
+def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, Any]]:
+    """The model's Rust tokenizer, to be used without its wrapper, and what goes with a batch; (None, {}) where it is another kind.
+
+    The wrapper makes Python lists of every number of every padded text: 5,000 texts a second, where the tokenizer itself does 70,000.
+    Whether both tell the model the same is tried, not assumed.
+    """
+    import torch
+
+    given = model.preprocess(list(TRIED), prompt=prompt or None, task="document")
+    towers = getattr(model[0], "sub_modules", {})
+    wrapper = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
+    if not getattr(wrapper, "is_fast", False):
+        return None, {}
+    tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation just set
+    tokenizer.no_padding()
+    tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
+    told = {"padding": wrapper.pad_token_id, "tensors": set(tensors), "rest": {k: v for k, v in given.items() if k not in tensors}}
+    if not {"input_ids", "attention_mask"} <= set(tensors) <= TENSORS or wrapper.pad_token_id is None:
+        return None, {}
+    for row, text in enumerate(TRIED):
+        ids = tokenizer.encode(prompt + text).ids
+        wide = tensors["input_ids"].shape[1]
+        padded = torch.tensor(ids + [wrapper.pad_token_id] * (wide - len(ids)))
+        mask = torch.tensor([1] * len(ids) + [0] * (wide - len(ids)))
+        zeros = tensors.get("token_type_ids", torch.zeros(1))
+        if not (torch.equal(padded, tensors["input_ids"][row]) and torch.equal(mask, tensors["attention_mask"][row])) or zeros.any():
+            return None, {}
+    return tokenizer, told
+
+
+def _quick(device: torch.device) -> tuple[str, ...]:
+    """The 16-bit arithmetic that a device is quicker at than at float32."""
+    import torch
+
+    if device.type == "cuda":
+        return ("bfloat16", "float16") if torch.cuda.is_bf16_supported(including_emulation=False) else ("float16",)
+    flags = Path("/proc/cpuinfo")
+    if device.type == "cpu" and flags.is_file() and CPU_FLAGS & set(flags.read_text().split()):
+        return ("bfloat16",)
+    return ()
