@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FACTORS_PER_BLOCK = 1 << 19  # numbers of a block of rows: what is widened at once stays near the processor
 ROWS_PER_READING = 8192      # rows per block for one question, at least
+ROWS_TO_BEGIN = 2048         # the first rows, whose k-th score is where the sieve begins
 READINGS = 4                 # blocks that each thread then has, if they are not too long
 CANDIDATES = 4               # kept at most, in units of k, and
 MORE_CANDIDATES = 256
@@ -49,7 +50,8 @@ class Sieve:
         precision = self._precision(len(questions))
         rounded = Rounded(questions, self.similarity, precision, self._extent)
         caught, rows = _Caught(rounded, k), self._rows_together(precision)
-        first = _Product(self, rounded, rows)(0, min(rows, len(self.vectors)))
+        begun = min(rows, ROWS_TO_BEGIN, len(self.vectors))
+        first = _Product(self, rounded, begun)(0, begun)
         caught.begin(first)
         caught.add(0, first)
 
@@ -59,7 +61,7 @@ class Sieve:
                 caught.add(start, product(start, min(start + rows, len(self.vectors))))
 
         # A float32 product is OpenBLAS's, which brings its own threads.
-        share_out(range(rows, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
+        share_out(range(begun, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
         return Proposed(ordinals, exact_scores(self.vectors, questions, ordinals, self.similarity), rounded.at_most(threshold))
 
