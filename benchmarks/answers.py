@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import tarfile
 import tempfile
 import unicodedata
@@ -21,13 +20,14 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import psutil
 import regex
 
 from backend.answers import RULES, match_run
 from backend.answers.run import processors
 from backend.retrieval.bm25 import BM25
 from backend.study import Study
-from benchmarks.machine import machine, peak_memory, timed
+from benchmarks.machine import machine, timed
 from benchmarks.retrieval import real_study
 from db.corpus import Corpus
 from db.records import Question
@@ -117,8 +117,16 @@ def measure(study: Study, plain: int, rounds: int) -> None:
         taken = timed(lambda: match_run(cold(path), questions, runs[0], rule))[1]  # noqa: B023
         print(f"{f'ours, {rule}':<28}{taken:>9.2f}{runs[0].size / taken:>12,.0f}")
     taken = sum(timed(lambda: match_run(cold(path), questions, run))[1] for run in runs)  # noqa: B023
-    print(f"\n{len(runs)} runs, cold: {taken:.1f} s. Peak memory {peak_memory():,.0f} MiB here, of which matching is a part; of a process "
-          f"that matches {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:,.0f} MiB")
+    print(f"\n{len(runs)} runs, cold: {taken:.1f} s")
+    largest = [0]
+
+    def look(done: int, total: int, doing: str) -> None:
+        largest.append(max((child.memory_info().rss for child in psutil.Process().children()), default=0))
+
+    before = psutil.Process().memory_info().rss
+    match_run(Corpus(path), questions, runs[0], progress=look)
+    print(f"memory: {max(largest) / 2**20:,.0f} MiB in the largest of the processes that match; "
+          f"{(psutil.Process().memory_info().rss - before) / 2**20:,.0f} MiB more than before in this one")
 
 
 if __name__ == "__main__":
