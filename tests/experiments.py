@@ -28,5 +28,6 @@ def experiment_study(folder: Path) -> Study:
 
 TINY = {"start": "tiny", "seeds": [0], "ks": [5, 10], "depth": 10,
         "training": {"steps": 2, "batch": 4, "question_tokens": 16, "passage_tokens": 32, "held_out": 4, "pool": 20, "evaluate_every": 2},
-        "cross": {"steps": 2, "batch": 4, "tokens": 48, "held_out": 4, "evaluate_every": 2}}
+        "cross": {"steps": 2, "batch": 4, "tokens": 48, "held_out": 4, "evaluate_every": 2},
+        "reader": {"steps": 2, "batch": 2, "tokens": 48, "passages": 2, "depth": 10, "held_out": 4, "read": 2, "evaluate_every": 2}}
 """A setting with which a training takes a second."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = ROOT / "docs" / "commands.md"
 
 
@@ -36,8 +36,15 @@ def help_text(words, command):
 
 def commands_page():
     parts = ["# Every command", "", "What `--help` prints, checked against the program by a test. The pages by task say when to use which.", ""]
+    seen = {}
     for words, command in walk():
-        parts += [f"## {' '.join(words)}", "", "```text", help_text(words, command).rstrip(), "```", ""]
+        name, (about, _, options) = " ".join(words), help_text(words, command).rstrip().partition("Options:\n")
+        if options.count("\n") > 9 and options in seen:
+            about, shown = about + f"Options: those of {seen[options]}", ""
+        else:
+            shown = f"Options:\n{options}"
+            seen[options] = name
+        parts += [f"## {name}", "", "```text", about + shown, "```", ""]
     return "\n".join(parts)
 
 

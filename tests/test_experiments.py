@@ -15,8 +15,11 @@ from backend.experiments.plan import Claim, Experiment, Plan, Success, dense_row
 from backend.experiments.running import results, run_experiment
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput, Missing
-from tests.experiments import TINY, experiment_study
+from tests.experiments import TINY as ALL
+from tests.experiments import experiment_study
 from tests.training_studies import copied
+
+TINY = {key: value for key, value in ALL.items() if key != "reader"}
 
 
 @pytest.fixture(autouse=True, scope="module")

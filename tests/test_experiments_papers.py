@@ -33,7 +33,8 @@ def study(tmp_path_factory):
 
 
 def found(study, name, **more):
-    return run_experiment(study, name, {**TINY, **more}, "cpu")
+    given = {key: value for key, value in TINY.items() if key != "reader" or "reader" in named(name).takes}
+    return run_experiment(study, name, {**given, **more}, "cpu")
 
 
 def rows(result):
@@ -131,6 +132,31 @@ def test_rocketqas_strategies_share_their_steps(study):
     ranks = found(study, "denoised-by-rank", batches=[2])
     assert rows(ranks) == ["rank 1", "ranks 2 to 5", "ranks 6 to 10"]
     assert len(list((study.folder / "experiments" / "parts" / "models").glob("part-*"))) == models  # all that it takes was there
+
+
+def test_better_retrieval_and_better_answers(study):
+    """Two of the readings by hand: the answers that the reader gives, compared as SQuAD does, here plain enough for lower case alone."""
+    from backend.reader.reading import Reading
+
+    result = found(study, "end-to-end", ks=[1, 5])
+    assert rows(result) == ["BM25", "dense", "BM25 + dense", "dense, read by BM25's reader", "the one that finds most",
+                            "the one that finds least"]
+    assert [cell["n"] for cell in result["cells"][-2:]] == [6, 6]
+    bench = Workbench(study)
+    plan = named("end-to-end").plan(named("end-to-end").setting(running._frozen({**TINY, "ks": [1, 5]})), bench)
+    read = next(cell.measures[0].read for cell in plan.cells if cell.column == "EM@5")
+    reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
+    said = reading.answers(bench, [5])[5]
+    asked = bench.questions.some(reading.run.question_ids)
+    by_hand = [answer is not None and answer.lower() in [each.lower() for each in question.answers]
+               for answer, question in zip(said, asked, strict=True)]
+    cell = next(cell for cell in result["cells"] if (cell["row"], cell["column"]) == ("BM25", "EM@5"))
+    assert cell["value"] == pytest.approx(np.mean(by_hand)) and cell["n"] == 12
+
+
+@pytest.mark.slow
+def test_reader_and_question_encoder_together(study):
+    assert rows(found(study, "joint", ks=[1, 5])) == ["apart", "together"]
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ def _command(name: str) -> Callable[..., None]:
         learning_rate: Annotated[float | None, typer.Option(help="Of the models.")] = None,
         passage_tokens: Annotated[int | None, typer.Option(help="Of the models: longer passages are cut.")] = None,
         cross: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of cross-encoders, as steps=200.")] = None,
+        reader: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of readers, as epochs=5.")] = None,
         device: Device = None,
         csv: Annotated[bool, typer.Option("--csv", help="The table as CSV.")] = False,
         latex: Annotated[bool, typer.Option("--latex", help="The table as LaTeX.")] = False,
@@ -50,7 +51,7 @@ def _command(name: str) -> Callable[..., None]:
         given = _given(start=start, train=train or None, on=on, ks=_numbers(k, "--k"), seeds=_numbers(seeds, "--seeds"), limit=limit,
                        relations=relation or None, sets=question_set or None, encoders=encoder or None, depth=depth,
                        batches=_numbers(batches, "--batches"), sizes=_numbers(sizes, "--sizes"), training=training or None,
-                       cross=_values(cross), small=small or None)
+                       cross=_values(cross, "--cross"), reader=_values(reader, "--reader"), small=small or None)
         opened = open_study(study)
         if plan:
             from backend.experiments.cost import cost
@@ -67,7 +68,7 @@ def add_experiments() -> None:
     from backend.experiments.papers import EXPERIMENTS
 
     for name, about in EXPERIMENTS.items():
-        experiment_app.command(name, help=f"{about.paper}, {about.source}. {about.asks}")(_command(name))
+        experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_command(name))
 
 
 def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
@@ -98,7 +99,7 @@ def _given(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _values(texts: list[str] | None) -> dict[str, Any] | None:
+def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
     """NAME=VALUE; a value that is a number is taken as one."""
     if not texts:
         return None
@@ -106,7 +107,7 @@ def _values(texts: list[str] | None) -> dict[str, Any] | None:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier():
-            raise typer.BadParameter(f"--cross takes NAME=VALUE, as in steps=200, not {text!r}")
+            raise typer.BadParameter(f"{option} takes NAME=VALUE, as in steps=200, not {text!r}")
         number = re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", value)
         values[name] = value if number is None else int(value) if value.isdecimal() else float(value)
     return values

@@ -33,7 +33,8 @@ class Setting:
     train: questions to train on. on: questions to measure on. limit: of the training questions, drawn.
     relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined from.
     batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`, cross: from
-    RocketQA's of `CrossEncoderSettings`. small: a tiny model and few questions, as proof that it runs.
+    RocketQA's of `CrossEncoderSettings`, reader: from those of `ReaderSettings`. small: a tiny
+    model and few questions, as proof that it runs.
     """
 
     start: str = "minilm"
@@ -50,6 +51,7 @@ class Setting:
     sizes: tuple[int, ...] = ()
     training: tuple[tuple[str, Any], ...] = ()
     cross: tuple[tuple[str, Any], ...] = ()
+    reader: tuple[tuple[str, Any], ...] = ()
     small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:

@@ -25,7 +25,7 @@ import numpy as np
 from backend.answers import match_run, rule_for
 from backend.manifest import read_json, text_sha256, whole_folder
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
-from backend.reader.model import KIND, ReaderModel, start_reader
+from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
 from backend.reader.training import TrainedReader, order_of
 from backend.retrieval.dense import Dense, encoder_settings
@@ -90,7 +90,7 @@ def train_joint(study: Study, name: str, encoder: str, start: str = "minilm", se
     arguments.greater_is_better = True
     began = time.monotonic()
     with study.building(f"models/{name}"), told(chosen.batch):
-        reader = start_reader(start, chosen.layers, chosen.tokens, chosen.seed)
+        reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
         model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
         request = {"start": start, "encoder": encoder, "index_hash": index.manifest["model_hash"], "settings": asdict(chosen),
                    "examples": text_sha256(study.corpus.digest, *(part for q in questions for part in (q.id, q.text, *q.answers)))}
@@ -187,23 +187,32 @@ def retrieve_joint(study: Study, name: str, split: str | None = None, k: int = 1
     Raises:
         Missing: there is no such training. Refused: its index was made by other weights since.
     """
-    from sentence_transformers import SentenceTransformer
-
     from backend.retrieval.retrieve import default_name, questions_of
     from backend.runs import refuse_existing, write_run
+
+    questions, run = questions_of(study, split), run or default_name("dense", name, split)
+    refuse_existing(study, run, replace_old)
+    index, vectors = question_vectors(study, name, [question.text for question in questions], device)
+    hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
+    return write_run(study, run, [question.id for question in questions], hits, {**index.settings, "retriever": name, "split": split},
+                     replace=replace_old, progress=progress)
+
+
+def question_vectors(study: Study, name: str, texts: Sequence[str], device: str | None = None) -> tuple[Dense, np.ndarray]:
+    """The index that a joint training was made over, and (q, d) float32 vectors of questions by its question encoder.
+
+    Raises:
+        Missing: there is no such training. Refused: its index was made by other weights since.
+    """
+    from sentence_transformers import SentenceTransformer
 
     folder = study.path("models", name)
     about = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not about.get("joint"):
         raise Missing(f"{name!r} is no joint training of question encoder and reader")
-    index, questions = Dense(study, about["encoder"], device), questions_of(study, split)
+    index = Dense(study, about["encoder"], device)
     if index.manifest["model_hash"] != about["index_hash"]:
         raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
-    run = run or default_name("dense", name, split)
-    refuse_existing(study, run, replace_old)
     model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
-    vectors = model.encode([question.text for question in questions], show_progress_bar=False,
-                           normalize_embeddings=index.manifest["similarity"] == "cosine").astype(np.float32)
-    hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
-    return write_run(study, run, [question.id for question in questions], hits, {**index.settings, "retriever": name, "split": split},
-                     replace=replace_old, progress=progress)
+    return index, model.encode(list(texts), show_progress_bar=False,
+                               normalize_embeddings=index.manifest["similarity"] == "cosine").astype(np.float32)

@@ -112,6 +112,12 @@ def reader_folder(study: Study, reader: str) -> str:
     return reader
 
 
+def start_folder(study: Study, start: str) -> str:
+    """What a training starts from: an encoder of study.toml (of two towers, that of passages), else as `reader_folder`."""
+    encoder = study.settings.encoders.get(start)
+    return reader_folder(study, start) if encoder is None else encoder.model or encoder.passage_model
+
+
 def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Start and end logits (n, L) and relevance logits (n,), in 32 bits; `half` runs the BERT in bfloat16."""
     import torch

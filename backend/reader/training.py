@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.manifest import whole_folder
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
-from backend.reader.model import KIND, ReaderModel, reader_folder, start_reader
+from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Order, Some, hold_out
@@ -63,11 +63,9 @@ def train_reader(study: Study, name: str, run: str, start: str = "minilm", setti
     target, chosen, opened = free_name(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     check(chosen)
     examples = RunExamples(study, opened, chosen.depth)
-    encoder = study.settings.encoders.get(start)
-    begin = reader_folder(study, start) if encoder is None else encoder.model or encoder.passage_model
     with study.building(f"models/{name}") if leads() else nullcontext():
-        return train(begin, examples, target, working_folder(study, name), chosen, device=device, restart=restart, progress=progress,
-                     about={"run": run, "run_hash": run_hash(opened)}, left_out=examples.left_out)
+        return train(start_folder(study, start), examples, target, working_folder(study, name), chosen, device=device, restart=restart,
+                     progress=progress, about={"run": run, "run_hash": run_hash(opened)}, left_out=examples.left_out)
 
 
 def train(start: str, examples: ReaderExamples, target: Path, working: Path, settings: ReaderSettings | None = None, *,

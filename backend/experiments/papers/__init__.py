@@ -27,6 +27,8 @@ EXPERIMENTS = {
     "multi": About("DPR", "Table 2", "Is one retriever for several question sets as good as one for each?"),
     "retrieval": About("DPR", "Table 2", "Which retriever finds how much of which question set?"),
     "tune-bm25": About("DPR", "section 5", "Which k1 and b does BM25 need here?"),
+    "end-to-end": About("DPR", "Table 4; RocketQA, Table 5", "Does better retrieval give better answers?"),
+    "joint": About("DPR", "appendix D", "Are question encoder and reader better trained together?"),
     "strategies": About("RocketQA", "Tables 3 and 7", "What do cross-batch negatives, denoised negatives and unlabelled questions add?"),
     "random-negatives": About("RocketQA", "Figure 4", "How many random negatives does a question need?"),
     "denoised-by-rank": About("RocketQA", "Figure 5", "At which ranks does the cross-encoder take passages out?"),

@@ -1,0 +1,43 @@
+"""DPR, Table 4, and RocketQA, Table 5: does better retrieval give better answers? Exact match on Natural Questions beside ours.
+
+Each retriever has a reader that was trained on what it finds, as in DPR; and dense passages are also read by BM25's reader, as RocketQA
+first gave its passages to DPR's reader.
+"""
+
+from __future__ import annotations
+
+from backend.experiments.parts import Asked, Bm25Hits, DenseHits, HybridHits, Index
+from backend.experiments.plan import Cell, Claim, Plan, Setting, success_cells
+from backend.experiments.readers import OfTheOneThatFinds, Read, ReaderModel, exact_cells, reader_settings
+from backend.experiments.rocketqa import need_one_train
+from backend.experiments.workbench import Workbench
+
+PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}
+MOST, LEAST = "the one that finds most", "the one that finds least"
+TAKES = frozenset({"reader"})
+DEFAULTS = {"ks": (1, 10, 50)}
+
+
+def plan(setting: Setting, bench: Workbench) -> Plan:
+    need_one_train(setting)
+    deepest, index = max(setting.ks), Index(setting.first)
+    ways = {
+        "BM25": lambda asked, k: Bm25Hits(asked, k), "dense": lambda asked, k: DenseHits(asked, k, index),
+        "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
+    }  # fmt: skip
+    trained_on = Asked(setting.train[0], limit=setting.asked().limit or setting.limit)
+    readers = {row: [ReaderModel(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first) for seed in setting.seeds]
+               for row, way in ways.items()}
+    runs = {row: way(setting.asked(), deepest) for row, way in ways.items()}
+    reads = {row: [Read(reader, runs[row], deepest) for reader in readers[row]] for row in ways}
+    cells = [cell for row in ways for cell in (*success_cells(row, [runs[row]], setting.ks),
+                                               *exact_cells(row, reads[row], setting.ks, PUBLISHED[row]))]
+    cells += exact_cells("dense, read by BM25's reader", [Read(reader, runs["dense"], deepest) for reader in readers["BM25"]], setting.ks)
+    at = f"EM@{deepest}"
+    for row, most in ((MOST, True), (LEAST, False)):
+        by_seed = zip(*reads.values(), strict=True)
+        cells.append(Cell(row, at, tuple(OfTheOneThatFinds(some, deepest, most) for some in by_seed)))
+    return Plan(cells, [Claim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
+                convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
+                           "one of them holds an answer by DPR's rule.",
+                notes=["Which retriever finds most, and least, is decided on one half of the questions; those two rows are of the other."])

@@ -1,0 +1,148 @@
+"""Readers as parts of experiments: trained on a run, reading a run; and exact match as a measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.experiments.parts import Hits, Index, Model, Named, Part
+from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
+from backend.reader.joint import JointSettings
+from backend.reader.settings import ReaderSettings
+from db.errors import BadInput, Missing
+
+if TYPE_CHECKING:
+    from backend.evaluation.readings import Answered
+    from backend.experiments.workbench import Workbench
+
+Progress = Callable[[int, "int | None", str], None]
+SMALL_READER = {"layers": 2, "tokens": 96, "passages": 3, "depth": 20, "batch": 2, "steps": SMALL_STEPS, "learning_rate": 1e-4,
+                "held_out": 10, "read": 3, "evaluate_every": SMALL_STEPS}
+
+
+def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
+    """DPR's, or the small ones, and what a person gave."""
+    try:
+        return kind(**{**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
+    except TypeError as error:
+        raise BadInput(f"a setting of the reader that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+
+
+@dataclass(frozen=True)
+class ReaderModel(Model):
+    """A reader trained on what a run found for training questions."""
+
+    hits: Hits
+    settings: ReaderSettings
+    start: Part = Named("minilm")
+
+    def title(self) -> str:
+        return f"training a reader (seed {self.settings.seed})"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.reader.training import train_reader
+
+        train_reader(bench, name, bench.name(self.hits), bench.name(self.start), asdict(self.settings), bench.device, progress=progress)
+
+
+@dataclass(frozen=True)
+class JointModel(Model):
+    """A question encoder and a reader trained together over an index that stays (DPR, appendix D)."""
+
+    index: Index
+    settings: JointSettings
+    start: Part = Named("minilm")
+
+    def title(self) -> str:
+        return f"training question encoder and reader together (seed {self.settings.seed})"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.reader.joint import train_joint
+
+        train_joint(bench, name, bench.name(self.index), bench.name(self.start), asdict(self.settings), bench.device, progress=progress)
+
+
+@dataclass(frozen=True)
+class JointHits(Hits):
+    """What the question encoder of a joint training finds."""
+
+    model: JointModel = None
+
+    def search(self, bench, questions, k, progress):
+        from backend.reader.joint import question_vectors
+
+        index, vectors = question_vectors(bench, bench.name(self.model), [question.text for question in questions], bench.device)
+        return index.search_vectors(vectors, k, progress), index.settings
+
+
+@dataclass(frozen=True)
+class Read(Part):
+    """A run that a reader has read, the first `k` passages of each question."""
+
+    reader: Model
+    hits: Hits
+    k: int
+
+    def title(self) -> str:
+        return "reading passages"
+
+    def finished(self, bench: Workbench) -> bool:
+        from backend.reader.reading import Reading
+
+        try:
+            return Reading.open(bench, bench.name(self.hits), bench.name(self.reader)).depth >= self.k
+        except Missing:
+            return False
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.reader.reading import read
+
+        read(bench, bench.name(self.hits), bench.name(self.reader), [self.k], device=bench.device, progress=progress)
+
+    def answered(self, bench: Workbench, k: int) -> Answered:
+        from backend.evaluation.readings import answered
+        from backend.reader.reading import Reading
+
+        return answered(bench, Reading.open(bench, bench.name(self.hits), bench.name(self.reader)), [k])
+
+
+@dataclass(frozen=True)
+class ExactMatch:
+    """Exact match of each question, reading the first k passages (SQuAD's normalisation)."""
+
+    read: Read
+    k: int
+
+    def needs(self) -> Sequence[Part]:
+        return (self.read,)
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q,) float64."""
+        return self.read.answered(bench, self.k).exact[self.k].astype(float)
+
+
+@dataclass(frozen=True)
+class OfTheOneThatFinds:
+    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured on the other."""
+
+    reads: tuple[Read, ...]
+    k: int
+    most: bool
+
+    def needs(self) -> Sequence[Part]:
+        return self.reads
+
+    def values(self, bench: Workbench) -> np.ndarray:
+        """(q / 2,) float64."""
+        found = [Success(read.hits, self.k).values(bench)[0::2].mean() for read in self.reads]
+        chosen = self.reads[int(np.argmax(found) if self.most else np.argmin(found))]
+        return ExactMatch(chosen, self.k).values(bench)[1::2]
+
+
+def exact_cells(row: str, reads: Sequence[Read], ks: Sequence[int], published: float | None = None) -> Iterator[Cell]:
+    """A row of exact match: one reading for each seed. The paper's figure stands at the largest k."""
+    for k in ks:
+        yield Cell(row, f"EM@{k}", tuple(ExactMatch(read, k) for read in reads), published if k == max(ks) else None)
