@@ -21,6 +21,7 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("large", "a study of many passages and questions, scaled to 21 million", []),
     ("answers", "answer matching, beside a plain loop", ["--study", STUDY]),
     ("retrieval", "BM25 beside Pyserini", ["--study", STUDY]),
+    ("encoding", "encoding passages, beside SentenceTransformer.encode", ["--passages", "256"]),
     ("search", "exact search beside FAISS", ["--study", STUDY]),
     ("analysis", "figures, slices and the finder on 22,075 questions", []),
     ("labels", "16 people's labels into one store", []),

@@ -25,8 +25,8 @@ Ids = list[list[int]]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 TOKENS_CPU, TOKENS_GPU = 1024, 65_536  # in a batch, padding counted: what stays near the processor; what fills a GPU
-SAME, OFF = 0.9999, 0.02  # 16 bits are taken for vectors with at least this cosine to their float32 ones, and off by at most this
-# share of the typical distance between two of them
+SAME = 0.9999  # the least cosine of a vector in 16 bits to its float32 one
+OFF = 0.02  # how far the one may lie from the other, in typical distances between two texts
 PROMPTS = ("document", "passage", "corpus")  # the names under which SentenceTransformer.encode_document looks for a prompt
 TRIED = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)  # on which both ways to tokenise must agree
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
