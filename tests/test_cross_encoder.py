@@ -35,9 +35,9 @@ def one_thread():
 
 @pytest.fixture
 def quick(bert):
-    def trained(target: Path, data=None, labels=None, progress=None, restart=False, **settings):
+    def trained(target: Path, data=None, labels=None, retrieved=None, progress=None, restart=False, **settings):
         return train(bert, examples() if data is None else data, target, target.with_name(f"{target.name}~working"),
-                     CrossEncoderSettings(**{**QUICK, **settings}), labels=labels, device="cpu", progress=progress, restart=restart)
+                     CrossEncoderSettings(**{**QUICK, **settings}), labels=labels, retrieved=retrieved, device="cpu", progress=progress, restart=restart)
 
     return trained
 
@@ -94,6 +94,19 @@ def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
     assert [one.id for one in asked] == [one.id for one in held_out(8)]
     quick(tmp_path / "few", labels=lambda aside: labels(aside, each=5), steps=2)
     assert read_json(tmp_path / "few" / "calibration.json")["of"] == "held-out pairs of the training set"
+
+
+def test_what_is_held_out_was_retrieved(quick, tmp_path):
+    """Random passages train; what probabilities are fitted to, and checkpoints compared by, is what a retriever found."""
+    asked = []
+
+    def retrieved(one):
+        asked.append(one.id)
+        return Example(one.id, one.question, one.positives, one.negatives[:1])
+
+    quick(tmp_path / "model", steps=2, retrieved=retrieved, pairs=1000)
+    report = read_json(tmp_path / "model" / "calibration.json")
+    assert asked == [one.id for one in held_out(8)] and (report["pairs"], report["positives"]) == (16, 8)
 
 
 def test_one_class_is_one_line(quick, tmp_path):

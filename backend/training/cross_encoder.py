@@ -75,7 +75,9 @@ class TrainedCross:
 def train_cross_encoder(study: Study, name: str, training_set: str, start: str = "minilm", settings: dict[str, Any] | None = None,
                         device: str | None = None, replace: bool = False, restart: bool = False,
                         progress: Progress | None = None) -> TrainedCross:
-    """The job: train on the mined negatives of a training set of the study.
+    """The job: train on the negatives of a training set of the study, the easy ones too where it has some.
+
+    What is held out, to compare checkpoints by and to calibrate on, has the mined ones alone: these are what the model will judge.
 
     Args:
         start: a folder or Hugging Face name, or "minilm".
@@ -85,6 +87,8 @@ def train_cross_encoder(study: Study, name: str, training_set: str, start: str =
     from backend.training.training_set import TrainingSet
 
     target, opened = free_name(study, name, replace), TrainingSet.open(study, training_set)
+    mined = SetExamples(study, opened)
+    places = {id: number for number, id in enumerate(mined.ids)}
 
     def labels(held_out: Sequence[Example]) -> list[Labelled]:
         """What people said of held-out pairs."""
@@ -95,18 +99,20 @@ def train_cross_encoder(study: Study, name: str, training_set: str, start: str =
                 for pair in judged for one, passage in (passages[pair.question, pair.passage],)]
 
     with study.building(f"models/{name}") if leads() else nullcontext():
-        return train(start, SetExamples(study, opened), target, working_folder(study, name), CrossEncoderSettings(**(settings or {})),
-                     labels=labels, device=device, restart=restart, progress=progress,
+        return train(start, SetExamples(study, opened, hard=False), target, working_folder(study, name),
+                     CrossEncoderSettings(**(settings or {})), labels=labels, retrieved=lambda one: mined[places[one.id]], device=device,
+                     restart=restart, progress=progress,
                      about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]})
 
 
 def train(start: str, examples: Examples, target: Path, working: Path, settings: CrossEncoderSettings | None = None, *,
-          labels: Callable[[Sequence[Example]], list[Labelled]] | None = None, device: str | None = None, restart: bool = False,
-          about: dict | None = None, progress: Progress | None = None) -> TrainedCross:
+          labels: Callable[[Sequence[Example]], list[Labelled]] | None = None, retrieved: Callable[[Example], Example] | None = None,
+          device: str | None = None, restart: bool = False, about: dict | None = None, progress: Progress | None = None) -> TrainedCross:
     """Train, or go on where a training that was broken off stands, and put the best model, calibrated, into `target`.
 
     Args:
         labels: gives people's labels of held-out questions; where there are enough of them, they alone calibrate.
+        retrieved: gives a held-out example with a retriever's passages alone; None where its negatives are no others.
 
     Raises:
         Refused: one class only, settings that cannot learn, another training unfinished in `working`, a full disk.
@@ -122,7 +128,7 @@ def train(start: str, examples: Examples, target: Path, working: Path, settings:
     every = _both_kinds(usable(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
     training = Some(every, chosen)
-    aside = [every[number] for number in held_out]
+    aside = [retrieved(every[number]) if retrieved else every[number] for number in held_out]
     pairs = held_out_pairs(aside, settings.pairs, settings.seed)
     began = time.monotonic()
     with told(settings.batch):

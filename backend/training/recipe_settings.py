@@ -23,7 +23,8 @@ SMALL_CROSS = {"tokens": 160, "negatives": 2, "batch": 8, "steps": 120, "learnin
                "evaluate_every": 40}
 SMALL_DEPTH = 20
 """For a CPU, minutes each. The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
-text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing."""
+text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from random passages
+besides: the paper's first 100 or 1,000 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn."""
 JUDGED_POLICY = "answer_match"
 """Of step 2's set. A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
 what was labelled rather than what answers."""
@@ -67,6 +68,11 @@ class RecipeSettings:
     @property
     def ranks(self) -> int:
         return self.depth if self.depth is not None else SMALL_DEPTH if self.small else DEPTH
+
+    @property
+    def easy(self) -> int:
+        """Random passages of each question, beside those that are mined, for the cross-encoder."""
+        return self.ranks if self.small else 0
 
     def dual_settings(self, step: int) -> dict[str, Any]:
         """Of the dual encoder of step 1, 3 or 4."""

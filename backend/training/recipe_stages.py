@@ -75,7 +75,7 @@ class Recipe:
             *([self._dev(0, self.start, (), "start_sha256")] if pinned["before"] else []),
             *self._retriever(1, (), "run_sha256", runs=(self.run,), policy="none"),
             Stage(1, "training run", "run", first, ("1 index",), partial(self._retrieve, first, f"{name}-1", "train", self.settings.ranks)),
-            self._set(2, found, None, runs=(first,), policy=f"{JUDGED_POLICY}{over}"),
+            self._set(2, found, None, runs=(first,), policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
             Stage(2, "cross-encoder", "model", judge, ("2 training set",), partial(self._cross_encoder, judge), "start_sha256", True,
                   figures=partial(self._trained, judge)),
             Stage(2, "scores", "scores", judge, ("1 training run", "2 cross-encoder"), partial(self._score, judge, first)),

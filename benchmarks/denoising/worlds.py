@@ -49,7 +49,7 @@ def _judged(study: Study, device: str | None, told: Callable[[int, int | None, s
     from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.scoring import score_run
 
-    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set")
+    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.MINED)
     if not (study.path("models", plan.JUDGE) / "training.json").is_file():
         train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
     score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
@@ -107,13 +107,13 @@ def _run(study: Study) -> None:
         retrieve(study, "bm25", split="train", k=plan.LAST, name=plan.RUN)
 
 
-def _set(study: Study, policy: str, model: str | None, name: str | None = None) -> TrainingSet:
+def _set(study: Study, policy: str, model: str | None, name: str | None = None, random: int = 0) -> TrainingSet:
     from backend.training.building import build
 
     name = name or set_name(policy)
     if name in study.parts("training_sets"):
         return TrainingSet.open(study, name)
-    return build(study, name, [plan.RUN], policy=policy, model=model, first=plan.FIRST, last=plan.MINED)
+    return build(study, name, [plan.RUN], policy=policy, model=model, first=plan.FIRST, last=plan.MINED, random=random)
 
 
 def _questions(study: Study, splits: Sequence[str]) -> list[Question]:
