@@ -21,8 +21,10 @@ from backend.retrieval.exact import exact_scores
 from backend.retrieval.exhaustive import Block
 from backend.retrieval.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
 from backend.retrieval.proposed import Proposed
+from backend.retrieval.retriever import top_k
 from backend.retrieval.staging import Staging
 from db.errors import Refused
+from db.records import Hits
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +34,7 @@ Progress = Callable[[int, "int | None", str], None]
 GROUP = 32                     # rows whose largest score stands for them
 MARGIN = 32                    # candidates beyond k that are scored exactly
 SCORES_PER_BLOCK = 1 << 30     # of a product: 2 GiB in float16
-ROWS_PER_BLOCK = 1 << 21       # of a product with few questions
+ROWS_PER_BLOCK = 1 << 22       # of a product with few questions
 ROWS_PER_TRANSFER = 1 << 16    # from the host to the device
 FACTORS_PER_BLOCK = 1 << 25    # float64 factors at once while scoring exactly: 256 MiB
 ROOM = 0.8                     # of the free memory that rows may take
@@ -64,7 +66,7 @@ class Shards:
         self._loading = threading.Lock()
 
     def propose(self, questions: np.ndarray, k: int, progress: Progress | None = None) -> Proposed:
-        """Rows that may be among the k best of each question, with exact scores.
+        """The k best of the rows that may be among them, by exact score.
 
         Args:
             questions: (q, d) float32, finite.
@@ -72,10 +74,13 @@ class Shards:
         """
         keep_products_plain()
         extent = self._loaded(progress)
-        rounded = Rounded(questions, self.similarity, Precision("float16", "float16" if self.similarity == "dot" else "float32"), extent)
+        precision = Precision("float16", "float16" if self.similarity == "dot" else "float32")
+        rounded = Rounded(questions, self.similarity, precision, extent, self._shards[0].device)
         parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
-        return Proposed(np.concatenate([part.ordinals for part in parts], 1), np.concatenate([part.scores for part in parts], 1),
-                        np.max([part.at_most for part in parts], 0))
+        if len(parts) == 1:
+            return parts[0]
+        ordinals, scores = (np.concatenate([getattr(part.hits, name) for part in parts], 1) for name in ("ordinals", "scores"))
+        return Proposed(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
 
     def rounded(self, questions: np.ndarray) -> Rounded:
         """Questions for a product in float32."""
@@ -153,11 +158,10 @@ class Shard:
             while True:
                 try:
                     scores, ordinals = self._best(rounded, min(k + MARGIN, self._stop - self._start))
-                    exact = self._exact(questions, ordinals)
                     threshold = scores.min(1).values.float().cpu().numpy()
                     if ordinals.shape[1] == self._stop - self._start:
                         threshold[:] = -np.inf
-                    return Proposed(ordinals.int().cpu().numpy(), exact, rounded.at_most(threshold))
+                    return Proposed(self._ordered(questions, ordinals, k), rounded.at_most(threshold))
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
@@ -222,6 +226,7 @@ class Shard:
                 product[:len(rows)].mul_(factors).sub_(self._squares[here, None])
             found, where = best_rows(product, min(count, len(rows)))
             where += first
+            del product  # before the next one is made
             if scores is None:
                 scores, ordinals = found, where
                 continue
@@ -231,19 +236,26 @@ class Shard:
                 ordinals = ordinals.gather(1, kept)
         return scores, ordinals
 
-    def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> np.ndarray:
+    def _ordered(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
+        """The best k by exact score, ties by ordinal, of the rows `ordinals` (q, m)."""
+        ordinals = ordinals.sort(dim=1).values
+        scores, order = self._exact(questions, ordinals).sort(dim=1, descending=True, stable=True)
+        return Hits(ordinals.gather(1, order)[:, :k].int().cpu().numpy(), scores[:, :k].cpu().numpy())
+
+    def _exact(self, questions: np.ndarray, ordinals: torch.Tensor) -> torch.Tensor:
         """(q, m) float32 exact scores."""
         import torch
 
         if self._rows is None:
-            return exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
+            scores = exact_scores(self._vectors, questions, ordinals.int().cpu().numpy(), self._similarity)
+            return torch.from_numpy(scores).to(self.device)
         asked, exact = torch.from_numpy(questions).to(self.device), torch.empty(ordinals.shape, device=self.device)
         per_block = max(1, FACTORS_PER_BLOCK // (ordinals.shape[1] * questions.shape[1]))
         for first in range(0, len(questions), per_block):
             part = slice(first, first + per_block)
             found, wanted = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
             exact[part] = found.mul_(wanted).sum(2) if self._similarity == "dot" else found.sub_(wanted).square_().sum(2).neg_()
-        return exact.cpu().numpy()
+        return exact
 
 
 def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -> torch.Tensor:

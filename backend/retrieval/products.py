@@ -98,26 +98,26 @@ class Rounded:
     """A batch of questions as a product takes them, and what its scores then say about the true ones.
 
     `operand` is q' (q, d); a product's score a stands for c times the true score ("dot") or, after `finish`, for the true score
-    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64.
+    plus |q|^2 ("l2"). All of `error`, `at_most` and `least` are per question, (q,) float64. The rounding is done on `device`, and
+    `operand` stays there.
     """
 
-    def __init__(self, questions: np.ndarray, similarity: str, precision: Precision, extent: Extent):
+    def __init__(self, questions: np.ndarray, similarity: str, precision: Precision, extent: Extent, device: str = "cpu"):
         import torch
 
         self.similarity, self.precision = similarity, precision
-        wide = questions.astype(np.float64)
-        norms = np.linalg.norm(wide, axis=1)
+        wide = torch.from_numpy(questions).to(device).double()
+        norms = _lengths(wide)
         room = LARGEST_EXPONENT - max(0, int(np.frexp(extent.norm)[1])) if precision.operands == "float16" else 0
         self._shift = np.where(norms > 0, room - np.frexp(norms)[1], 0)
-        scaled = np.ldexp(wide, self._shift[:, None])
-        self.operand = torch.from_numpy(scaled).to(getattr(torch, precision.operands))
-        rounded = self.operand.double().numpy()
-        length, lost = np.linalg.norm(rounded, axis=1), extent.lost(precision)
-        error = np.linalg.norm(scaled - rounded, axis=1) * extent.norm + length * lost
-        error += wide.shape[1] * STEP * length * (extent.norm + lost) + wide.shape[1] * LEAST["bfloat16"]
+        scaled = wide * torch.from_numpy(np.ldexp(1.0, self._shift)).to(device)[:, None]
+        self.operand = scaled.to(getattr(torch, precision.operands))
+        length, lost, steps = _lengths(self.operand.double()), extent.lost(precision), wide.shape[1] * STEP
+        error = _lengths(scaled - self.operand) * extent.norm + length * lost
+        error += steps * length * (extent.norm + lost) + wide.shape[1] * LEAST["bfloat16"]
         self._own = norms ** 2 if similarity == "l2" else np.zeros(len(norms))
         if similarity == "l2":
-            error = np.ldexp(error, 1 - self._shift) + wide.shape[1] * STEP * (2 * norms * extent.norm + extent.norm ** 2)
+            error = np.ldexp(error, 1 - self._shift) + steps * (2 * norms * extent.norm + extent.norm ** 2)
             error += 2.0 ** -50 * self._own
         self.error = error * CERTAIN
 
@@ -144,6 +144,11 @@ class Rounded:
 
     def _true(self, values: np.ndarray) -> np.ndarray:
         return values - self._own if self.similarity == "l2" else np.ldexp(values, -self._shift)
+
+
+def _lengths(rows: torch.Tensor) -> np.ndarray:
+    """(q,) norms of (q, d) float64 rows."""
+    return rows.square().sum(1).sqrt().cpu().numpy()
 
 
 def keep_products_plain() -> None:

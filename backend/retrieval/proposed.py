@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from db.records import Hits
+
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Candidates of each question.
+    """The best k of each question's candidates by exact score, ties by ordinal, and at_most (q,) float64: what no row outside the
+    candidates scores above."""
 
-    ordinals: (q, m) int32, -1 where there are fewer; scores: (q, m) float32, exact; at_most: (q,) float64, what no row outside
-    the candidates scores above.
-    """
-
-    ordinals: np.ndarray
-    scores: np.ndarray
+    hits: Hits
     at_most: np.ndarray

@@ -17,7 +17,7 @@ from backend.retrieval.exact import exact_scores
 from backend.retrieval.exhaustive import Block, settle
 from backend.retrieval.products import Rounded
 from backend.retrieval.proposed import Proposed
-from backend.retrieval.retriever import pad, top_k
+from backend.retrieval.retriever import pad
 from db.errors import Refused
 from db.records import Hits
 
@@ -89,7 +89,7 @@ class ExactSearch:
 
     def _search_block(self, questions: np.ndarray, k: int, progress: Progress | None) -> Hits:
         proposed = self.proposer.propose(questions, k, progress)
-        hits = top_k(proposed.ordinals, proposed.scores, k)
+        hits = proposed.hits
         open_to_doubt = np.flatnonzero(hits.scores[:, -1] <= proposed.at_most.astype(np.float32))
         if len(open_to_doubt):
             asked = questions[open_to_doubt]

@@ -18,6 +18,7 @@ from backend.retrieval.exact import exact_scores
 from backend.retrieval.exhaustive import Block
 from backend.retrieval.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
 from backend.retrieval.proposed import Proposed
+from backend.retrieval.retriever import top_k
 from backend.retrieval.workers import share_out, threads
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Sieve:
         self.vectors, self.similarity = vectors, similarity
 
     def propose(self, questions: np.ndarray, k: int, progress=None) -> Proposed:
-        """Rows that may be among the k best of each question, with exact scores.
+        """The k best of the rows that may be among them, by exact score.
 
         Args:
             questions: (q, d) float32, finite.
@@ -63,7 +64,8 @@ class Sieve:
         # A float32 product is OpenBLAS's, which brings its own threads.
         share_out(range(begun, len(self.vectors), rows), sift, 1 if precision.operands == "float32" else threads())
         ordinals, threshold = caught.result()
-        return Proposed(ordinals, exact_scores(self.vectors, questions, ordinals, self.similarity), rounded.at_most(threshold))
+        scores = exact_scores(self.vectors, questions, ordinals, self.similarity)
+        return Proposed(top_k(ordinals, scores, k), rounded.at_most(threshold))
 
     def rounded(self, questions: np.ndarray) -> Rounded:
         """Questions for a product in float32."""
