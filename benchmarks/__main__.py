@@ -6,6 +6,7 @@ A study of the real data is made once for the parts that need one ("STUDY" in th
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,23 +33,25 @@ CPU: tuple[tuple[str, str, list[str]], ...] = (
     ("service", "live questions through the service", ["--study", STUDY]),
 )
 """Module, what it measures, its arguments."""
+Took = tuple[str, float, float, str]
+"""A part, its seconds by the clock and of the processor, what is to be said of it."""
 
 
 def main() -> int:
-    took: list[tuple[str, float, str]] = []
+    took: list[Took] = []
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
+        began, used = time.monotonic(), _used()
         study = _study(Path(folder) / "study")
-        took.append(("the study", time.monotonic() - began, ""))
+        took.append(("the study", time.monotonic() - began, _used() - used, ""))
         for name, what, arguments in CPU:
             print(f"\n{'=' * 100}\n{name}: {what}\n{'=' * 100}", flush=True)
             if STUDY in arguments and study is None:
                 print("left out: there are no real data here; name their folder in BLINDSPOT_REAL_DATA")
-                took.append((name, 0.0, "left out"))
+                took.append((name, 0.0, 0.0, "left out"))
                 continue
-            began = time.monotonic()
+            began, used = time.monotonic(), _used()
             code = _run(name, [str(study) if each == STUDY else each for each in arguments])
-            took.append((name, time.monotonic() - began, f"failed, exit {code}" if code else ""))
+            took.append((name, time.monotonic() - began, _used() - used, f"failed, exit {code}" if code else ""))
     return _sum(took)
 
 
@@ -67,13 +70,20 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     return subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *arguments]).returncode
 
 
-def _sum(took: Sequence[tuple[str, float, str]]) -> int:
+def _used() -> float:
+    """Processor seconds of all parts so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _sum(took: Sequence[Took]) -> int:
     """Say how long each part took and what failed; gives the exit status."""
-    print(f"\n{'=' * 100}")
-    for name, seconds, said in took:
-        print(f"{name:<16}{seconds:>8,.0f} s  {said}")
-    total = sum(seconds for _, seconds, _ in took)
-    print(f"{'all':<16}{total:>8,.0f} s  {total / 60:.1f} minutes, {'within' if total <= 60 * MINUTES else 'more than'} {MINUTES}")
+    print(f"\n{'=' * 100}\n{'':<16}{'seconds':>9}{'processor':>11}")
+    for name, seconds, processor, said in took:
+        print(f"{name:<16}{seconds:>9,.0f}{processor:>11,.0f}  {said}")
+    total = sum(seconds for _, seconds, _, _ in took)
+    print(f"{'all':<16}{total:>9,.0f}{sum(each[2] for each in took):>11,.0f}  "
+          f"{total / 60:.1f} minutes, {'within' if total <= 60 * MINUTES else 'more than'} {MINUTES}")
     return int(any(said.startswith("failed") for *_, said in took))
 
 

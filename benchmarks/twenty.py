@@ -17,9 +17,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,21 +208,9 @@ def _part(what: str, people: Sequence[Person], act: Callable[[Person], None], th
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
     """All at once; the first error of any is raised here."""
-    faults: list[BaseException] = []
-
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            faults.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
+    with ThreadPoolExecutor(len(works)) as pool:
+        for started in [pool.submit(work) for work in works]:
+            started.result()
 
 
 def _say(what: str, waited: dict[str, list[float]]) -> None:

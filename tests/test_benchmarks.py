@@ -28,10 +28,10 @@ def test_every_part_of_the_whole_run_is_a_command():
 
 
 def test_a_part_that_fails_is_said_and_the_sum_with_it(capsys):
-    assert every._sum([("one", 1190.0, ""), ("two", 20.0, "failed, exit 1")]) == 1
+    assert every._sum([("one", 1190.0, 9.0, ""), ("two", 20.0, 8.0, "failed, exit 1")]) == 1
     said = capsys.readouterr().out
     assert "two" in said and "failed, exit 1" in said and "20.2 minutes, more than 20" in said
-    assert every._sum([("one", 60.0, "")]) == 0 and "1.0 minutes, within 20" in capsys.readouterr().out
+    assert every._sum([("one", 60.0, 1.0, "")]) == 0 and "1.0 minutes, within 20" in capsys.readouterr().out
 
 
 def test_people_wait_for_what_the_server_keeps(study, capsys):
