@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from analysis.relations import relation_name, relation_order
 from backend.experiments.parts import Asked, Hits, Part
 from backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
+from backend.experiments.question_sets import MEASURED
 from db.errors import Refused
 
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ LEAST = 10  # questions of a relation, to measure on or to train on
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
 """(k, relations, macro) to one measure for each seed."""
+
+
+def of_one_set(setting: Setting, bench: Workbench) -> Setting:
+    """The setting; where a whole split is measured on, that split of the one set that has training questions, for other sets may ask
+    the same again."""
+    sets = [count["dataset"] for count in bench.questions.counts() if count["split"] == "train" and count["dataset"]]
+    held = {(count["dataset"], count["split"]) for count in bench.questions.counts()}
+    if setting.on in MEASURED and len(sets) == 1 and (sets[0], setting.on) in held:
+        return replace(setting, on=f"{sets[0]}/{setting.on}")
+    return setting
 
 
 def counted(bench: Workbench, asked: Asked) -> dict[str, int]:

@@ -38,8 +38,8 @@ LEAST = 10  # questions of a relation, below which it gets no encoder
 
 
 def train_specialised(study: Study, name: str, encoder: str, training_set: str, settings: dict[str, Any] | None = None,
-                      device: str | None = None, replace_old: bool = False, progress: Progress | None = None) -> dict:
-    """The job: a question encoder for each relation of a training set, over the dense index of `encoder`.
+                      device: str | None = None, replace_old: bool = False, progress: Progress | None = None, least: int = LEAST) -> dict:
+    """The job: a question encoder for each relation of a training set with `least` questions, over the dense index of `encoder`.
 
     A relation that is done is not done again after an interruption.
 
@@ -57,7 +57,7 @@ def train_specialised(study: Study, name: str, encoder: str, training_set: str, 
     about = {"kind": "question encoders by relation", "name": name, "encoder": encoder, "model_hash": index.manifest["model_hash"],
              "training_set": training_set}
     with study.building(f"models/{name}") if leads() else nullcontext():
-        relations = train_relations(encoder_settings(study, encoder), examples, working, chosen, device, about, progress)
+        relations = train_relations(encoder_settings(study, encoder), examples, working, chosen, device, about, progress, least)
         if leads():
             write_json(working / SPECIALISED, about | {"relations": relations})
             shutil.rmtree(target, ignore_errors=True)
@@ -66,7 +66,7 @@ def train_specialised(study: Study, name: str, encoder: str, training_set: str, 
 
 
 def train_relations(start: EncoderSettings, examples: Examples, folder: Path, settings: DualEncoderSettings, device: str | None = None,
-                    about: dict | None = None, progress: Progress | None = None) -> dict[str, dict]:
+                    about: dict | None = None, progress: Progress | None = None, least: int = LEAST) -> dict[str, dict]:
     """Train into folder/<number>, one relation after another; gives what is known of each. Only the question tower is kept."""
     from sentence_transformers import SentenceTransformer
 
@@ -76,9 +76,9 @@ def train_relations(start: EncoderSettings, examples: Examples, folder: Path, se
     for number in range(len(examples)):
         if relation := examples[number].relation:
             by_relation.setdefault(relation, []).append(number)
-    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= LEAST)
+    enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
     if not enough:
-        raise Refused(f"no relation has {LEAST} questions in this training set; a question encoder of its own needs them")
+        raise Refused(f"no relation has {least} questions in this training set; a question encoder of its own needs them")
     made = {}
     for place, relation in enumerate(enough):
         kept = folder / f"relation-{place}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from analysis.published import TOP_20
 from backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
-from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, relation_cells, success_of
+from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
 from backend.experiments.parts import Bm25Hits, Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.workbench import Workbench
@@ -28,6 +28,7 @@ TIMES_THE_TEXT = 4  # as long as a run over passages is, so that it holds as muc
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
+    setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     if not any(question.answers for question in asked.of(bench)):
         raise Refused(f"the questions of {setting.on} have no answers, by which blocks are judged; take questions that have some")

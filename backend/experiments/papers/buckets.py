@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analysis.buckets import BUCKETS, FEW
 from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
-from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted
+from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
 from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index, Named
 from backend.experiments.plan import Cell, Claim, Measure, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
@@ -87,7 +87,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
                     for name, dataset in OFFICIAL.items() if relation in counted(bench, Asked(dataset))] for relation in relations]
         notes = ["Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets.", *left_out]
     else:
-        on = setting.on or "dev"
+        on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = chosen(setting, counted(bench, Asked(on)), f"questions in {on}")[0] if setting.relations else ()
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
         figures = [[_line(bench, f"{what}{name}", each, False, seen, least) for name, seen in (("other ent", False), ("train ent", True))]

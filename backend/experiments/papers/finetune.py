@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analysis.relations import relation_name
-from backend.experiments.by_relation import LEAST, K, Together, chosen, claimed, column, counted
+from backend.experiments.by_relation import LEAST, K, Together, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, check_k, datasets, relation_data
 from backend.experiments.parts import Bm25Hits, DenseHits, Hits, Index, TrainingData
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
@@ -62,8 +62,9 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
     """The setting with what to train and to measure on; are these EntityQuestions' own sets for this?"""
     official = not setting.train and OFFICIAL in datasets(bench, "train")
     on = "entityquestions/test" if "entityquestions" in datasets(bench, "test") else f"{OFFICIAL}/test"
-    return replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
-                   on=setting.on or (on if official else "dev")), official
+    chosen = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
+                     on=setting.on or (on if official else "dev"))
+    return of_one_set(chosen, bench), official
 
 
 def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from analysis.relations import relation_name
 from backend.encyclopedia import SECOND_DATASET
 from backend.encyclopedia.language import SECOND_WORDINGS
-from backend.experiments.by_relation import K, chosen, claimed, column, counted
+from backend.experiments.by_relation import K, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import Adapted, Tuning, before, check_k, datasets, relation_data
 from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
@@ -30,11 +30,12 @@ RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
+    general, data, said = _general(setting, bench)
+    setting = of_one_set(setting, bench)
     k, asked = check_k(setting), setting.asked()
     counts = counted(bench, asked)
     trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
     relations, left_out = chosen(setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER)
-    general, data, said = _general(setting, bench)
     cells: list[Cell] = []
     claims: list[Claim] = []
     for relation in relations:

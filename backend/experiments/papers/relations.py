@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from analysis.published import SYSTEMS, TOP_20, not_comparable
-from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, relation_cells, success_of
+from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
 from backend.experiments.parts import Bm25Hits, DenseHits, Index, Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.workbench import Workbench
@@ -15,6 +15,7 @@ BM25 = "BM25"
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
+    setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     counts = counted(bench, asked)
     relations, left_out = chosen(setting, counts, f"questions in {setting.on}")

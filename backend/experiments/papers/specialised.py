@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from backend.experiments.by_relation import AVERAGE, LEAST, chosen, claimed, column, counted, relation_cells, success_of
+from backend.experiments.by_relation import AVERAGE, LEAST, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
 from backend.experiments.fine_tuning import check_k
 from backend.experiments.parts import Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.workbench import Workbench
+from backend.training.leaks import admitted
 from db.errors import BadInput
 
 SYSTEMS = ("DPR (NQ)", "FT by relation", "FT for all", "DPR (PAQ)", "FT by relation", "FT for all", "BM25")
@@ -32,10 +33,12 @@ CLOSE = 0.05
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
+    setting = of_one_set(setting, bench)
     k, asked = check_k(setting), setting.asked()
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index stays as the encoder made it, so {given[0]} cannot be chosen here; leave it out")
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
+    admitted(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
     runs: dict[str, list[Hits]] = {}

@@ -1,0 +1,297 @@
+"""EntityQuestions' experiments on a tiny study: tables whole, figures as the runs say, parts made once, refusals in one line."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+from sklearn.metrics.pairwise import cosine_similarity
+
+from backend.encyclopedia import SECOND_DATASET
+from backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
+from backend.experiments.buckets import bucket_numbers, difference_values
+from backend.experiments.fine_tuning import Apart, words_of
+from backend.experiments.gain import crossed_mean
+from backend.experiments.papers.embedding_spread import Spread
+from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Index, Named
+from backend.experiments.plan import Success, macro_values
+from backend.experiments.question_encoders import QuestionEncoders
+from backend.experiments.running import named, run_experiment
+from backend.experiments.workbench import Workbench
+from backend.study import Study
+from db.errors import BadInput, BlindspotError, Missing, Refused
+from db.records import Passage, Question
+from tests.experiments import TINY, experiment_study
+from tests.studies import make_study
+from tests.training_studies import copied
+
+SETTING = {key: TINY[key] for key in ("start", "seeds", "ks", "depth", "training")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Models this small only wait for each other's threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Beside the usual questions the sets that EntityQuestions has for its experiments, made of the same facts."""
+    made = experiment_study(tmp_path_factory.mktemp("studies") / "s")
+    train, dev = made.questions.all(split="train"), made.questions.all(split="dev")
+
+    def put(questions, dataset, **more):
+        return [dataclasses.replace(each, id=f"{dataset}.{each.id}", dataset=dataset, **more) for each in questions]
+
+    made.questions.add([
+        *put(train, "no-overlap"), *put(dev, "no-overlap", split="test"),
+        *(dataclasses.replace(each, text=f"What is the birthplace of {each.subject}?") for each in put(train, "similar")),
+        *(dataclasses.replace(each, bucket=7 * (number // 2 % 2)) for number, each in enumerate(put(dev, "common-random-buckets", split="test"))),
+        *(dataclasses.replace(each, bucket=7) for each in put(dev[:4], "nq-seen-buckets", split="test")),
+        *(dataclasses.replace(each, text=f"In what town did {each.subject} begin?") for each in put(dev, SECOND_DATASET)),
+    ])  # fmt: skip
+    return made
+
+
+def found(study, name, **more):
+    return run_experiment(study, name, {**SETTING, "small": True, "ks": [5], **more}, "cpu")
+
+
+def values(result):
+    return {(cell["row"], cell["column"]): cell["value"] for cell in result["cells"]}
+
+
+def rows(result):
+    return list(dict.fromkeys(cell["row"] for cell in result["cells"]))
+
+
+def test_relations_counted_by_hand(study):
+    """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets one."""
+    result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
+    bench = Workbench(study)
+    hits = Bm25Hits(Asked("dev", limit=100), 20)
+    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
+    by_hand = {relation: np.mean([row[:2].any() for row, question in zip(answers, questions, strict=True) if question.relation == relation])
+               for relation in ("P19", "P20")}
+    table = values(result)
+    assert table["P19 place of birth", "BM25 @2"] == pytest.approx(by_hand["P19"])
+    assert table["P20 place of death", "BM25 @2"] == pytest.approx(by_hand["P20"])
+    assert table["Average (macro)", "BM25 @2"] == pytest.approx(np.mean(list(by_hand.values())))
+    published = {(cell["row"], cell["column"]): cell["published"] for cell in result["cells"] if cell["published"] is not None}
+    assert published["P19 place of birth", "BM25 @20"] == 75.2 and published["P19 place of birth", "other @20"] == 41.8
+    assert published["Average (macro)", "tiny @20"] == 49.7 and not any(column.endswith("@2") for _, column in published)
+    assert "other" in study.parts("indexes") and result["verdict"] == "no finding"
+
+
+def test_a_mean_over_groups_has_the_variance_of_their_means():
+    rng = np.random.default_rng(0)
+    names = np.array(["a"] * 40 + ["b"] * 300)
+    drawn = (rng.random(340) < np.where(names == "a", 0.95, 0.5)).astype(float)
+    made = macro_values(drawn, names)
+    parts = [drawn[names == name] for name in ("a", "b")]
+    assert made.mean() == pytest.approx(np.mean([part.mean() for part in parts]))
+    assert made.var() / len(made) == pytest.approx(sum(part.var() / len(part) for part in parts) / 4)
+    sure = macro_values(np.ones(340), names)
+    assert (crossed_mean(sure[None]).low, crossed_mean(sure[None]).high) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_the_difference_of_two_groups_has_welchs_interval():
+    rng = np.random.default_rng(1)
+    more, less = rng.normal(0.6, 1, 400), rng.normal(0.2, 2, 900)
+    ours = crossed_mean(difference_values([(1, more), (-1, less)])[None])
+    theirs = ttest_ind(more, less, equal_var=False).confidence_interval(0.95)
+    assert ours.value == pytest.approx(more.mean() - less.mean())
+    assert (ours.low, ours.high) == (pytest.approx(theirs.low, abs=0.02), pytest.approx(theirs.high, abs=0.02))
+
+
+CUT = [Passage("1", "A", "a b c"), Passage("2", "A", "d e"), Passage("4", "A", "f g h i"), Passage("5", "B", "j"), Passage("6", "B", "longword k")]
+
+
+def test_blocks_cut_by_hand():
+    """Four tokens a block: passage 3 of A is missing, so none goes from e to f; a word that is longer than a block stands alone."""
+    made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
+    cut = list(blocks(CUT, 4, lambda word: len(word) if word == "longword" else 1, made))
+    assert [(each.id, each.title, each.text) for each in cut] == [
+        ("1.0", "A", "a b c d"), ("1.1", "A", "e"), ("4.0", "A", "f g h i"), ("5.0", "B", "j"), ("5.1", "B", "longword"), ("5.2", "B", "k")]
+    assert made == {"passages": 5, "articles": 2, "gaps": 1, "blocks": 6, "words": 12}
+
+
+def test_blocks_without_numbers_follow_one_another_by_title():
+    made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
+    named_so = [Passage(f"x{passage.id}", passage.title, passage.text) for passage in CUT[:3]]
+    assert [each.text for each in blocks(named_so, 5, lambda word: 1, made)] == ["a b c d e", "f g h i"] and made["gaps"] == 0
+
+
+def test_blocks_are_indexed_and_searched(study):
+    """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have words."""
+    result = found(study, "blocks", encoders=["tiny"])
+    assert [cell["column"] for cell in result["cells"][:4]] == ["BM25, passages", "BM25, blocks", "BM25, passages, as much text", "tiny, blocks"]
+    bench = Workbench(study)
+    part = Blocks(288, Named("tiny"))
+    hits = BlockHits(Asked("dev", limit=100), 5, BlockIndex(part))
+    run, corpus = hits.open(bench), part.study(bench).corpus
+    texts = [[corpus.passage(ordinal).text for ordinal in row] for row in np.asarray(run.hits.ordinals).tolist()]
+    questions = bench.questions.some(run.question_ids)
+    by_hand = [any(question.answers[0] in text for text in some) for question, some in zip(questions, texts, strict=True)]
+    assert Success(hits, 5).values(bench).tolist() == [float(each) for each in by_hand]
+    passages = Bm25Hits(Asked("dev", limit=100), 20)
+    assert AsMuchText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()  # a passage is a block here
+    assert any("60 passages" in note for note in result["notes"])
+
+
+def test_official_buckets_by_hand(study):
+    result = found(study, "buckets", relations=["P19"])
+    bench = Workbench(study)
+    hits = Bm25Hits(Asked("common-random-buckets", ("P19",), 100), 5)
+    answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
+    rare = np.mean([row[:5].any() for row, question in zip(answers, questions, strict=True) if question.bucket == 7])
+    table = values(result)
+    assert table["P19 place of birth, rand ent, bucket 7", "BM25"] == pytest.approx(rare)
+    assert {row for row in rows(result) if "train ent" in row} >= {"P19 place of birth, train ent, bucket 7"}
+    ends = "P19 place of birth, rand ent, bucket 0 less bucket 7"
+    assert table[ends, "tiny"] == pytest.approx(table["P19 place of birth, rand ent, bucket 0", "tiny"]
+                                                - table["P19 place of birth, rand ent, bucket 7", "tiny"])
+    assert [point[0] for point in result["plot"]["series"]["BM25, P19 place of birth, rand ent"]] == [0, 7]
+
+
+def test_buckets_by_frequency_where_a_split_is_named(study):
+    """Frequencies 1, 10 and 19 of 2 questions each: cut at an eighth of 60, from the frequent end, by the middle of their mass."""
+    questions = [Question(str(n), "q", frequency=1 + 9 * (n % 3), relation="P19") for n in range(6)]
+    assert bucket_numbers(questions, False).tolist() == [7, 6, 2] * 2  # middles 59, 48 and 19 of 60, in eighths
+    assert any("bucket 7" in row for row in rows(found(study, "buckets", on="dev")))
+
+
+BORN = (("Ann Lee", "Oslo"), ("Lee Ray", "Bodo"), ("Cid", "New Bodo"), ("Dag of the Hill", "Molde"), ("Eva", "Alta"))
+
+
+def test_words_apart_by_hand():
+    asked = [Question(str(n), f"Where was {name} born?", (town,), "P19", name) for n, (name, town) in enumerate(BORN)]
+    assert words_of(asked[0], "subject and answers") == {"ann", "lee", "oslo"} and words_of(asked[3], "subject") == {"dag", "hill"}
+
+    class Fixed(Asked):
+        def of(self, bench):
+            return [Question("t", "Where was Bodo Lee of the Valley born?", ("Alta",), "P19", "Bodo Lee of the Valley")]
+
+    for which, kept in (("subject", ["Cid", "Dag of the Hill", "Eva"]), ("subject and answers", ["Dag of the Hill"])):
+        keeps = Apart(Fixed("dev"), which).keeps(None)
+        assert [question.subject for question in asked if keeps(question)] == kept
+
+
+def test_finetune_on_the_official_sets(study):
+    """All rows of Table 2; the index before training serves where the question tower alone is trained."""
+    result = found(study, "finetune")
+    assert rows(result) == ["start", "FT", "FT, similar wording", "FT OnlyP", "FT OnlyQ", "BM25"]
+    assert {cell["column"] for cell in result["cells"]} == {"P19 place of birth"} and len(result["claims"]) == 4
+    assert result["notes"][0] == "Trained on no-overlap/train, measured on no-overlap/test."
+    assert result["verdict"] == "no finding"
+    bench = Workbench(study)
+    plan = named("finetune").plan(named("finetune").setting({**given(), "small": True}), bench)
+    hits = {cell.row: cell.measures[0].hits for cell in plan.cells}
+    assert hits["FT OnlyQ"].index == hits["start"].index and hits["FT OnlyQ"].questions.settings.only == "question"
+    assert hits["FT OnlyP"].index.encoder.settings.only == "passage" and hits["FT OnlyP"].questions is None
+    similar = [example.question for example in hits["FT, similar wording"].index.encoder.data[0].examples(bench)]
+    assert similar and all(question.startswith("What is the birthplace of") for question in similar)
+
+
+def given(**more):
+    return {**{key: tuple(value) if isinstance(value, list) else tuple(sorted(value.items())) if isinstance(value, dict) else value
+               for key, value in SETTING.items()}, "ks": (5,), **more}
+
+
+def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
+    """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's or the paper's."""
+    towns = [f"Town{chr(97 + n)}" for n in range(26)]
+    passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in {towns[n % 26]}.") for n in range(40)]
+    asked = [Question(f"q{n}", f"Where was Name{n} born?", (towns[n % 26],), "P19", f"Name{n}", dataset="s", gold=(str(n),),
+                      split="dev" if n < 6 else "train") for n in range(30)]
+    study = Workbench(make_study(tmp_path / "s", passages, asked))
+    plan = named("finetune").plan(named("finetune").setting(given(small=True)), study)
+    assert "P19: of 24 training questions 20 share no word of their subject and answers with the 6 that are measured on, 24 no word of" in \
+        plan.notes[1]
+    tuned = next(cell.measures[0].hits.index.encoder.data[0] for cell in plan.cells if cell.row == "FT, similar wording")
+    study.make(tuned.whole)
+    examples = tuned.examples(study)
+    assert len(examples) == 20 and {example.question for example in examples} == {f"What is the birthplace of Name{n}?" for n in range(6, 26)}
+
+
+def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, monkeypatch):
+    """What `interference` fine-tunes on a relation, `embedding-spread` looks at."""
+    study, trained = copied(study, tmp_path / "s"), []
+    made = DualEncoder.make
+    monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))
+    result = found(study, "interference", relations=["P19"])
+    assert rows(result) == [f"P19 place of birth: {row}" for row in ("start", "FT P19", f"FT P19 + {SECOND_DATASET}/dev", "BM25")]
+    assert len(result["claims"]) == 5 and len(trained) == 2
+    both = trained[1].data[1].examples(Workbench(study))
+    assert len(both) and all(example.question.startswith("In what town did the") for example in both)
+    spread = found(study, "embedding-spread", relations=["P19"])
+    assert len(trained) == 2 and "P19 place of birth, after" in rows(spread) and spread["unit"] == "cosine"
+
+
+def test_interference_with_a_set_of_ones_own(study):
+    table = values(found(study, "interference", relations=["P19"], sets=["births"]))
+    assert {column for _, column in table} == {"births/dev", "the relation", "all relations (macro)", "the rest (macro)"}
+
+
+def test_specialised_leaves_the_index_alone(study, tmp_path):
+    study = copied(study, tmp_path / "s")
+    held = set((Workbench(study).home / "indexes").glob("part-*"))
+    result = found(study, "specialised", encoders=["tiny", "other"])
+    systems = [f"{encoder}{more}" for encoder in ("tiny", "other") for more in ("", ", FT by relation", ", FT for all")]
+    assert list(dict.fromkeys(cell["column"] for cell in result["cells"])) == [*systems, "BM25"]
+    assert rows(result) == ["P19 place of birth", "P20 place of death", "Average (macro)"] and len(result["claims"]) == 4
+    bench = Workbench(study)
+    assert set((bench.home / "indexes").glob("part-*")) == held and set(study.parts("indexes")) == {"bm25", "tiny", "other"}
+    plan = named("specialised").plan(named("specialised").setting(given(small=True)), bench)
+    part = next(cell.measures[0].hits.encoders for cell in plan.cells if cell.column.endswith("by relation"))
+    assert isinstance(part, QuestionEncoders) and part.finished(bench)
+
+
+def test_spread_is_the_mean_cosine_of_two_positives(study):
+    """Against scikit-learn's cosines, without those of a passage with itself."""
+    bench = Workbench(study)
+    part = Spread(Index(Named("tiny")), Asked("dev", ("P19",)), "mean cosine")
+    passages = sorted(bench.corpus.ordinals({id for question in part.asked.of(bench) for id in question.gold}).values())
+    cosines = cosine_similarity(np.load(study.path("indexes", "tiny", "embeddings.npy"))[passages].astype(np.float64))
+    n = len(passages)
+    assert part.values(bench).mean() == pytest.approx((cosines.sum() - n) / (n * (n - 1)), abs=1e-6)
+    nearest = dataclasses.replace(part, figure="nearest other").values(bench)
+    assert nearest == pytest.approx((cosines - 2 * np.eye(n)).max(axis=1), abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "more", "error", "says"), [
+    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, and 10 are the least"),
+    ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; P19 place of birth has the most, 3"),
+    ("relations", {"small": True, "encoders": ["none"]}, Missing, "no encoder 'none'"),
+    ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions that share no word with those measured on"),
+    ("finetune", {"small": True, "training": {"only": "question"}}, BadInput, "leave it out"),
+    ("interference", {"small": True, "sets": ["nowhere"]}, BadInput, "the set 'nowhere' needs training questions"),
+    ("interference", {"small": True, "on": "test"}, BadInput, "no second question set"),
+    ("interference", {"small": True, "sets": ["births", "deaths"]}, BadInput, "one general set at a time"),
+    ("specialised", {"small": True, "training": {"layers": 1}}, BadInput, "layers cannot be chosen here"),
+    ("buckets", {"small": True, "relations": ["P17"]}, Refused, "P17 country has 0 questions in common-random-buckets"),
+    ("embedding-spread", {"relations": ["P20"], "on": "births/dev"}, Refused, "P20 place of death has 3 questions in train and births/dev"),
+])  # fmt: skip
+def test_bad_input_is_one_line(study, name, more, error, says):
+    with pytest.raises(error) as caught:
+        run_experiment(study, name, {**SETTING, **more}, "cpu")
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_without_a_second_set_or_training_questions(tmp_path):
+    passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in Oslo.") for n in range(20)]
+    asked = [Question(f"q{n}", f"Where was Name{n} born?", ("Oslo",), "P19", f"Name{n}", dataset="s", split="dev", gold=(str(n),))
+             for n in range(12)]
+    study = make_study(tmp_path / "s", passages, asked)
+    for name in ("finetune", "specialised", "embedding-spread"):
+        with pytest.raises(Missing, match="no questions of train"):
+            run_experiment(study, name, SETTING, "cpu")
+    study.questions.add([Question("t1", "Where was Name15 born?", ("Oslo",), "P19", "Name15", dataset="s", split="train", gold=("15",))])
+    with pytest.raises(BlindspotError, match="no second question set"):
+        run_experiment(Study.open(study.folder), "interference", {**SETTING, "small": True}, "cpu")
+    assert not (study.folder / "experiments").exists()
