@@ -12,7 +12,7 @@ from app.components.marks import command
 from app.markup import Html, div, join, link, span, tag, term
 from backend.evaluation.report_plots import COLOURS, SYMBOLS
 from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.tables import as_lines, counts, grid, shown
+from backend.experiments.tables import counts, difference, grid, shown
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -35,7 +35,8 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
 
 def _asked(name: str, word: str | None, chosen: bool) -> Html:
     words = join(name, _word(word) if word else "")
-    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), aria_current="true" if chosen else None, title=EXPERIMENTS[name].asks)
+    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), aria_current="true" if chosen else None,
+                title=EXPERIMENTS[name].asks)  # fmt: skip
 
 
 def _word(word: str) -> Html:
@@ -57,14 +58,16 @@ def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     if cell is None or cell["value"] is None:
         return Html("–")
     paper = "" if cell["published"] is None else span(f"paper {cell['published']:g}", cls="published")
-    return join(shown(cell["value"], unit), span(f"{shown(cell['low'], unit)}–{shown(cell['high'], unit)}", cls="interval"), paper)
+    interval = span(f"{shown(cell['low'], unit)}–{shown(cell['high'], unit)}", cls="interval")
+    return join(span(shown(cell["value"], unit), interval, cls="figure"), paper)
 
 
 def told(result: Mapping[str, Any]) -> Html:
     """The verdict, each claim with its figures, and the convention."""
-    first, *claims, sentence = as_lines(result)
-    return div(tag("p", _word(result["verdict"]), " ", sentence, cls="conclusion"), tag("ul", *(tag("li", line) for line in claims)),
-               tag("p", first, cls="convention"), cls="panel")  # fmt: skip
+    claims = [tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
+              for claim in result["claims"]]  # fmt: skip
+    return div(tag("p", result["sentence"], cls="conclusion"), tag("ul", *claims, cls="claims"),
+               tag("p", " ".join([*result["notes"], result["convention"]]), cls="convention"), cls="panel verdict")  # fmt: skip
 
 
 def commands(name: str) -> Html:

@@ -24,7 +24,7 @@ def name(kind: str, arguments: dict[str, Any]) -> str:
             f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
         )
         return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
-    extra = arguments.get("name") or arguments.get("path", "").rsplit("/", 1)[-1]
+    extra = arguments.get("name") or arguments.get("experiment") or arguments.get("path", "").rsplit("/", 1)[-1]
     return f"{kind} {extra}".strip()
 
 

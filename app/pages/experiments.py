@@ -6,6 +6,7 @@ import streamlit as st
 
 from app import study, url
 from app.components import jobs
+from app.components.analysis import analysis_style
 from app.components.experiments import asked_list, commands, figure_of, result_table, told
 from app.components.marks import empty
 from app.components.panel_tables import choices
@@ -26,7 +27,8 @@ def page() -> None:
         return
     found = results(opened)
     name = url.one_of("experiment", list(EXPERIMENTS), found[0]["experiment"] if found else next(iter(EXPERIMENTS)))
-    left, right = st.columns([4, 9], gap="medium")
+    analysis_style()
+    left, right = st.columns([3, 10], gap="medium")
     with left:
         show(asked_list(found, name))
     with right:
@@ -58,8 +60,8 @@ def _result(result: dict) -> None:
     show(result_table(result), told(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")
-    columns = st.columns([2, 2, 9])
-    for column, form, words in zip(columns, ("csv", "tex"), ("Table as CSV", "Table as LaTeX"), strict=False):
+    columns = st.columns([2, 2, 9], gap="small")
+    for column, form, words in zip(columns, ("csv", "tex"), ("CSV", "LaTeX"), strict=False):
         with column:
             content = tables.as_csv(result) if form == "csv" else tables.as_latex(result)
             st.download_button(words, content, f"{result['experiment']}.{form}", "text/plain", key=f"{form}-{result['key']}")

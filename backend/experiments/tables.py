@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
 _LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+          "~": r"\textasciitilde{}", "–": "--", "^": r"\textasciicircum{}"}
 
 
 def shown(value: float | None, unit: str) -> str:
@@ -26,7 +26,7 @@ def figure(cell: Mapping[str, Any], unit: str) -> str:
     """Value and interval."""
     if cell["value"] is None:
         return "-"
-    return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)} to {shown(cell['high'], unit)})"
+    return f"{shown(cell['value'], unit)} ({shown(cell['low'], unit)}–{shown(cell['high'], unit)})"
 
 
 def grid(result: Mapping[str, Any]) -> tuple[list[str], list[str], dict[tuple[str, str], dict]]:
@@ -60,7 +60,7 @@ def as_rich(result: Mapping[str, Any]) -> Table:
         line = [escape(row)]
         for column in columns:
             cell = cells.get((row, column))
-            line.append(figure(cell, result["unit"]) if cell else "")
+            line.append(figure(cell, result["unit"]).replace(" (", "\n(") if cell else "")
             if column in printed:
                 line.append("" if cell is None or cell["published"] is None else f"{cell['published']:g}")
         table.add_row(*line, counts(row, cells))
@@ -71,11 +71,16 @@ def as_lines(result: Mapping[str, Any]) -> list[str]:
     """What is said under the table: the convention, each claim, the verdict."""
     lines = [result["convention"]]
     for claim in result["claims"]:
-        unit = result["unit"]
-        difference = "-" if claim["difference"] is None else (
-            f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)})")
-        lines.append(f"{claim['says']}: {difference}, n = {claim['n']:,}: {claim['word']}")
+        lines.append(f"{claim['says']}: {difference(claim, result['unit'])}: {claim['word']}")
     return [*lines, *result["notes"], result["sentence"]]
+
+
+def difference(claim: Mapping[str, Any], unit: str) -> str:
+    """What a claim was judged by: the difference, its interval, n."""
+    if claim["difference"] is None:
+        return "no questions"
+    return (f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)}), "
+            f"n = {claim['n']:,}")
 
 
 def _signed(value: float, unit: str) -> str:

@@ -1,0 +1,50 @@
+"""The Experiments page: what can be asked, what was found, and that a result's words are data."""
+
+import pytest
+
+from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.running import run_experiment
+from backend.manifest import read_json, write_json
+from backend.study import Study
+from tests.app_pages import HOSTILE, Page
+from tests.experiments import experiment_study
+from tests.training_studies import copied
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return experiment_study(tmp_path_factory.mktemp("studies") / "s")
+
+
+def test_without_anything_it_says_where_to_begin(tmp_path):
+    assert "Nothing to experiment on yet" in Page(Study.create(tmp_path / "empty").folder, "experiments").text
+
+
+def test_every_experiment_is_there_to_ask(study):
+    page = Page(study.folder, "experiments", experiment="denoised-by-rank")
+    assert all(name in page.text for name in EXPERIMENTS)
+    assert EXPERIMENTS["denoised-by-rank"].asks in page.text and "blindspot experiment denoised-by-rank --plan" in page.text
+
+
+def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):
+    study = copied(study, tmp_path / "s")
+    found = run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
+    page = Page(study.folder, "experiments")
+    assert found["verdict"] in page.text and found["sentence"] in page.text
+    for claim in found["claims"]:
+        assert claim["says"] in page.text and f"n = {claim['n']}" in page.text
+    for cell in found["cells"]:
+        assert f"{100 * cell['value']:.1f}" in page.text
+    assert "births/dev @5" in page.text
+
+
+def test_a_result_is_data(study, tmp_path):
+    """Names of question sets come from files; they reach the page as text."""
+    study = copied(study, tmp_path / "s")
+    run_experiment(study, "retrieval", {"encoders": ["tiny"], "ks": [5]}, "cpu")
+    path = next((study.folder / "experiments").glob("retrieval-*/result.json"))
+    result = read_json(path)
+    result["cells"][0]["row"] = result["claims"][0]["says"] = HOSTILE
+    write_json(path, result)
+    page = Page(study.folder, "experiments")
+    assert HOSTILE in page.text and "<script>" not in page.html
