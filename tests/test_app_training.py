@@ -149,7 +149,7 @@ def test_three_judges_side_by_side(study):
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
     opened = Page(study.folder, "training", view="judges", cell="nyy", ranks="2–5")
-    assert "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.90 ✓ holds one" in opened.text
+    assert "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
     strict = Page(study.folder, "training", view="judges", cut="0.1")
     assert "1 1 of 10 found 1 100.0%" in strict.text

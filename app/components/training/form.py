@@ -45,9 +45,9 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         tokens = columns[5].number_input("Tokens", 16, 512, 256 if gpu else 96, help="Longer passages are cut while training.")
         with st.expander("More settings"):
             settings = _more(opened)
-        left, right, _ = st.columns([1, 1.4, 7])
-        pressed = left.form_submit_button("Train", type="primary")
-        asked = right.form_submit_button("How long?")
+        with st.container(horizontal=True):
+            pressed = st.form_submit_button("Train", type="primary")
+            asked = st.form_submit_button("How long?")
     settings |= {"steps": steps, "batch": batch, "passage_tokens": tokens}
     if not gpu:
         settings |= CPU_COMPARISONS

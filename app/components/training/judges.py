@@ -186,7 +186,7 @@ def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern
         opened,
         [
             (found.questions[found.rows[place]], passage.id, f"{found.ranks[place]}", found.labels[place] or "–",
-             _probability(found.probabilities[place]), {YES: "✓ holds one", NO: "no"}.get(int(found.answers[place]), "–"))
+             _probability(found.probabilities[place]), {YES: "✓ yes", NO: "no"}.get(int(found.answers[place]), "–"))
             for place, passage in zip(some, passages, strict=True)
         ],
         a=run,
@@ -207,7 +207,7 @@ def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern
 
 
 def _probability(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.2f}"
+    return "–" if np.isnan(value) else f"{value:.3f}"
 
 
 def _pager(total: int, page: int, pages: int) -> Html:

@@ -22,6 +22,7 @@ from backend.training.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
 
 SHOWN = 40
+NEW_SHOWN = 12
 _SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
@@ -123,9 +124,8 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     _judge_strata(opened, chosen)
     others = [name for name in made if name != chosen.name]
     if others:
-        before = url.select(
-            "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set to compare with"
-        )
+        with st.columns([1, 2])[0]:
+            before = url.select("What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set")
         if before:
             _changes(opened, TrainingSet.open(opened, before), chosen)
     show(
@@ -226,14 +226,18 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
         opened,
         [
             (each.question, each.passage, each.now or "taken back", f"{each.role or 'not there'} → {each.becomes or 'as without people'}")
-            for each in found[:SHOWN]
+            for each in found[:NEW_SHOWN]
         ],
     )
+    more = tag("p", f"The first {NEW_SHOWN} of {len(found):,}.", cls="convention") if len(found) > NEW_SHOWN else ""
     policy = chosen.manifest["policy"]
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
     show(
         div(
-            tag("h2", f"New labels would change {count(len(found), 'pair')}"), tag("table", tag("tbody", *rows), cls="figures"), cls="panel"
+            tag("h2", f"New labels would change {count(len(found), 'pair')}"),
+            tag("table", tag("tbody", *rows), cls="figures"),
+            more,
+            cls="panel",
         )
     )
     request = chosen.manifest["request"]
