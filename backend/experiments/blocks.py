@@ -238,7 +238,8 @@ class AsMuchText:
         return self.hits, self.blocks
 
     def values(self, bench: Workbench) -> np.ndarray:
-        return Success(self.hits, passages_for(self.blocks.cut(bench), self.k), self.macro, self.relations).values(bench)
+        k = min(passages_for(self.blocks.cut(bench), self.k), self.hits.k)
+        return Success(self.hits, k, self.macro, self.relations).values(bench)
 
 
 def passages_for(cut: Cut, k: int) -> int:

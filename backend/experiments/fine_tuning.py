@@ -159,7 +159,7 @@ def datasets(bench: Workbench, split: str) -> Iterator[str]:
     yield from (count["dataset"] for count in bench.questions.counts() if count["split"] == split)
 
 
-def check_k(setting: Setting) -> int:
+def largest_k(setting: Setting) -> int:
     """The largest k. Raises BadInput for settings that the experiment itself varies."""
     if "only" in dict(setting.training):
         raise BadInput("which tower is trained alone is what this experiment varies; leave it out")

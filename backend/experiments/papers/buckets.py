@@ -85,7 +85,9 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
         relations, left_out = chosen(setting, counted(bench, Asked(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}")
         figures = [[_line(bench, f"{relation_name(relation)}, {name}", setting.asked(dataset, relations=(relation,)), True, None, least)
                     for name, dataset in OFFICIAL.items() if relation in counted(bench, Asked(dataset))] for relation in relations]
-        notes = ["Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets.", *left_out]
+        notes = ["Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities "
+                 "that Natural Questions asks about. Some questions are in both sets, so the interval of the difference is rather wide.",
+                 *left_out]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = chosen(setting, counted(bench, Asked(on)), f"questions in {on}")[0] if setting.relations else ()

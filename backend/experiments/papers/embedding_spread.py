@@ -14,7 +14,7 @@ from analysis.relations import relation_name
 from analysis.spread import Group, _measured
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
-from backend.experiments.fine_tuning import Tuning, before, check_k, relation_data
+from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
 from backend.experiments.parts import Asked, Index, Part
 from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
@@ -78,7 +78,7 @@ class Less:
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
-    check_k(setting)
+    largest_k(setting)
     setting = of_one_set(setting, bench)
     counts = counted(bench, setting.asked())
     trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)

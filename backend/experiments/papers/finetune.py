@@ -8,16 +8,17 @@ from dataclasses import replace
 
 from analysis.relations import relation_name
 from backend.experiments.by_relation import LEAST, K, Together, chosen, claimed, column, counted, of_one_set
-from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, check_k, datasets, relation_data
+from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, datasets, largest_k, relation_data
 from backend.experiments.parts import Bm25Hits, DenseHits, Hits, Index, TrainingData
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.workbench import Workbench
 from backend.training.leaks import admitted
 from db.records import Question
 
+SIMILAR_ROW = "FT, similar wording"
 PUBLISHED = {
     "start": {"P19": 25.4, "P159": 70.0, "P170": 54.1}, "FT": {"P19": 73.9, "P159": 84.0, "P170": 80.0},
-    "FT, similar wording": {"P19": 74.7, "P159": 79.9, "P170": 76.2}, "FT OnlyP": {"P19": 72.8, "P159": 84.2, "P170": 78.0},
+    SIMILAR_ROW: {"P19": 74.7, "P159": 79.9, "P170": 76.2}, "FT OnlyP": {"P19": 72.8, "P159": 84.2, "P170": 78.0},
     "FT OnlyQ": {"P19": 45.4, "P159": 72.8, "P170": 73.4}, "BM25": {"P19": 75.2, "P159": 85.0, "P170": 71.7},
 }  # fmt: skip
 PAPER = ("P19", "P159", "P170")
@@ -30,41 +31,40 @@ OFFICIAL, SIMILAR = "no-overlap", "similar"
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
-    k = check_k(setting)
+    k = largest_k(setting)
     setting, official = _sources(setting, bench)
     apart, counts, notes = _apart(setting, bench, official)
     relations, left_out = chosen(setting, counts, "training questions that share no word with those measured on", MOST, PAPER)
-    rows: dict[str, dict[str, Sequence[Hits]]] = {row: {} for row in PUBLISHED}
+    worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
+    rows: dict[str, dict[str, Sequence[Hits]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
     for relation in relations:
         asked, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
         here = Adapted(data, apart[relation])
-        found = {
-            "start": [DenseHits(asked, k, Index(before(setting)))], "FT": Tuning((here,)).hits(setting, asked, k),
-            "FT, similar wording": Tuning((_similar(setting, bench, relation, data, apart[relation], official),)).hits(setting, asked, k),
-            "FT OnlyP": Tuning((here,), "passage").hits(setting, asked, k), "FT OnlyQ": Tuning((here,), "question").hits(setting, asked, k),
-            "BM25": [Bm25Hits(asked, k)],
-        }  # fmt: skip
-        for row, hits in found.items():
-            rows[row][relation] = hits
+        rows["start"][relation] = [DenseHits(asked, k, Index(before(setting)))]
+        rows["BM25"][relation] = [Bm25Hits(asked, k)]
+        for row, only in (("FT", None), ("FT OnlyP", "passage"), ("FT OnlyQ", "question")):
+            rows[row][relation] = Tuning((here,), only).hits(setting, asked, k)
+        if worded:
+            rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(setting, asked, k)
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return Plan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
         [Claim("fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)),
          Claim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
-         Claim("a similar wording does as well (within 5 points)", ("FT, similar wording", at), ("FT", at), within=0.05),
+         *([Claim("a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05)] if worded else []),
          Claim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at))],
         notes=[f"Trained on {', '.join(setting.train)}, measured on {setting.on}.", *(notes[relation] for relation in relations), *left_out,
-               *([] if official else [f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations
-                                      if relation in WORDINGS])])  # fmt: skip
+               *([f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations] if worded and not official else []),
+               *([] if worded else ["There is no second wording of these relations to train on."])])  # fmt: skip
 
 
 def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
     """The setting with what to train and to measure on; are these EntityQuestions' own sets for this?"""
     official = not setting.train and OFFICIAL in datasets(bench, "train")
     on = "entityquestions/test" if "entityquestions" in datasets(bench, "test") else f"{OFFICIAL}/test"
-    chosen = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
-                     on=setting.on or (on if official else "dev"))
-    return of_one_set(chosen, bench), official
+    made = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
+                   on=setting.on or (on if official else "dev"))
+    return of_one_set(made, bench), official
 
 
 def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
@@ -93,11 +93,11 @@ def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str
     return apart, dict(counts), notes
 
 
-def _similar(setting: Setting, bench: Workbench, relation: str, data: TrainingData, apart: tuple[Apart, ...], official: bool) -> Adapted:
+def _similar(setting: Setting, bench: Workbench, data: TrainingData, apart: tuple[Apart, ...], official: bool) -> Adapted:
     """The same training in another wording: the official set, else the same questions in other words."""
     if official and SIMILAR in datasets(bench, "train"):
-        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), relation), apart)
-    return Adapted(data, apart, ((relation, WORDINGS.get(relation, "[X]")),))
+        return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), apart)
+    return Adapted(data, apart, tuple((relation, WORDINGS[relation]) for relation in data.relations))
 
 
 def _cells(row: str, hits: Mapping[str, Sequence[Hits]], ks: Sequence[int]) -> list[Cell]:

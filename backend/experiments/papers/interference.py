@@ -9,7 +9,7 @@ from analysis.relations import relation_name
 from backend.encyclopedia import SECOND_DATASET
 from backend.encyclopedia.language import SECOND_WORDINGS
 from backend.experiments.by_relation import K, chosen, claimed, column, counted, of_one_set
-from backend.experiments.fine_tuning import Adapted, Tuning, before, check_k, datasets, relation_data
+from backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
 from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.workbench import Workbench
@@ -32,7 +32,7 @@ RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)
 def plan(setting: Setting, bench: Workbench) -> Plan:
     general, data, said = _general(setting, bench)
     setting = of_one_set(setting, bench)
-    k, asked = check_k(setting), setting.asked()
+    k, asked = largest_k(setting), setting.asked()
     counts = counted(bench, asked)
     trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
     relations, left_out = chosen(setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.experiments.by_relation import AVERAGE, LEAST, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
-from backend.experiments.fine_tuning import check_k
+from backend.experiments.fine_tuning import largest_k
 from backend.experiments.parts import Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
@@ -34,7 +34,7 @@ CLOSE = 0.05
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
     setting = of_one_set(setting, bench)
-    k, asked = check_k(setting), setting.asked()
+    k, asked = largest_k(setting), setting.asked()
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index stays as the encoder made it, so {given[0]} cannot be chosen here; leave it out")
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
