@@ -38,7 +38,12 @@ class Sieve:
     questions_per_block = 2048
 
     def __init__(self, vectors: np.ndarray, similarity: str):
+        import torch
+
         self.vectors, self.similarity = vectors, similarity
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
+            self._rows = torch.from_numpy(vectors)
 
     def propose(self, questions: np.ndarray, k: int, progress=None) -> Proposed:
         """The k best of the rows that may be among them, by exact score.
@@ -52,12 +57,12 @@ class Sieve:
         rounded = Rounded(questions, self.similarity, precision, self._extent)
         caught, rows = _Caught(rounded, k), self._rows_together(precision)
         begun = min(rows, ROWS_TO_BEGIN, len(self.vectors))
-        first = _Product(self, rounded, begun)(0, begun)
+        first = _Product(self._rows, self._extent.squares, rounded, begun)(0, begun)
         caught.begin(first)
         caught.add(0, first)
 
         def sift(starts: Iterable[int]) -> None:
-            product = _Product(self, rounded, rows)
+            product = _Product(self._rows, self._extent.squares, rounded, rows)
             for start in starts:
                 caught.add(start, product(start, min(start + rows, len(self.vectors))))
 
@@ -72,22 +77,11 @@ class Sieve:
         return Rounded(questions, self.similarity, Precision("float32", "float32"), self._extent)
 
     def blocks(self) -> Iterable[Block]:
+        import torch
+
         for start in range(0, len(self.vectors), self._rows_per_block):
-            rows = self.rows(start, start + self._rows_per_block)
-            yield Block(start, rows, self.squares[start:start + len(rows)] if self.similarity == "l2" else None)
-
-    def rows(self, start: int, stop: int) -> torch.Tensor:
-        import torch
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the memory map is read-only, and nothing here writes to it
-            return torch.from_numpy(self.vectors[start:stop])
-
-    @property
-    def squares(self) -> torch.Tensor:
-        import torch
-
-        return torch.from_numpy(self._extent.squares)
+            rows, squares = self._rows[start:start + self._rows_per_block], self._extent.squares
+            yield Block(start, rows, None if squares is None else torch.from_numpy(squares[start:start + len(rows)]))
 
     @property
     def _rows_per_block(self) -> int:
@@ -112,7 +106,7 @@ class Sieve:
 
         def measure(some: Iterable[int]) -> None:
             for start in some:
-                norm, lost, squares = extent_of(self.rows(start, start + self._rows_per_block))
+                norm, lost, squares = extent_of(self._rows[start:start + self._rows_per_block])
                 parts[start] = norm, lost, squares.numpy()
 
         share_out(starts, measure, threads())
@@ -130,12 +124,12 @@ def multiplies_bfloat16() -> bool:
 class _Product:
     """Products of a batch of questions with blocks of rows, in buffers that one thread uses again and again."""
 
-    def __init__(self, source: Sieve, rounded: Rounded, rows: int):
+    def __init__(self, stored: torch.Tensor, squares: np.ndarray | None, rounded: Rounded, rows: int):
         import torch
 
-        self._source, self._rounded, self._rows = source, rounded, rows
+        self._stored, self._squares, self._rounded, self._rows = stored, squares, rounded, rows
         self._operand = rounded.operand
-        precision, width = rounded.precision, source.vectors.shape[1]
+        precision, width = rounded.precision, stored.shape[1]
         self._scores = torch.empty((len(self._operand), rows), dtype=getattr(torch, precision.scores))
         if precision.operands != "float16":
             self._wide = torch.empty((rows, width))
@@ -145,7 +139,7 @@ class _Product:
         """(q, rows) products with the rows start to stop; good until the next call."""
         import torch
 
-        rows, count = self._source.rows(start, stop), stop - start
+        rows, count = self._stored[start:stop], stop - start
         scores = self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
         with torch.inference_mode():
             if self._rounded.precision.operands == "float16":
@@ -155,8 +149,8 @@ class _Product:
             if self._narrow is not None:
                 return torch.mm(self._operand, self._narrow[:count].copy_(block).T, out=scores)
             np.matmul(self._operand.numpy(), block.numpy().T, out=scores.numpy())
-            if self._source.similarity == "l2":
-                scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(self._source.squares[start:stop])
+            if self._squares is not None:
+                scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(torch.from_numpy(self._squares[start:stop]))
             return scores
 
 
