@@ -28,7 +28,8 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     pages = -(-len(rows) // PER_PAGE)
     page = min(selection.page, pages)
     shown = rows[(page - 1) * PER_PAGE : page * PER_PAGE]
-    lines = [_line(comparison, selection, int(row)) for row in shown]
+    overlaps = comparison.overlap_of(shown).tolist()
+    lines = [_line(comparison, selection, int(row), overlap) for row, overlap in zip(shown, overlaps, strict=True)]
     table = tag("table", tag("thead", _head(selection)), tag("tbody", *lines), cls="questions")
     return join(div(table, cls="scrolling"), _pager(selection, len(rows), page, pages))
 
@@ -62,9 +63,8 @@ def _head(selection: Selection) -> Html:
         head("overlap", term("overlap", OVERLAP), "Sort by how alike the two lists are, the least alike first"))  # fmt: skip
 
 
-def _line(comparison: Comparison, selection: Selection, row: int) -> Html:
+def _line(comparison: Comparison, selection: Selection, row: int, overlap: float) -> Html:
     question = comparison.questions[row]
-    overlap = float(comparison.overlap[row])
     first_a, first_b, contrast = (
         int(comparison.first_a[row]),
         int(comparison.first_b[row]),

@@ -184,7 +184,6 @@ def _legend(columns: int) -> Html:
 
 def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str) -> Html:
     """Where we are in the list: "12 of 505", the neighbours, and the way back to the list."""
-    ids = [compared.questions[row].id for row in rows]
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
         relation_label(chosen.relation) if chosen.relation else "",
@@ -193,27 +192,29 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
     ]
     described = ", ".join(filter(None, words)) or "all questions"
     back = link(described, chosen.on_compare(), cls="back", title="Back to the list")
-    if asked not in ids:
-        first = link("the first of them", chosen.on_question(ids[0])) if ids else ""
+    places = np.flatnonzero(rows == compared.rows.get(asked, -1))
+    if not len(places):
+        first = link("the first of them", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
         return tag("nav", span("not in the list ", cls="soft"), back, " ", first, cls="trail", aria_label="Questions")
-    at = ids.index(asked)
+    at = int(places[0])
+    start = max(at - TRAIL, 0)
+    around = [compared.questions[row].id for row in rows[start : at + TRAIL + 1]]
 
     def step(to: int, words: str, key: str) -> Html:
-        if not 0 <= to < len(ids):
+        if not 0 <= to < len(rows):
             return span(words, cls="step off")
         return link(
             join(words, " ", tag("kbd", key)),
-            chosen.on_question(ids[to]),
+            chosen.on_question(around[to - start]),
             cls="step",
             data_focus=key,
             title=f"Key: {key} or an arrow",
         )
 
-    around = ids[max(at - TRAIL, 0) : at + TRAIL + 1]
     return tag(
         "nav",
         step(at - 1, "‹ previous", "p"),
-        span(tag("b", f"{at + 1:,}"), f" of {len(ids):,}", cls="position"),
+        span(tag("b", f"{at + 1:,}"), f" of {len(rows):,}", cls="position"),
         step(at + 1, "next ›", "n"),
         back,
         cls="trail",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, compare, family
 from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
+from backend.evaluation.held import Held
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, relevant
 from db.errors import BadInput
@@ -34,6 +36,7 @@ BYS: tuple[str, ...] = ("relation", "bucket", "slice")
 KS = (1, 5, 20, 100)
 SEED = 0
 SURE = 0.05
+FIGURES_HELD = 1000  # of one comparison; a few hundred bytes each
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class Measured:
     def row_of(self) -> dict[str, int]:
         """Position in `questions` of each question."""
         return {question.id: row for row, question in enumerate(self.questions)}
+
+    @cached_property
+    def facts(self) -> QuestionFacts:
+        return QuestionFacts(self.study, self.questions)
 
 
 def measure(
@@ -135,7 +142,8 @@ class Comparison:
 
     @cached_property
     def facts(self) -> QuestionFacts:
-        return QuestionFacts(self.a.study, self.questions)
+        """Those of A where B measures all of its questions: then another pair with the same A finds them made."""
+        return self.a.facts if len(self) == len(self.a.questions) else QuestionFacts(self.a.study, self.questions)
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -177,6 +185,18 @@ class Comparison:
         lists = (np.asarray(side.run.hits.ordinals)[rows] for side, rows in ((self.a, self.rows_a), (self.b, self.rows_b)))
         return rank_biased_overlap(*lists)
 
+    def overlap_of(self, rows: np.ndarray) -> np.ndarray:
+        """(m,) float64: `overlap` of some rows. The lists of the others are not read for it."""
+        if "overlap" in self.__dict__:
+            return self.overlap[rows]
+        lists = (np.asarray(side.run.hits.ordinals[of[rows]]) for side, of in ((self.a, self.rows_a), (self.b, self.rows_b)))
+        return rank_biased_overlap(*lists)
+
+    @cached_property
+    def figures(self) -> Held:
+        """The last figures, by what they are of: one comparison serves all who look at it."""
+        return Held(FIGURES_HELD)
+
     def groups(self, by: Literal["relation", "bucket"]) -> dict[str, np.ndarray]:
         """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
         labels, order = (self.relations, relation_order) if by == "relation" else (self.buckets, bucket_order)
@@ -206,12 +226,20 @@ class Both:
 
 def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both:
     """The figures at k over all questions, or over some rows (indices or bool)."""
-    first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
-    return _both(first_a, first_b, k, compare(found_by(first_a, k), found_by(first_b, k), seed=seed))
+
+    def made() -> Both:
+        first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
+        return _both(first_a, first_b, k, compare(found_by(first_a, k), found_by(first_b, k), seed=seed))
+
+    return comparison.figures.get(("at", k, _mark(rows), seed), made)
 
 
 def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both | None:
     """The figures at k averaged over relations; None where no question has one."""
+    return comparison.figures.get(("macro", k, _mark(rows), seed), lambda: _macro(comparison, k, rows, seed))
+
+
+def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -> Both | None:
     kept = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
     kept = kept[comparison.relations[kept] != ""]
     if not len(kept):
@@ -230,10 +258,20 @@ def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], 
     Args:
         members: rows of each group (indices or bool).
     """
+    key = "groups", k, tuple((name, _mark(rows)) for name, rows in members.items()), seed
+    return comparison.figures.get(key, lambda: _by_group(comparison, k, members, seed))
+
+
+def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int) -> dict[str, Both]:
     found_a, found_b = (found_by(first, k) for first in (comparison.first_a, comparison.first_b))
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
     differences = family(found_a, found_b, members, seed=seed)
     return {name: _both(comparison.first_a[rows], comparison.first_b[rows], k, differences[name]) for name, rows in members.items()}
+
+
+def _mark(rows: np.ndarray | None) -> bytes:
+    """Tells one choice of rows from another."""
+    return b"" if rows is None else blake2b(np.ascontiguousarray(rows), key=rows.dtype.str.encode(), digest_size=16).digest()
 
 
 def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> Both:

@@ -85,14 +85,11 @@ def gold_matrix(corpus, ordinals: np.ndarray, questions: Sequence[Question]) -> 
     gold = [sorted({known[id] for id in question.gold if id in known}) for question in questions]
     counts = np.array([len(row) for row in gold], dtype=np.int64)
     ordinals = np.asarray(ordinals)
-    flat = np.array([ordinal for row in gold for ordinal in row], dtype=np.int64)
-    if flat.size == 0 or ordinals.size == 0:
-        return np.zeros(ordinals.shape, dtype=bool), counts
-    # One number for each (row, ordinal), so that one membership test serves all rows.
-    width = max(int(flat.max()), int(ordinals.max())) + 1
-    rows = np.arange(len(questions), dtype=np.int64)
-    named = np.isin(rows[:, None] * width + ordinals, np.repeat(rows, counts) * width + flat)
-    return named & (ordinals >= 0), counts
+    named = np.zeros(ordinals.shape, dtype=bool)
+    for place in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero(counts > place)
+        named[rows] |= ordinals[rows] == np.array([gold[row][place] for row in rows.tolist()], dtype=np.int64)[:, None]
+    return named, counts
 
 
 def _by_answers(study, run, rule: str, questions: list[Question]) -> Relevance:
