@@ -180,3 +180,18 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
     monkeypatch.setattr("app.components.training.sets.new_labels", meanwhile)
     monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
     assert "late none r" in Page(study.folder, "training", set="raw").text
+
+
+def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
+    """40 passages, and k is 100: indexing and retrieving would end in a refusal."""
+    sent = []
+    monkeypatch.setattr("app.components.jobs.submit", lambda study, kind, arguments: sent.append((kind, arguments)))
+    build(study, name="raw")
+    model(study, "mine", kind="dual encoder")
+    page = Page(study.folder, "training", model="mine")
+    next(each for each in page.app.button if each.label.startswith("Index")).click()
+    with monkeypatch.context() as patch:
+        patch.setenv("BLINDSPOT_STUDY", str(study.folder))
+        patch.setenv("BLINDSPOT_SIGN_IN", "none")
+        page.app.run()
+    assert sent == [("try model", {"name": "mine", "split": "dev", "k": 40})]

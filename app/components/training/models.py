@@ -56,6 +56,11 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
+def fewer(opened: Study) -> dict[str, int]:
+    """What a retrieval is told where the study has fewer passages than it would keep of each question."""
+    return {"k": len(opened.corpus)} if len(opened.corpus) < opened.settings.k else {}
+
+
 def start_name(opened: Study, about: dict) -> str | None:
     """The encoder of study.toml that a model was started from, else the model's folder or name; None where it is not told."""
     start = about.get("start")
@@ -169,9 +174,8 @@ def after_training(opened: Study, name: str) -> None:
     for split in splits[:1]:
         made = run_name(name, split)
         if made not in runs:
-            jobs.start_button(
-                opened, "try model", {"name": name, "split": split}, key=f"try-{name}", words=f"Index, and retrieve over {split}"
-            )
+            arguments = {"name": name, "split": split, **fewer(opened)}
+            jobs.start_button(opened, "try model", arguments, key=f"try-{name}", words=f"Index, and retrieve over {split}")
             continue
         before = [
             run

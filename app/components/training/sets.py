@@ -10,6 +10,7 @@ from app import study, url, who
 from app.components import jobs
 from app.components.marks import command, count, empty, notice
 from app.components.plots import plot
+from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
@@ -100,7 +101,11 @@ def _run_over_train(opened: Study) -> None:
     for kind, there in (("bm25", "bm25" in indexes), ("dense", any(m.get("kind") == "dense index" for m in indexes.values()))):
         if there:
             jobs.start_button(
-                opened, "retrieve", {"kind": kind, "split": "train"}, key=f"train-{kind}", words=f"Retrieve over train with {kind}"
+                opened,
+                "retrieve",
+                {"kind": kind, "split": "train", **fewer(opened)},
+                key=f"train-{kind}",
+                words=f"Retrieve over train with {kind}",
             )
 
 
