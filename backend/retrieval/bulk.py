@@ -24,7 +24,7 @@ Texts = list[str]
 Ids = list[list[int]]
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-TOKENS_CPU, TOKENS_GPU = 1024, 65_536  # in a batch, padding counted: what stays near the processor; what fills a GPU
+TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # in a batch, padding counted
 SAME = 0.9999  # the least cosine of a vector in 16 bits to its float32 one
 OFF = 0.02  # how far the one may lie from the other, in typical distances between two texts
 PROMPTS = ("document", "passage", "corpus")  # the names under which SentenceTransformer.encode_document looks for a prompt
