@@ -39,7 +39,7 @@ REAL_ORDER = (("none", "answer_match"),)
 REAL_MEASURED = ("dev",)
 REAL_SEEDS = (0,)
 REAL_DUAL: dict[str, Any] = {"only": "question", "question_tokens": 32, "passage_tokens": 128, "batch": 16, "hard_negatives": 1,
-                             "steps": 60, "learning_rate": 5e-5, "held_out": 0, "evaluate_every": 20,
+                             "steps": 60, "learning_rate": 5e-5, "held_out": 0, "evaluate_every": 10,
                              "precision": "bfloat16"}
 """Only the question's tower learns (EntityQuestions, Table 2: OnlyQ), so the passages' vectors stay and 100,000 of them can be searched
 on a CPU."""
