@@ -1,0 +1,139 @@
+"""The whole loop in a browser: flag false negatives by key, build the set again, see them in the diff, train, compare before and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from playwright.sync_api import TimeoutError, expect
+
+from app import server
+from backend.judging.batches import Mix, make_batch
+from backend.retrieval import bm25, dense
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from backend.study import Study
+from backend.training.building import build
+from backend.training.differences import diff
+from backend.training.resuming import models_of
+from backend.training.training_set import TrainingSet
+from db.queue import Queue
+from db.records import Passage
+from tests.browser.test_journeys import parameters
+from tests.browser.test_judging import SAVED, labels, press, serving, shown, sit_down
+from tests.studies import births, make_study, people, tiny_bert
+
+PATIENCE = 240_000  # ms; a job loads its packages first, on a machine that may be busy
+TRAIN = 40  # people whose questions train; the others' are dev
+TOLD_TWICE = (3, 9, 15)  # of them a second passage tells the birth place, and no gold says so
+
+
+@pytest.fixture
+def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
+    """A study with three false negatives among what BM25 finds, and which they are."""
+    passages = people()
+    twice = [Passage(f"book{i}", f"Parish book {i}", f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
+                     "says the parish book.") for i in TOLD_TWICE]  # fmt: skip
+    study = make_study(tmp_path / "loop", [*passages, *twice], [*births(passages[:TRAIN], "train"), *births(passages[TRAIN:], "dev")])
+    tiny_bert(study.folder / "models" / "tiny")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    bm25.build_index(study, threads=2)
+    dense.build_index(study, "tiny", device="cpu")
+    retrieve(study, "dense", encoder="tiny", split="dev", k=20, device="cpu")
+    retrieve(study, "bm25", split="train", k=10, name="mined")
+    told = {f"P19.train.{number}": {f"book{i}"} for number, i in enumerate(i for i in range(TRAIN) if i % 3 != 2) if i in TOLD_TWICE}
+    return study, told
+
+
+def flag(tab, study: Study, wrong: Mapping[str, set[str]]) -> set[tuple[str, str]]:
+    """Flag one false negative of each question of the batch by key, and leave the rest; gives the pairs."""
+    queue = Queue(study.labels_path)
+    batch = queue.batches()[0].name
+    items = {study.questions.get(item.question).text: item for item in queue.items(batch)}
+    flagged = set()
+    for _ in range(len(items)):
+        item = items[shown(tab)]
+        places = [place for place, each in enumerate(item.candidates) if each.passage in wrong[item.question]]
+        press(tab, *["j"] * places[0], "1", gap=60)
+        flagged.add((item.question, item.candidates[places[0]].passage))
+        press(tab, "Enter", "Enter", gap=60)  # the rest stays open
+        tab.wait_for_function("asked => document.querySelector('.judge h1')?.textContent !== asked", arg=study.questions.get(item.question).text)
+    tab.wait_for_selector(SAVED)
+    assert labels(study) == dict.fromkeys(flagged, "positive")
+    return flagged
+
+
+def choose(tab, label: str, option: str) -> None:
+    """A rerun that is still under way closes an open list: then once more."""
+    for _ in range(20):
+        tab.get_by_role("combobox", name=label).click()
+        try:
+            tab.get_by_role("option", name=option, exact=True).click(timeout=3000)
+            return
+        except TimeoutError:
+            tab.keyboard.press("Escape")
+    raise AssertionError(f"{label} does not offer {option}")
+
+
+def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: int) -> None:
+    """A set `raw` stands. From three key presses to Compare, as a person goes."""
+    make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=Mix(audit=0, second=0, repeat=0),
+               trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
+    with serving(study) as port:
+        sit_down(tab, port)
+        flagged = flag(tab, study, wrong)
+        tab.get_by_role("navigation").get_by_role("link", name="Training").click()
+        expect(tab.get_by_text("New labels would change 3 pairs")).to_be_visible()
+        tab.get_by_role("button", name="Build raw-2 with them").click()
+        expect(tab.get_by_role("link", name="raw-2", exact=True)).to_be_visible(timeout=PATIENCE)
+
+        tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
+        choose(tab, "What changed since", "raw")
+        expect(tab.locator("#changes h2")).to_contain_text("3 pairs changed")
+        rows = tab.locator("#changes table.figures tr")
+        expect(rows).to_have_count(3)
+        seen = {(question, passage) for question, passage in flagged
+                if rows.filter(has_text=study.questions.get(question).text).filter(has_text=passage).count() == 1}  # fmt: skip
+        assert seen == flagged and all("negative by run → positive by label" in words for words in rows.all_inner_texts())
+        changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
+        assert {(change.question, change.passage) for change in changes} == flagged
+
+        choose(tab, "From", start)
+        tab.get_by_label("Steps", exact=True).fill("4")
+        if layers:
+            tab.get_by_text("More settings").click()
+            tab.get_by_label("Layers", exact=True).fill(str(layers))
+        tab.get_by_role("button", name="Train", exact=True).click()
+        tab.get_by_role("button", name="Index, and retrieve over dev").click(timeout=PATIENCE)
+        compare = tab.get_by_role("link", name=f"Compare {start}-dev (before) with model-1-dev (after)")
+        compare.click(timeout=PATIENCE)
+        tab.wait_for_selector(".flips")
+        assert parameters(tab) == {"a": f"{start}-dev", "b": "model-1-dev"}
+        about = models_of(Study.open(study.folder))["model-1"]
+        assert (about["training_set"], about["last_step"], about["settings"]["layers"]) == ("raw-2", 4, layers or None)
+
+
+def test_from_three_key_presses_to_a_comparison(tab, small):
+    study, wrong = small
+    build(study, "raw", ["mined"])
+    loop(tab, study, wrong, "tiny", 0)
+
+
+@pytest.mark.slow
+def test_the_same_on_the_demo(tab, tmp_path):
+    """The generated encyclopedia and MiniLM's first two layers."""
+    from backend.demo import make_demo
+
+    study, _ = make_demo(tmp_path / "demo", 3000, 0, None)
+    retrieve(study, "bm25", split="train", k=20, name="mined")
+    build(study, "raw", ["mined"], last=10)
+    trained = TrainingSet.open(study, "raw").hard_negatives()
+    truth = {}
+    with open(study.folder / "encyclopedia" / "truth.jsonl", encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            found = set(row["passages"]) & trained.get(row["question"], set())
+            if len(found) >= 6 and len(truth) < 3:
+                truth[row["question"]] = found
+    assert len(truth) == 3
+    loop(tab, study, truth, "minilm", 2)
