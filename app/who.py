@@ -103,7 +103,9 @@ def _named(people: People, name: str) -> Person | None:
         return None
 
 
+@st.cache_resource(show_spinner=False)
 def _oidc() -> bool:
+    """Whether secrets.toml names a provider; read once, as Streamlit's own sign-in does."""
     from streamlit.runtime.secrets import secrets_singleton
 
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton

@@ -31,7 +31,7 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
     for name, about in reversed(models.items()):
         cells = (
             about.get("kind", "dual encoder") + _taught(about),
-            about.get("training_set") or "–",
+            about.get("training_set") or about.get("run") or "–",
             start_name(opened, about) or "–",
             _number(about.get("last_step")),
             _number(about.get("best_step")),
@@ -162,9 +162,13 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(opened: Study, name: str) -> None:
-    """Of a dual encoder: index, retrieve, and set it beside what was before. Of a cross-encoder: judge what a run found."""
-    runs = study.runs(opened)
-    if models_of(opened)[name].get("kind") == "cross-encoder":
+    """Of a dual encoder: index, retrieve, and set it beside what was before. Of a cross-encoder: judge what a run found; of a reader: read."""
+    runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
+    if kind == "reader":
+        for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
+            jobs.start_button(opened, "read", {"run": run, "reader": name}, key=f"read-{name}-{run}", words=f"Read {run}")
+        return
+    if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
             arguments = {"model": name, "run": run, "depth": JUDGED}
             words = f"Judge the first {JUDGED} passages of each question of {run}"
