@@ -151,4 +151,5 @@ def test_the_command(study, tmp_path):
     done = CliRunner().invoke(app, ["import", "triples", str(file_of(tmp_path)), "--study", str(study.folder), "--dataset", "mine", "--split",
                                     "dev", "--least", "1", "--least-answers", "1"])
     assert done.exit_code == 0, done.output
-    assert "P19: 3 facts, 2 told by a passage" in done.output and len(study.questions.all(dataset="mine")) == 3
+    assert "Imported 3 questions" in done.output and "P19: 3 facts, 2 told by a passage" in done.output
+    assert len(study.questions.all(dataset="mine")) == 3

@@ -75,8 +75,10 @@ def import_triples(
     study: StudyOption = None, skip_bad: SkipBad = False,
 ) -> None:
     """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
-    _import(study, "triples", path=str(file.absolute()), dataset=dataset, templates=templates and str(templates.absolute()), split=split,
-            least=least, least_answers=least_answers, most=most, gold=gold, seed=seed, skip_bad=skip_bad)
+    given = templates and str(templates.absolute())
+    made = do(open_study(study), "import triples", path=str(file.absolute()), dataset=dataset, templates=given, split=split,
+              least=least, least_answers=least_answers, most=most, gold=gold, seed=seed, skip_bad=skip_bad)
+    _say_imported(made, "questions")
 
 
 @import_app.command("frequencies")
