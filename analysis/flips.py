@@ -42,11 +42,6 @@ def cells(first_a: np.ndarray, first_b: np.ndarray, k: int) -> np.ndarray:
     return (2 * missed_a + missed_b).astype(np.int8)
 
 
-def rows_in(codes: np.ndarray, cell: str) -> np.ndarray:
-    """The rows of one cell, by its name in `CELLS`. (q,) int8 -> (m,) int64, rising."""
-    return np.flatnonzero(codes == CELLS.index(cell))
-
-
 def count(codes: np.ndarray) -> FlipTable:
     return FlipTable(*np.bincount(codes, minlength=4).tolist())
 

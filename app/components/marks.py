@@ -39,38 +39,6 @@ def figure(estimate: Estimate, inline: bool = False) -> Html:
     return tag("span", percent(estimate.value), span(interval(estimate), cls="interval"), title=said, cls="figure")
 
 
-def difference(a: float | None, b: float | None) -> Html:
-    """A less B in points, with the letter of the run that is ahead."""
-    if a is None or b is None:
-        return Html("–")
-    points = 100 * (a - b)
-    if abs(points) < 0.05:
-        return span("0.0", cls="difference")
-    return span(
-        letter("a" if points > 0 else "b"),
-        f"+{abs(points):.1f}",
-        cls="difference",
-        title=f"{'A' if points > 0 else 'B'} is {abs(points):.1f} points ahead",
-    )
-
-
-def dumbbell(a: Estimate, b: Estimate) -> Html:
-    """Both runs on a scale from 0 to 100, each with its interval: A a square, B a dot."""
-    if a.value is None or b.value is None:
-        return Html("")
-    low, high = sorted((a.value, b.value))
-    parts = [div(cls="between", style=f"left:{100 * low:.1f}%;width:{100 * (high - low):.1f}%")]
-    for side, estimate in (("a", a), ("b", b)):
-        parts.append(
-            div(
-                cls=f"whisker {side}",
-                style=f"left:{100 * estimate.low:.1f}%;width:{100 * (estimate.high - estimate.low):.1f}%",
-            )
-        )
-        parts.append(div(cls=f"point {side}", style=f"left:{100 * estimate.value:.1f}%"))
-    return div(*parts, cls="dumbbell", aria_hidden="true")
-
-
 def rank(value: int, depth: int, side: str = "") -> Html:
     """The rank of a first hit; a dash where there is none within `depth`."""
     if value <= 0:

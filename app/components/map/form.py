@@ -13,7 +13,7 @@ from app.components import jobs
 from app.components.marks import notice
 from app.markup import link, show, tag
 from app.url import HOME
-from backend.maps import MapRequest, maps_of
+from backend.maps import MapRequest
 from backend.study import Study
 from db.errors import BlindspotError
 
@@ -149,7 +149,3 @@ def _command(arguments: dict[str, Any], study: Study) -> str:
         elif value is not None:
             words += [option, str(value)]
     return " ".join(shlex.quote(word) for word in [*words, "--study", str(study.folder)])
-
-
-def taken_names(study: Study) -> set[str]:
-    return set(maps_of(study))

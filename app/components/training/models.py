@@ -162,7 +162,7 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(opened: Study, name: str) -> None:
-    """Of a dual encoder: index, retrieve, and set it beside what was before. Of a cross-encoder: judge what a run found; of a reader: read."""
+    """Of a dual encoder: index, retrieve, set it beside what was before; of a cross-encoder: judge what a run found; of a reader: read."""
     runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
