@@ -100,7 +100,7 @@ def test_what_each_step_takes(whole):
     assert [sets[step]["policy"] for step in sets] == ["none", "answer_match+labels", "cross_encoder+labels", "cross_encoder+labels"]
     assert [sets[step]["runs"] for step in sets] == [["mined"], ["rocket-1-train"], ["rocket-1-train"],
                                                      ["rocket-1-train", "rocket-3-unlabelled"]]
-    assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).easy == 20
+    assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).easy == 80
     assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == ["gold", "distant", "cross_encoder"]
     trained = {step: read_json(study.folder / "models" / f"rocket-{step}" / "training.json") for step in (1, 3, 4)}
     assert [about["settings"]["hard_negatives"] for about in trained.values()] == [0, 1, 1]

@@ -19,12 +19,12 @@ DEPTH = 100
 cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100."""
 SMALL_DUAL = {"layers": 2, "question_tokens": 24, "passage_tokens": 64, "batch": 16, "steps": 60, "learning_rate": 1e-4, "held_out": 50,
               "pool": 200, "evaluate_every": 30}
-SMALL_CROSS = {"tokens": 160, "negatives": 2, "batch": 8, "steps": 120, "learning_rate": 1e-4, "held_out": 50, "pairs": 250,
+SMALL_CROSS = {"tokens": 160, "negatives": 1, "batch": 8, "steps": 120, "learning_rate": 1e-4, "held_out": 50, "pairs": 250,
                "evaluate_every": 40}
 SMALL_DEPTH = 20
 """For a CPU, minutes each. The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
 text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from random passages
-besides: the paper's first 100 or 1,000 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn."""
+besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn."""
 JUDGED_POLICY = "answer_match"
 """Of step 2's set. A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
 what was labelled rather than what answers."""
@@ -71,8 +71,8 @@ class RecipeSettings:
 
     @property
     def easy(self) -> int:
-        """Random passages of each question, beside those that are mined, for the cross-encoder."""
-        return self.ranks if self.small else 0
+        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws from."""
+        return max(0, DEPTH - self.ranks) if self.small else 0
 
     def dual_settings(self, step: int) -> dict[str, Any]:
         """Of the dual encoder of step 1, 3 or 4."""

@@ -49,7 +49,7 @@ def _judged(study: Study, device: str | None, told: Callable[[int, int | None, s
     from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.scoring import score_run
 
-    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.MINED)
+    _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.LAST - plan.MINED)
     if not (study.path("models", plan.JUDGE) / "training.json").is_file():
         train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
     score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
