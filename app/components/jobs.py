@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
@@ -52,6 +54,16 @@ def submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
     """Start a job, unless the same one is under way."""
     if not is_running(study, kind, arguments):
         jobs.submit(study, kind, arguments)
+
+
+@contextmanager
+def followed(study: Study) -> Iterator[None]:
+    """Around the drawing of a page with a panel: a job that ends meanwhile makes it anew, for what was drawn before does not know
+    what the job made."""
+    under_way = {job.id for job in jobs.recent(study, SHOWN) if job.unfinished}
+    yield
+    if any(job.id in under_way and not job.unfinished for job in jobs.recent(study, SHOWN)):
+        st.rerun()
 
 
 def panel(study: Study) -> None:

@@ -16,6 +16,7 @@ from app.markup import div, join, link, show, tag
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import results
+from backend.study import Study
 
 TRIED = {"small": True}
 
@@ -25,6 +26,11 @@ def page() -> None:
     if not opened.has_corpus or not len(opened.questions):
         show(empty("Nothing to experiment on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
         return
+    with jobs.followed(opened):
+        _page(opened)
+
+
+def _page(opened: Study) -> None:
     found = results(opened)
     name = url.one_of("experiment", list(EXPERIMENTS), found[0]["experiment"] if found else next(iter(EXPERIMENTS)))
     analysis_style()
@@ -36,7 +42,7 @@ def page() -> None:
     jobs.panel(opened)
 
 
-def _experiment(opened, name: str, found: list[dict]) -> None:
+def _experiment(opened: Study, name: str, found: list[dict]) -> None:
     about = EXPERIMENTS[name]
     show(div(tag("h2", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"), cls="panel"))
     if found:

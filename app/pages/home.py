@@ -20,6 +20,11 @@ from backend.summary import next_steps, summary
 
 def page() -> None:
     opened = study.current()
+    with jobs.followed(opened):
+        _page(opened)
+
+
+def _page(opened: Study) -> None:
     held = summary(opened)
     if held["passages"] is None and not held["questions"]:
         show(_welcome(held["name"]))

@@ -14,7 +14,6 @@ from app.components.training.models import after_training, models_table, unfinis
 from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
 from app.markup import div, join, link, show, tag
-from backend import jobs as work
 from backend.study import Study
 from backend.training.resuming import models_of
 from backend.training.training_log import read_log
@@ -35,10 +34,8 @@ def page() -> None:
     if view == VIEW:
         judges_panel(opened)
         return
-    under_way = {job.id for job in work.recent(opened, jobs.SHOWN) if job.unfinished}
-    _sets_and_models(opened)
-    if any(job.id in under_way and not job.unfinished for job in work.recent(opened, jobs.SHOWN)):
-        st.rerun()  # it ended while the page was drawn, and what was drawn before does not know what it made
+    with jobs.followed(opened):
+        _sets_and_models(opened)
 
 
 def _sets_and_models(opened: Study) -> None:
