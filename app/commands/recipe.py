@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
 Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
 Start = Annotated[str, typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from.")]
+Steps = Annotated[int | None, typer.Option(help="Of every model, in the place of epochs; with --small 60, and 120 of the cross-encoder.")]
 
 experiment_app = group("Questions about a study that take several trainings to answer.")
 
@@ -22,13 +23,13 @@ def rocketqa(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")],
     run: Run,
     start: Start = "minilm",
-    small: Annotated[bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")] = False,
+    small: Annotated[bool, typer.Option("--small", help="Small retrievers, short texts, few steps: for a CPU.")] = False,
     depth: Annotated[int | None, typer.Option(min=1, help="Ranks to judge and to mine; default 100, with --small 20.")] = None,
     hard_negatives: Annotated[int, typer.Option(min=1, help="Of each question in steps 3 and 4.")] = 1,
     batch: Annotated[int | None, typer.Option(help="Of dual encoders: questions in each process; default 512, with --small 16.")] = None,
     mini_batch: Annotated[int | None, typer.Option(help="Of dual encoders: texts encoded at a time; default 128.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Of dual encoders; default 30.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Of every model, in the place of epochs; with --small 60.")] = None,
+    steps: Steps = None,
     keep_below: Annotated[float, typer.Option(help="A passage of a lower probability is a negative.")] = 0.1,
     propose_above: Annotated[float, typer.Option(help="One of a higher probability is a pseudo-positive.")] = 0.9,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
