@@ -49,7 +49,7 @@ def study(tmp_path_factory):
         return [dataclasses.replace(each, id=f"{dataset}.{each.id}", dataset=dataset, **more) for each in questions]
 
     made.questions.add([
-        *put(train, "no-overlap"), *put(dev, "no-overlap", split="test"),
+        *put(train, "no-overlap"), *put(dev, "entityquestions", split="test"),
         *(dataclasses.replace(each, text=f"What is the birthplace of {each.subject}?") for each in put(train, "similar")),
         *(dataclasses.replace(each, bucket=7 * (number // 2 % 2)) for number, each in enumerate(put(dev, "common-random-buckets", split="test"))),
         *(dataclasses.replace(each, bucket=7) for each in put(dev[:4], "nq-seen-buckets", split="test")),
@@ -187,7 +187,7 @@ def test_finetune_on_the_official_sets(study):
     result = found(study, "finetune")
     assert rows(result) == ["start", "FT", "FT, similar wording", "FT OnlyP", "FT OnlyQ", "BM25"]
     assert {cell["column"] for cell in result["cells"]} == {"P19 place of birth"} and len(result["claims"]) == 4
-    assert result["notes"][0] == "Trained on no-overlap/train, measured on no-overlap/test."
+    assert result["notes"][0] == "Trained on no-overlap/train, measured on entityquestions/test."
     assert result["verdict"] == "no finding"
     bench = Workbench(study)
     plan = named("finetune").plan(named("finetune").setting({**given(), "small": True}), bench)

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 AVERAGE = "Average (macro)"
 K = 20  # of every table of the paper
-LEAST = 10  # questions of a relation, to measure on or to train on
+LEAST, SMALL_LEAST = 10, 2  # questions of a relation, to measure on or to train on; and with --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
 """(k, relations, macro) to one measure for each seed."""
 
 
 def of_one_set(setting: Setting, bench: Workbench) -> Setting:
-    """The setting; where a whole split is measured on, that split of the one set that has training questions, for other sets may ask
-    the same again."""
-    sets = [count["dataset"] for count in bench.questions.counts() if count["split"] == "train" and count["dataset"]]
+    """The setting; where a whole split is measured on, that split of the one set that is trained on, for other sets may ask the same
+    again."""
+    named = {train.rpartition("/")[0] for train in setting.train}
+    sets = sorted(named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"})
     held = {(count["dataset"], count["split"]) for count in bench.questions.counts()}
-    if setting.on in MEASURED and len(sets) == 1 and (sets[0], setting.on) in held:
+    if setting.on in MEASURED and len(sets) == 1 and sets[0] and (sets[0], setting.on) in held:
         return replace(setting, on=f"{sets[0]}/{setting.on}")
     return setting
 
@@ -54,7 +55,7 @@ def chosen(setting: Setting, counts: Mapping[str, int], what: str, most: int | N
     Raises:
         Refused: a relation that was named, or every one, has too few.
     """
-    least = 1 if setting.small else LEAST
+    least = SMALL_LEAST if setting.small else LEAST
     for relation in setting.relations:
         if counts.get(relation, 0) < least:
             raise Refused(f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and {least} are the least that say anything; "

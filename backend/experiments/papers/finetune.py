@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analysis.relations import relation_name
-from backend.experiments.by_relation import LEAST, K, Together, chosen, claimed, column, counted, of_one_set
+from backend.experiments.by_relation import LEAST, SMALL_LEAST, K, Together, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, datasets, largest_k, relation_data
 from backend.experiments.parts import Bm25Hits, DenseHits, Hits, Index, TrainingData
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.workbench import Workbench
+from backend.formats.entityquestions import MAIN
 from backend.training.leaks import admitted
 from db.records import Question
 
@@ -27,7 +28,7 @@ DEFAULTS = {"ks": (20,), "on": "", "train": (), "limit": 8000, "training": {"bat
 ALL = "All (macro)"
 MOST = 3  # relations, where none is named
 ENOUGH = 100  # training questions, with which those stay that share no word of the answers either
-OFFICIAL, SIMILAR = "no-overlap", "similar"
+OFFICIAL, SIMILAR = "no-overlap", "similar"  # question sets that EntityQuestions has for this
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
@@ -59,11 +60,12 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
 
 
 def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
-    """The setting with what to train and to measure on; are these EntityQuestions' own sets for this?"""
-    official = not setting.train and OFFICIAL in datasets(bench, "train")
-    on = "entityquestions/test" if "entityquestions" in datasets(bench, "test") else f"{OFFICIAL}/test"
-    made = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else ("train",)),
-                   on=setting.on or (on if official else "dev"))
+    """The setting with what to train and to measure on; are these EntityQuestions' own sets for this? They are made for its test split."""
+    trained = list(datasets(bench, "train"))
+    official = not setting.train and OFFICIAL in trained and MAIN in datasets(bench, "test")
+    others = tuple(f"{name}/train" for name in trained if name not in (OFFICIAL, SIMILAR)) if {OFFICIAL, SIMILAR} & set(trained) else ()
+    made = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else others or ("train",)),
+                   on=setting.on or (f"{MAIN}/test" if official else "dev"))
     return of_one_set(made, bench), official
 
 
@@ -73,7 +75,7 @@ def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str
     for question in bench.questions.some(admitted(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
     asked = counted(bench, setting.asked())
-    least = 1 if setting.small else LEAST
+    least, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
     apart: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()
     notes: dict[str, str] = {}
@@ -83,7 +85,7 @@ def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str
         some = setting.asked(relations=(relation,))
         kept = {which: sum(map(Apart(some, which).keeps(bench), of.get(relation, ()))) for which in ("subject and answers", "subject")}
         every, total = "subject and answers", len(of.get(relation, ()))
-        which: Words = every if kept[every] >= (1 if setting.small else ENOUGH) else "subject"
+        which: Words = every if kept[every] >= enough else "subject"
         said = (f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "
                 f"{measured:,} that are measured on, {kept['subject']:,} no word of their subject")
         apart[relation] = () if official else (Apart(some, which),)

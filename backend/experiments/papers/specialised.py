@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from backend.experiments.by_relation import AVERAGE, LEAST, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
+from backend.experiments.by_relation import (
+    AVERAGE,
+    LEAST,
+    SMALL_LEAST,
+    chosen,
+    claimed,
+    column,
+    counted,
+    of_one_set,
+    relation_cells,
+    success_of,
+)
 from backend.experiments.fine_tuning import largest_k
 from backend.experiments.parts import Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named
 from backend.experiments.plan import Claim, Plan, Setting
@@ -47,7 +58,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(asked, k, index)]
         runs[f"{encoder}, FT by relation"] = [
-            SpecialisedHits(asked, k, QuestionEncoders(data, each, index, 2 if setting.small else LEAST)) for each in settings]
+            SpecialisedHits(asked, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST)) for each in settings]
         runs[f"{encoder}, FT for all"] = [DenseHits(asked, k, index, DualEncoder((data,), each, Named(encoder))) for each in settings]
     runs["BM25"] = [Bm25Hits(asked, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
