@@ -25,8 +25,8 @@ from statistics import median
 
 import numpy as np
 
-from backend.retrieval.bulk import PassageEncoder
 from backend.retrieval.encoder import Encoder, load_encoder, locate
+from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.shards import BLOCK
 from backend.settings import EncoderSettings
 from benchmarks.machine import machine, peak_memory

@@ -28,7 +28,7 @@ from statistics import median
 
 import numpy as np
 
-from backend.retrieval.gpu import Shards
+from backend.retrieval.exact.gpu import Shards
 from backend.retrieval.search import ExactSearch
 from benchmarks.machine import machine, peak_memory
 
@@ -127,7 +127,7 @@ def _faiss(vectors: np.ndarray, k: int):
 
 
 def _reading(vectors: np.ndarray, k: int):
-    from backend.retrieval.workers import share_out, threads
+    from backend.retrieval.exact.workers import share_out, threads
 
     words = vectors.view(np.int64)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small only wait for each other's threads, on a busy machine most of all
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
 

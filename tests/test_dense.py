@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from backend.manifest import read_manifest
-from backend.retrieval import bulk, dense, shards
+from backend.retrieval import dense, shards
+from backend.retrieval import passage_encoder as bulk
 from backend.retrieval.dense import Dense
 from backend.retrieval.encoder import load_encoder
 from backend.settings import add_encoder
@@ -147,3 +148,16 @@ def test_cosine_vectors_are_stored_at_unit_length(study, tmp_path, tiny):
     assert dense.build_index(study, "angle", vectors=tmp_path / "v.npy", device="cpu")["unit_length"]
     stored = np.load(study.folder / "indexes" / "angle" / "embeddings.npy").astype(np.float32)
     np.testing.assert_allclose(np.linalg.norm(stored, axis=1), 1, atol=2e-3)
+
+
+def test_a_damaged_file_of_vectors_is_one_line(indexed_study, tmp_path):
+    from tests.training_studies import copied
+
+    study = copied(indexed_study, tmp_path / "s")
+    path = study.path("indexes", "tiny", "embeddings.npy")
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(BadInput, match="embeddings.npy.*missing or damaged.*index dense --encoder tiny"):
+        dense.Dense(study, "tiny")
+    path.unlink()
+    with pytest.raises(BadInput, match="missing or damaged"):
+        dense.Dense(study, "tiny")

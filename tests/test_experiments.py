@@ -22,17 +22,6 @@ from tests.training_studies import copied
 TINY = {key: value for key, value in ALL.items() if key != "reader"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small only wait for each other's threads."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     return experiment_study(tmp_path_factory.mktemp("studies") / "s")

@@ -15,17 +15,6 @@ from tests.experiments import TINY, experiment_study
 from tests.training_studies import copied
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small only wait for each other's threads."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """One for all of them: what one trained, the next finds."""

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval import gpu as module
-from backend.retrieval import staging
-from backend.retrieval.gpu import Shard, Shards, best_rows
+from backend.retrieval.exact import gpu as module
+from backend.retrieval.exact import staging
+from backend.retrieval.exact.gpu import Shard, Shards, best_rows
 from backend.retrieval.search import ExactSearch
 from db.errors import Refused
 from tests.test_search import brute_force

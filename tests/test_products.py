@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.retrieval.products import Precision, Rounded, extent_of, joined
-from backend.retrieval.gpu import _product
+from backend.retrieval.exact.gpu import _product
+from backend.retrieval.exact.products import Precision, Rounded, extent_of, joined
 from db.errors import Refused
 
 PRECISIONS = [Precision("float32", "float32"), Precision("float16", "float16"), Precision("bfloat16", "bfloat16")]

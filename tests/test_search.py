@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from backend.retrieval import exhaustive, sieve, workers
+from backend.retrieval.exact import cpu as sieve
+from backend.retrieval.exact import exhaustive, workers
 from backend.retrieval.retriever import top_k
 from backend.retrieval.search import ExactSearch
 from db.errors import Refused

@@ -38,6 +38,7 @@ def _command(name: str) -> Callable[..., None]:
         steps: Annotated[int | None, typer.Option(help="Of the models: batches, in the place of epochs.")] = None,
         learning_rate: Annotated[float | None, typer.Option(help="Of the models.")] = None,
         passage_tokens: Annotated[int | None, typer.Option(help="Of the models: longer passages are cut.")] = None,
+        more: Annotated[list[str] | None, typer.Option("--training", metavar="NAME=VALUE", help="A setting of dual encoders.")] = None,
         cross: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of cross-encoders, as steps=200.")] = None,
         reader: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of readers, as epochs=5.")] = None,
         device: Device = None,
@@ -46,8 +47,8 @@ def _command(name: str) -> Callable[..., None]:
         json: AsJson = False,
         study: StudyOption = None,
     ) -> None:
-        training = _given(layers=layers, batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate,
-                          passage_tokens=passage_tokens)
+        training = (_values(more, "--training") or {}) | _given(layers=layers, batch=batch, epochs=epochs, steps=steps,
+                                                                learning_rate=learning_rate, passage_tokens=passage_tokens)
         given = _given(start=start, train=train or None, on=on, ks=_numbers(k, "--k"), seeds=_numbers(seeds, "--seeds"), limit=limit,
                        relations=relation or None, sets=question_set or None, encoders=encoder or None, depth=depth,
                        batches=_numbers(batches, "--batches"), sizes=_numbers(sizes, "--sizes"), training=training or None,
@@ -100,7 +101,7 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 
 def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
-    """NAME=VALUE; a value that is a number is taken as one."""
+    """NAME=VALUE; numbers, true, false and none are taken as such."""
     if not texts:
         return None
     values: dict[str, Any] = {}
@@ -109,7 +110,8 @@ def _values(texts: list[str] | None, option: str) -> dict[str, Any] | None:
         if not sign or not name.isidentifier():
             raise typer.BadParameter(f"{option} takes NAME=VALUE, as in steps=200, not {text!r}")
         number = re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", value)
-        values[name] = value if number is None else int(value) if value.isdecimal() else float(value)
+        words = {"true": True, "false": False, "none": None}
+        values[name] = words.get(value, value) if number is None else int(value) if value.isdecimal() else float(value)
     return values
 
 

@@ -19,7 +19,7 @@ from backend.training.denoising import Thresholds
 from backend.training.examples import Example
 from backend.training.leaks import drawn
 from backend.training.training_settings import DualEncoderSettings
-from db.errors import Missing
+from db.errors import Missing, Refused
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -229,7 +229,11 @@ class DenseHits(Hits):
         from backend.retrieval.encoder import load_encoder
 
         encoder = load_encoder(bench.settings.encoders[bench.name(self.questions)], bench.device)
-        return retriever.search_vectors(encoder.encode_questions(texts), k, progress), retriever.settings
+        vectors = encoder.encode_questions(texts)
+        if retriever.manifest["similarity"] == "cosine" and not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+            raise Refused(f"the index of {retriever.name!r} is searched by cosine, and the questions' vectors have no unit length; train "
+                          "both towers")
+        return retriever.search_vectors(vectors, k, progress), retriever.settings
 
 
 @dataclass(frozen=True)
@@ -398,6 +402,14 @@ class DualEncoder(Model):
 
     def _start(self, bench: Workbench) -> EncoderSettings:
         return bench.settings.encoders[bench.name(self.start)]
+
+
+def found_by(model: DualEncoder, asked: Asked, k: int) -> DenseHits:
+    """A run of a trained dual encoder. Where its question tower alone learned, the vectors of passages are those of its start."""
+    settings = model.settings
+    changed = settings.layers, settings.pooling, settings.normalise
+    same = settings.only == "question" and settings.similarity == "dot" and set(changed) == {None}
+    return DenseHits(asked, k, Index(model.start), model) if same else DenseHits(asked, k, Index(model))
 
 
 def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
-from backend.experiments.parts import Asked, Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named, Part, TrainingData
+from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Hits, Named, Part, TrainingData, found_by
 from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DUAL
 from backend.training.training_settings import DualEncoderSettings
@@ -185,7 +185,7 @@ def dense_row(setting: Setting, row: str, data: TrainingData | tuple[TrainingDat
     """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that the row varies."""
     models = [DualEncoder(data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first)
               for seed in setting.seeds]
-    hits = [DenseHits(asked or setting.asked(), max(setting.ks), Index(model)) for model in models]
+    hits = [found_by(model, asked or setting.asked(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from backend.experiments.parts import Asked, CrossEncoder, DenseHits, DualEncoder, Index, Part, Scores, TrainingData
+from backend.experiments.parts import Asked, CrossEncoder, DenseHits, DualEncoder, Part, Scores, TrainingData, found_by
 from backend.experiments.plan import Setting
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
@@ -42,7 +42,7 @@ class Steps:
     @cached_property
     def found(self) -> DenseHits:
         """What step 1's retriever finds for the training questions."""
-        return DenseHits(Asked(self.setting.train[0]), self.setting.depth, Index(self.cross_batch))
+        return found_by(self.cross_batch, Asked(self.setting.train[0]), self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
@@ -69,7 +69,7 @@ class Steps:
 
     def augmented(self, limit: int | None = None) -> DualEncoder:
         """Step 4: with unlabelled questions as well, so many at most, whose passages the cross-encoder is sure of."""
-        found = DenseHits(Asked("unlabelled"), self.setting.depth, Index(self.denoised))
+        found = found_by(self.denoised, Asked("unlabelled"), self.setting.depth)
         free = TrainingData(questions=("unlabelled",), limit=limit, mined=(found,), last=self.setting.depth, policy="cross_encoder",
                             judge=(Scores(self.judge, found, self.setting.depth),), positives=("cross_encoder",),
                             may_be_empty=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.manifest import file_sha256, read_manifest, write_manifest
-from backend.retrieval.bulk import PassageEncoder
 from backend.retrieval.encoder import Encoder, load_encoder
+from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
 from backend.retrieval.shards import merge as merge_blocks
@@ -51,7 +51,7 @@ def build_index(study: Study, name: str, vectors: str | Path | None = None, devi
     Args:
         vectors: an .npy file, (n, d) float16 or float32, row i for passage i; checked against the encoder on a sample.
         merge: put the shards together that `encode_part` made, here or elsewhere. The encoder is not loaded.
-        precision: of the arithmetic; see `backend.retrieval.bulk`.
+        precision: of the arithmetic; see `backend.retrieval.passage_encoder`.
 
     Raises Refused for vectors that do not fit the passages or the encoder, or while another process builds the index; Missing
     where shards are.
@@ -158,7 +158,7 @@ class Dense:
             raise Refused(f"the index {name!r} was made over other passages; run 'blindspot index dense --encoder {name}' again")
         self.name, self.manifest, self.device = name, manifest, device
         self._encoder_settings = encoder_settings(study, name)
-        self.vectors = np.load(folder / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+        self.vectors = _mapped(folder / "embeddings.npy", name)
         self.settings = {"retriever": name, "kind": "dense", **{key: manifest[key] for key in
                          ("similarity", "pooling", "passage_template", "max_tokens", "dimension", "model_hash", "made_by")}}
         self._approximate = None
@@ -210,3 +210,11 @@ class Dense:
     def _search(self) -> ExactSearch:
         similarity = "l2" if self.manifest["similarity"] == "l2" else "dot"
         return ExactSearch(self.vectors, similarity, self.device)
+
+
+def _mapped(path: Path, name: str) -> np.ndarray:
+    """The vectors, memory-mapped. Raises BadInput for a file that is cut off or gone."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path) from error

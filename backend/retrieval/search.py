@@ -13,10 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from backend.retrieval.exact import exact_scores
-from backend.retrieval.exhaustive import Block, settle
-from backend.retrieval.products import Rounded
-from backend.retrieval.proposed import Proposed
+from backend.retrieval.exact.candidates import Proposed
+from backend.retrieval.exact.exhaustive import Block, settle
+from backend.retrieval.exact.products import Rounded
+from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.retriever import pad
 from db.errors import Refused
 from db.records import Hits
@@ -110,9 +110,9 @@ def finite_questions(questions: np.ndarray, width: int) -> np.ndarray:
 
 def _proposer(vectors: np.ndarray, similarity: str, device: str) -> Proposer:
     if device == "cpu":
-        from backend.retrieval.sieve import Sieve
+        from backend.retrieval.exact.cpu import Sieve
 
         return Sieve(vectors, similarity)
-    from backend.retrieval.gpu import Shards, devices
+    from backend.retrieval.exact.gpu import Shards, devices
 
     return Shards(vectors, similarity, devices(device))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import DenseHits, Index
+from backend.experiments.parts import found_by
 from backend.experiments.plan import Claim, Plan, Plot, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
 from backend.experiments.workbench import Workbench
@@ -23,7 +23,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     models = {0: [each.denoised for each in steps],
               **{round(share * count): [each.augmented(round(share * count)) for each in steps] for share in SHARES}}
     cells = [cell for size, trained in models.items() for cell in success_cells(
-        f"{size:,}", [DenseHits(setting.asked(), max(setting.ks), Index(model)) for model in trained], setting.ks)]
+        f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks)]
     return Plan(cells, [Claim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
                         Claim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at))],
                 plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import DenseHits, Index, Named
+from backend.experiments.parts import Named, found_by
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of
 from backend.experiments.workbench import Workbench
@@ -20,7 +20,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         raise BadInput("name two encoders to start from, or more, with --encoder; study.toml names "
                        f"{', '.join(bench.settings.encoders)}, and 'blindspot encoder add' adds one")
     cells = [cell for name in encoders for cell in success_cells(
-        name, [DenseHits(setting.asked(), max(setting.ks), Index(each.cross_batch)) for each in steps_of(setting, Named(name))], setting.ks,
+        name, [found_by(each.cross_batch, setting.asked(), max(setting.ks)) for each in steps_of(setting, Named(name))], setting.ks,
         PUBLISHED.get(name))]
     at = f"Success@{setting.ks[-1]}"
     return Plan(cells, [Claim(f"from {other} it is within 2 points of from {encoders[0]}", (other, at), (encoders[0], at), within=0.02)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import DenseHits, Index
+from backend.experiments.parts import found_by
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
 from backend.experiments.workbench import Workbench
@@ -22,7 +22,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             **({AUGMENTED: [each.augmented() for each in steps]} if more else {})}
     at = f"Success@{setting.ks[0]}"
     cells = [cell for row, models in rows.items() for cell in success_cells(
-        row, [DenseHits(setting.asked(), max(setting.ks), Index(model)) for model in models], setting.ks, {5: PUBLISHED[row]})]
+        row, [found_by(model, setting.asked(), max(setting.ks)) for model in models], setting.ks, {5: PUBLISHED[row]})]
     claims = [Claim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
               Claim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
               Claim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backend.retrieval.workers import share_out, threads
+from backend.retrieval.exact.workers import share_out, threads
 
 FACTORS_PER_BLOCK = 1 << 17  # float64 factors held at once by a thread: 1 MiB, so that they stay near its processor
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact import exact_pairs
-from backend.retrieval.products import Rounded
+from backend.retrieval.exact.products import Rounded
+from backend.retrieval.exact.scores import exact_pairs
 
 if TYPE_CHECKING:
     import torch

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.retrieval.exact import exact_scores
-from backend.retrieval.exhaustive import Block
-from backend.retrieval.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
-from backend.retrieval.proposed import Proposed
+from backend.retrieval.exact.candidates import Proposed
+from backend.retrieval.exact.exhaustive import Block
+from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
+from backend.retrieval.exact.scores import exact_scores
+from backend.retrieval.exact.workers import share_out, threads
 from backend.retrieval.retriever import top_k
-from backend.retrieval.workers import share_out, threads
 
 if TYPE_CHECKING:
     import torch

@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from backend.retrieval import bulk
-from backend.retrieval.bulk import PassageEncoder
+from backend.retrieval import passage_encoder as bulk
 from backend.retrieval.encoder import load_encoder
+from backend.retrieval.passage_encoder import PassageEncoder
 from backend.settings import EncoderSettings
 from db.errors import Refused
 from db.records import Passage
