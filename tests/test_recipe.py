@@ -120,6 +120,14 @@ def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
     assert {question: made.roles(question) for question in expected} == expected
 
 
+def test_the_judge_teaches_where_it_is_asked_to():
+    taught = RecipeSettings.of({"small": True, "distil": 0.5})
+    assert "distil" not in taught.dual_settings(1, "judge") and "distil" not in RecipeSettings(small=True).dual_settings(3, "judge")
+    assert all(taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items() for step in (3, 4))
+    with pytest.raises(BadInput, match="0 or more, not -1"):
+        RecipeSettings.of({"distil": -1})
+
+
 def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
     build(study, "plain-4", ["mined"])

@@ -26,6 +26,7 @@ def _command(name: str) -> Callable[..., None]:
         k: Annotated[str | None, typer.Option("--k", metavar="N,N,...", help="Success at these ranks; default 5,20,100.")] = None,
         seeds: Annotated[str | None, typer.Option(metavar="N,N,...", help="A model is trained with each; under 3 say nothing.")] = None,
         limit: Annotated[int | None, typer.Option(min=1, help="So many training questions at most.")] = None,
+        questions: Annotated[int | None, typer.Option(min=1, help="So many questions to measure on at most.")] = None,
         relation: Annotated[list[str] | None, typer.Option(metavar="ID", help="A relation, where the experiment takes some.")] = None,
         question_set: Annotated[list[str] | None, typer.Option("--set", help="A question set, where the experiment takes some.")] = None,
         encoder: Annotated[list[str] | None, typer.Option("--encoder", "--passage-encoder", help="An encoder where it takes some.")] = None,
@@ -50,6 +51,7 @@ def _command(name: str) -> Callable[..., None]:
         training = (_values(more, "--training") or {}) | _given(layers=layers, batch=batch, epochs=epochs, steps=steps,
                                                                 learning_rate=learning_rate, passage_tokens=passage_tokens)
         given = _given(start=start, train=train or None, on=on, ks=_numbers(k, "--k"), seeds=_numbers(seeds, "--seeds"), limit=limit,
+                       measured=questions,
                        relations=relation or None, sets=question_set or None, encoders=encoder or None, depth=depth,
                        batches=_numbers(batches, "--batches"), sizes=_numbers(sizes, "--sizes"), training=training or None,
                        cross=_values(cross, "--cross"), reader=_values(reader, "--reader"), small=small or None)

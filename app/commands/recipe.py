@@ -32,6 +32,7 @@ def rocketqa(
     steps: Steps = None,
     keep_below: Annotated[float, typer.Option(help="A passage of a lower probability is a negative.")] = 0.1,
     propose_above: Annotated[float, typer.Option(help="One of a higher probability is a pseudo-positive.")] = 0.9,
+    distil: Annotated[float, typer.Option(min=0, help="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: none.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
     device: Device = None,
     study: StudyOption = None,
@@ -39,7 +40,7 @@ def rocketqa(
     """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
     dual = _given(batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps)
     settings = {**_given(depth=depth), "small": small, "hard_negatives": hard_negatives, "seed": seed,
-                "thresholds": [keep_below, propose_above], "dual": dual, "cross": _given(steps=steps)}
+                "thresholds": [keep_below, propose_above], "distil": distil, "dual": dual, "cross": _given(steps=steps)}
     opened = open_study(study)
     made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:

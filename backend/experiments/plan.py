@@ -30,7 +30,8 @@ SMALL_STEPS, SMALL_QUESTIONS = 20, 100
 class Setting:
     """What an experiment is asked for. Which of these it takes stands in its `takes`.
 
-    train: questions to train on. on: questions to measure on. limit: of the training questions, drawn.
+    train: questions to train on. on: questions to measure on. limit: of the training questions, measured: of those to
+    measure on, so many, drawn.
     relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined from.
     batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`, cross: from
     RocketQA's of `CrossEncoderSettings`, reader: from those of `ReaderSettings`. small: a tiny
@@ -43,6 +44,7 @@ class Setting:
     ks: tuple[int, ...] = (5, 20, 100)
     seeds: tuple[int, ...] = (0, 1, 2)
     limit: int | None = None
+    measured: int | None = None
     relations: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     encoders: tuple[str, ...] = ()
@@ -71,8 +73,8 @@ class Setting:
             raise BadInput(f"a setting of the cross-encoder that there is not: {str(error).split(')', 1)[-1].strip()}") from error
 
     def asked(self, split: str | None = None, **more: Any) -> Asked:
-        """The questions to measure on; where small, some of them."""
-        return Asked(split or self.on, limit=SMALL_QUESTIONS if self.small else None, **more)
+        """The questions to measure on, or some of them."""
+        return Asked(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
     def data(self, **more: Any) -> TrainingData:
         """A training set of the questions to train on."""
@@ -274,7 +276,7 @@ class Experiment:
     def setting(self, given: Mapping[str, Any]) -> Setting:
         """A setting of what was given, over this experiment's defaults. Raises BadInput for what it does not take."""
         small = bool(given.get("small"))
-        common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "train", "depth"}
+        common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} takes no {unused[0]}")
         training = {**dict(self.defaults.get("training", {})), **dict(given.get("training", ()))}

@@ -38,6 +38,7 @@ class RecipeSettings:
     hard_negatives: of each question in steps 3 and 4; step 1 has none, as in the paper.
     dual, cross: what differs from the settings of `DualEncoderSettings` and `CrossEncoderSettings` that the above give.
     thresholds: below the first a passage is a negative, above the second a pseudo-positive.
+    distil: the weight of the cross-encoder as a teacher of the dual encoders of steps 3 and 4; 0, as in the paper: none.
     """
 
     small: bool = False
@@ -45,6 +46,7 @@ class RecipeSettings:
     hard_negatives: int = 1
     seed: int = 0
     thresholds: tuple[float, float] = (0.1, 0.9)
+    distil: float = 0.0
     dual: Mapping[str, Any] = field(default_factory=dict)
     cross: Mapping[str, Any] = field(default_factory=dict)
 
@@ -61,6 +63,8 @@ class RecipeSettings:
         except TypeError as error:
             raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
         Thresholds(*made.thresholds).check()
+        if made.distil < 0:
+            raise BadInput(f"the weight of the cross-encoder as a teacher is 0 or more, not {made.distil:g}")
         if made.ranks < 1:
             raise BadInput(f"the depth is 1 or more, not {made.ranks}")
         return made
@@ -74,10 +78,11 @@ class RecipeSettings:
         """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws from."""
         return max(0, DEPTH - self.ranks) if self.small else 0
 
-    def dual_settings(self, step: int) -> dict[str, Any]:
-        """Of the dual encoder of step 1, 3 or 4."""
+    def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
+        """Of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may teach it."""
+        taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
         return {**(SMALL_DUAL if self.small else DUAL), "seed": self.seed, "hard_negatives": 0 if step == 1 else self.hard_negatives,
-                **self.dual}
+                **taught, **self.dual}
 
     def cross_settings(self) -> dict[str, Any]:
         return {**(SMALL_CROSS if self.small else CROSS), "seed": self.seed, **self.cross}

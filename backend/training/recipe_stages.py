@@ -132,8 +132,8 @@ class Recipe:
     def _dual_encoder(self, step: int, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train_dual_encoder
 
-        name = f"{self.name}-{step}"
-        train_dual_encoder(self.study, name, name, self.start, self.settings.dual_settings(step), self.device, progress=progress)
+        name, settings = f"{self.name}-{step}", self.settings.dual_settings(step, f"{self.name}-2-judge")
+        train_dual_encoder(self.study, name, name, self.start, settings, self.device, progress=progress)
 
     def _cross_encoder(self, judge: str, progress: Progress | None) -> None:
         from backend.training.cross_encoder import train_cross_encoder

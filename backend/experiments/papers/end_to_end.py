@@ -25,7 +25,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         "BM25": lambda asked, k: Bm25Hits(asked, k), "dense": lambda asked, k: DenseHits(asked, k, index),
         "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
     }  # fmt: skip
-    trained_on = Asked(setting.train[0], limit=setting.asked().limit or setting.limit)
+    trained_on = Asked(setting.train[0], limit=setting.data().limit)
     readers = {row: [ReaderModel(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first) for seed in setting.seeds]
                for row, way in ways.items()}
     runs = {row: way(setting.asked(), deepest) for row, way in ways.items()}

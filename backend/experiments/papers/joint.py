@@ -17,7 +17,7 @@ DEFAULTS = {"ks": (1, 10, 50)}
 def plan(setting: Setting, bench: Workbench) -> Plan:
     need_one_train(setting)
     deepest, index, cells = max(setting.ks), Index(setting.first), []
-    found = DenseHits(Asked(setting.train[0], limit=setting.asked().limit or setting.limit), setting.depth, index)
+    found = DenseHits(Asked(setting.train[0], limit=setting.data().limit), setting.depth, index)
     apart = DenseHits(setting.asked(), deepest, index)
     readers = [ReaderModel(found, reader_settings(setting, seed), setting.first) for seed in setting.seeds]
     models = [JointModel(index, reader_settings(setting, seed, JointSettings), setting.first) for seed in setting.seeds]

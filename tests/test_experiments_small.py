@@ -1,0 +1,60 @@
+"""Every experiment with --small on a generated encyclopedia, MiniLM and all: it runs to its table, and says that it found nothing."""
+
+import dataclasses
+
+import pytest
+
+from backend.encyclopedia import SECOND_DATASET
+from backend.experiments import tables
+from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.running import named, run_experiment
+from backend.judging.batches import Mix, make_batch
+from backend.retrieval.retrieve import retrieve
+from backend.settings import add_encoder
+from backend.study import Study
+from benchmarks.denoising.planted import prepared, truth_of
+from db.gestures import Choice, Gesture
+from db.labels import Labels
+from db.people import People
+from db.queue import Queue
+from tests.studies import tiny_bert
+
+pytestmark = pytest.mark.slow
+PASSAGES, SEED = 500, 5
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    """500 passages; unlabelled questions in the second wording; an audit that somebody judged by the truth; a second encoder."""
+    made = prepared(tmp_path_factory.mktemp("studies"), PASSAGES, SEED)
+    free = made.questions.all(split="train", dataset=SECOND_DATASET)
+    made.questions.add([dataclasses.replace(each, id=f"free-{each.id}", dataset="asked", split="unlabelled", gold=(), subject=None)
+                        for each in free])
+    tiny_bert(made.folder / "models" / "other")
+    add_encoder(made.settings_path, "other", {"model": str(made.folder / "models" / "other"), "pooling": "cls", "max_tokens": 64})
+    _judge_an_audit(made)
+    return made
+
+
+def _judge_an_audit(study: Study) -> None:
+    truth = truth_of(study)
+    retrieve(study, "bm25", k=10, split="dev", name="audited")
+    People(study.labels_path).add("simulated")
+    make_batch(study, "audit", ["audited"], size=20, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    for item in Queue(study.labels_path).items("audit"):
+        choices = tuple(Choice(each.passage, "positive" if each.passage in truth[item.question] else "negative") for each in item.candidates)
+        labels.add("simulated", Gesture(f"audit-{item.question}", "label", item.question, choices, batch="audit"))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_it_runs_to_its_table(study, name):
+    given = {"small": True}
+    if "encoders" in named(name).takes and name in ("pretrained", "retrieval"):
+        given["encoders"] = ["minilm", "other"]
+    result = run_experiment(study, name, given, "cpu")
+    rows, columns, cells = tables.grid(result)
+    assert result["verdict"] == "no finding" and len(rows) > 1
+    assert all(cell["value"] is not None for cell in cells.values() if cell["n"])
+    assert tables.as_rich(result).row_count == len(rows) and len(tables.as_csv(result).splitlines()) == 1 + len(cells)
+    print(name, f"{result['seconds']:.0f} s, {len(rows)} rows, {len(columns)} columns")
