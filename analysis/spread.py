@@ -63,14 +63,14 @@ class Group:
 
 def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, seed: int = 0) -> Spread:
     """One group's spread. passages (n, d), questions (m, d): vectors of one encoder, of any length; cosines are compared."""
-    pseudo, near, margins = _measured(passages, questions, group)
+    pseudo, near, margins = measured(passages, questions, group)
     return _spread(group, pseudo, near, margins, seed)
 
 
 def change(before: tuple[np.ndarray, np.ndarray | None], after: tuple[np.ndarray, np.ndarray | None], group: Group,
            seed: int = 0) -> SpreadChange:
     """The same group under two encoders. before, after: (passages, questions) as in `spread`; their widths may differ."""
-    first, second = _measured(*before, group), _measured(*after, group)
+    first, second = measured(*before, group), measured(*after, group)
     margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
     return SpreadChange(_spread(group, *first, seed), _spread(group, *second, seed), _jackknife(second[0] - first[0]),
                         mean(second[1] - first[1], seed=seed), margins)
@@ -81,7 +81,7 @@ def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndar
                   None if margins is None else mean(margins, seed=seed))
 
 
-def _measured(passages: np.ndarray, questions: np.ndarray | None, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def measured(passages: np.ndarray, questions: np.ndarray | None, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(pseudo-values of the mean cosine, cosine with the nearest other positive, margins) of a group of two positives or more."""
     if len(group.positives) < 2:
         raise ValueError("a group needs two positives at least")

@@ -28,17 +28,6 @@ from tests.training_studies import copied
 SETTING = {key: TINY[key] for key in ("start", "seeds", "ks", "depth", "training")}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Models this small only wait for each other's threads."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Beside the usual questions the sets that EntityQuestions has for its experiments, made of the same facts."""

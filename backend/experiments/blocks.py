@@ -84,6 +84,7 @@ class Cut:
 class Blocks(Part):
     """The corpus of blocks. tokenizer: an encoder, by whose tokens blocks are measured."""
 
+    plural = "collections of blocks"
     tokens: int
     tokenizer: Named
 
@@ -178,6 +179,7 @@ def _told(passages: Iterable[Passage], made: dict[str, int], total: int, progres
 class BlockIndex(Part):
     """The index of the blocks: BM25's, or an encoder's where there is one."""
 
+    plural = "indexes"
     blocks: Blocks
     encoder: tuple[Named, ...] = ()
 

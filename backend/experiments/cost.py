@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from backend.experiments.parts import CrossEncoder, DualEncoder, Hits, Index, Named, Part, Scores, TrainingData
+from backend.experiments.parts import DualEncoder, Hits, Index, Named, Part, TrainingData
 from backend.experiments.running import _all_parts, _frozen, named
 from backend.experiments.workbench import Workbench
 from backend.training.examples import Example
@@ -44,15 +44,8 @@ def cost(study: Study, experiment: str, given: Mapping[str, Any] | None = None, 
         found = reckoned.seconds(part)
         seconds += found or 0.0
         if found is None:
-            unknown[type(part).__name__] = None
-    return Cost(Counter(map(_what, made)), Counter(map(_what, waiting)), seconds, tuple(unknown))
-
-
-def _what(part: Part) -> str:
-    if isinstance(part, Hits):
-        return "runs"
-    return {TrainingData: "training sets", DualEncoder: "dual encoders", CrossEncoder: "cross-encoders", Index: "indexes",
-            Scores: "judged runs"}.get(type(part), "others")
+            unknown[part.plural] = None
+    return Cost(Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown))
 
 
 class _Reckoner:

@@ -31,9 +31,9 @@ TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 
 
 class Part:
-    """Base of all parts. folder: where it lies in a study."""
+    """Base of all parts. folder: where it lies in a study. plural: what several are called."""
 
-    folder = ""
+    folder, plural = "", "small parts"
 
     def own_name(self, bench: Workbench) -> str | None:
         """A name that is no hash: of what the study holds already."""
@@ -133,7 +133,7 @@ class Named(Part):
 class Bm25Index(Part):
     """The study's own index."""
 
-    folder = "indexes"
+    folder, plural = "indexes", "indexes"
 
     def own_name(self, bench: Workbench) -> str:
         return "bm25"
@@ -151,7 +151,7 @@ class Bm25Index(Part):
 class Index(Part):
     """The passages' vectors by an encoder. The study's own where it has one."""
 
-    folder = "indexes"
+    folder, plural = "indexes", "indexes"
     encoder: Part
 
     def own_name(self, bench: Workbench) -> str:
@@ -170,7 +170,7 @@ class Index(Part):
 class Hits(Part):
     """A run: the k best passages of each question. Base of those below."""
 
-    folder = "runs"
+    folder, plural = "runs", "runs"
     asked: Asked
     k: int
 
@@ -302,7 +302,7 @@ class TrainingData(Part):
     may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
     """
 
-    folder = "training_sets"
+    folder, plural = "training_sets", "training sets"
     questions: tuple[str, ...] = ("train",)
     relations: tuple[str, ...] = ()
     limit: int | None = None
@@ -376,7 +376,7 @@ class Joined:
 class Model(Part):
     """A part that is trained."""
 
-    folder = "models"
+    folder, plural = "models", "models"
 
     def finished(self, bench: Workbench) -> bool:
         return (bench.path("models", bench.name(self)) / "training.json").is_file()
@@ -386,6 +386,7 @@ class Model(Part):
 class DualEncoder(Model):
     """A dual encoder trained on one or several training sets together, from a start. settings: its seed among them."""
 
+    plural = "dual encoders"
     data: tuple[TrainingData, ...]
     settings: DualEncoderSettings
     start: Part = Named("minilm")
@@ -421,6 +422,7 @@ def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
 class CrossEncoder(Model):
     """A cross-encoder trained on what a training set mined, and calibrated on questions held out of it."""
 
+    plural = "cross-encoders"
     data: tuple[TrainingData, ...]
     settings: CrossEncoderSettings
     start: Part = Named("minilm")
@@ -440,7 +442,7 @@ class CrossEncoder(Model):
 class Scores(Part):
     """What a cross-encoder says of the first `depth` passages of a run."""
 
-    folder = "scores"
+    folder, plural = "scores", "judged runs"
     judge: CrossEncoder
     hits: Hits
     depth: int

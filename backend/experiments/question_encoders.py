@@ -20,6 +20,7 @@ Progress = Callable[[int, "int | None", str], None]
 class QuestionEncoders(Model):
     """One for each relation of a training set with `least` questions; the index's own encoder answers for the others."""
 
+    plural = "sets of question encoders"
     data: TrainingData
     settings: DualEncoderSettings
     index: Index

@@ -35,6 +35,7 @@ def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = Re
 class ReaderModel(Model):
     """A reader trained on what a run found for training questions."""
 
+    plural = "readers"
     hits: Hits
     settings: ReaderSettings
     start: Part = Named("minilm")
@@ -52,6 +53,7 @@ class ReaderModel(Model):
 class JointModel(Model):
     """A question encoder and a reader trained together over an index that stays (DPR, appendix D)."""
 
+    plural = "readers with question encoders"
     index: Index
     settings: JointSettings
     start: Part = Named("minilm")
@@ -82,6 +84,7 @@ class JointHits(Hits):
 class Read(Part):
     """A run that a reader has read, the first `k` passages of each question."""
 
+    plural = "readings"
     reader: Model
     hits: Hits
     k: int

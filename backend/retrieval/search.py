@@ -25,7 +25,7 @@ Progress = Callable[[int, "int | None", str], None]
 
 
 class Proposer(Protocol):
-    """What finds candidates: `sieve.Sieve` on CPUs, `gpu.Shards` on GPUs."""
+    """What finds candidates: `cpu.Sieve` on CPUs, `gpu.Shards` on GPUs."""
 
     questions_per_block: int
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.neighbours import unit
 from analysis.relations import relation_name
-from analysis.spread import Group, _measured
+from analysis.spread import Group, measured
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
@@ -58,7 +58,7 @@ class Spread:
         members = sorted({place for places in own for place in places})
         where = {place: number for number, place in enumerate(members)}
         group = Group(np.arange(len(members)), np.arange(len(asked)), [[where[place] for place in own[number]] for number in asked])
-        found = _measured(unit(dense.vectors[ordinals[members]]), vectors, group)
+        found = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
         values = found[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
 
