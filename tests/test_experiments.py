@@ -9,10 +9,12 @@ import pytest
 from backend.experiments import cost as costs
 from backend.experiments import running, tables
 from backend.experiments.cost import cost
+from backend.experiments.hits import Bm25Hits
 from backend.experiments.papers import About
-from backend.experiments.parts import Asked, Bm25Hits, DualEncoder
+from backend.experiments.parts import Asked
 from backend.experiments.plan import Claim, Experiment, Plan, Success, dense_row, macro_weights, success_cells, word_of
 from backend.experiments.running import results, run_experiment
+from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput, Missing
 from tests.experiments import TINY as ALL

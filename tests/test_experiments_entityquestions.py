@@ -12,11 +12,13 @@ from backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks
 from backend.experiments.buckets import bucket_numbers, difference_values
 from backend.experiments.fine_tuning import Apart, words_of
 from backend.experiments.gain import crossed_mean
+from backend.experiments.hits import Bm25Hits, Index
 from backend.experiments.papers.embedding_spread import Spread
-from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Index, Named
+from backend.experiments.parts import Asked, Named
 from backend.experiments.plan import Success, macro_values
 from backend.experiments.question_encoders import QuestionEncoders
 from backend.experiments.running import named, run_experiment
+from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
 from backend.study import Study
 from db.errors import BadInput, BlindspotError, Missing, Refused

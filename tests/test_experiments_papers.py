@@ -5,8 +5,8 @@ import pytest
 
 from backend.experiments import running
 from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.parts import DualEncoder
 from backend.experiments.running import named, run_experiment
+from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
 from backend.retrieval.bm25 import BM25
 from backend.training.training_settings import check

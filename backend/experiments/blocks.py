@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.parts import Hits, Named, Part
+from backend.experiments.hits import Hits
+from backend.experiments.parts import Named, Part
 from backend.experiments.plan import Success
 from backend.manifest import read_json, write_json
 from backend.retrieval.encoder import locate

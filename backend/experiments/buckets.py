@@ -11,7 +11,8 @@ import numpy as np
 from analysis.accuracy import success_at
 from analysis.buckets import cumulative_buckets, seen, subject_key
 from backend.evaluation.relevance import relevant
-from backend.experiments.parts import Hits, Part
+from backend.experiments.hits import Hits
+from backend.experiments.parts import Part
 from db.records import Question
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.relations import relation_name, relation_order
-from backend.experiments.parts import Asked, Hits, Part
+from backend.experiments.hits import Hits
+from backend.experiments.parts import Asked, Part
 from backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
 from backend.experiments.question_sets import MEASURED
 from db.errors import Refused

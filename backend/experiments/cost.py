@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from backend.experiments.parts import DualEncoder, Hits, Index, Named, Part, TrainingData
+from backend.experiments.hits import Hits, Index
+from backend.experiments.parts import Named, Part
 from backend.experiments.running import _all_parts, _frozen, named
+from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.training.examples import Example
 from backend.training.leaks import admitted

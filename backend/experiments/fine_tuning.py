@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from backend.answers import STOP_WORDS
 from backend.encyclopedia.language import SECOND_WORDINGS
-from backend.experiments.parts import Asked, DenseHits, DualEncoder, Hits, Index, Named, Part, TrainingData
+from backend.experiments.hits import DenseHits, Hits, Index
+from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.plan import Setting
+from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.formats.entityquestions import TEMPLATES
 from backend.manifest import whole_folder
 from backend.training.examples import Example

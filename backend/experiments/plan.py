@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
-from backend.experiments.parts import Asked, Bm25Hits, DualEncoder, Hits, Named, Part, TrainingData, found_by
+from backend.experiments.hits import Bm25Hits, Hits
+from backend.experiments.parts import Asked, Named, Part
+from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DUAL
 from backend.training.training_settings import DualEncoderSettings

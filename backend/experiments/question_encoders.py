@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.experiments.parts import Hits, Index, Model, TrainingData, asdict_of
+from backend.experiments.hits import Hits, Index
+from backend.experiments.trainings import Model, TrainingData
 from backend.training.specialised import LEAST, SPECIALISED, Specialised, train_specialised
 from backend.training.training_settings import DualEncoderSettings
 
@@ -33,7 +34,7 @@ class QuestionEncoders(Model):
         return (bench.path("models", bench.name(self)) / SPECIALISED).is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        train_specialised(bench, name, bench.name(self.index), bench.name(self.data), dict(asdict_of(self.settings)), bench.device,
+        train_specialised(bench, name, bench.name(self.index), bench.name(self.data), asdict(self.settings), bench.device,
                           progress=progress, least=self.least)
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.experiments.parts import Hits, Index, Model, Named, Part
+from backend.experiments.hits import Hits, Index
+from backend.experiments.parts import Named, Part
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
+from backend.experiments.trainings import Model
 from backend.reader.joint import JointSettings
 from backend.reader.settings import ReaderSettings
 from db.errors import BadInput, Missing

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from backend.experiments.parts import Asked, CrossEncoder, DenseHits, DualEncoder, Part, Scores, TrainingData, found_by
+from backend.experiments.hits import DenseHits
+from backend.experiments.parts import Asked, Part
 from backend.experiments.plan import Setting
+from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, TrainingData, found_by
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 

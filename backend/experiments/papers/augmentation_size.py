@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import found_by
 from backend.experiments.plan import Claim, Plan, Plot, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
+from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 

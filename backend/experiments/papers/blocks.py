@@ -9,7 +9,8 @@ from analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from analysis.published import TOP_20
 from backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
 from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
-from backend.experiments.parts import Bm25Hits, Named
+from backend.experiments.hits import Bm25Hits
+from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused

@@ -12,7 +12,8 @@ from analysis.buckets import BUCKETS, FEW
 from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
 from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
-from backend.experiments.parts import Asked, Bm25Hits, DenseHits, Hits, Index, Named
+from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
+from backend.experiments.parts import Asked, Named
 from backend.experiments.plan import Cell, Claim, Measure, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused

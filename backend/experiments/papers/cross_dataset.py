@@ -6,7 +6,7 @@ them at top 20 (69.9 for 75.0, 86.3 for 89.1), and far above BM25 (55.0, 70.9).
 
 from __future__ import annotations
 
-from backend.experiments.parts import Bm25Hits
+from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench

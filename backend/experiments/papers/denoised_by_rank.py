@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.experiments.parts import Part, TrainingData
+from backend.experiments.parts import Part
 from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
 from backend.experiments.rocketqa import need_one_train, steps_of
+from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})

@@ -15,7 +15,8 @@ from analysis.spread import Group, measured
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
-from backend.experiments.parts import Asked, Index, Part
+from backend.experiments.hits import Index
+from backend.experiments.parts import Asked, Part
 from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
 from backend.maps.request import Points

@@ -6,7 +6,8 @@ first gave its passages to DPR's reader.
 
 from __future__ import annotations
 
-from backend.experiments.parts import Asked, Bm25Hits, DenseHits, HybridHits, Index
+from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
+from backend.experiments.parts import Asked
 from backend.experiments.plan import Cell, Claim, Plan, Setting, success_cells
 from backend.experiments.readers import OfTheOneThatFinds, Read, ReaderModel, exact_cells, reader_settings
 from backend.experiments.rocketqa import need_one_train

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.experiments.parts import Bm25Hits, DenseHits, HybridHits, Index, TunedHybridHits
+from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, TunedHybridHits
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.workbench import Workbench
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Asked, DenseHits, Index
+from backend.experiments.hits import DenseHits, Index
+from backend.experiments.parts import Asked
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.readers import JointHits, JointModel, Read, ReaderModel, exact_cells, reader_settings
 from backend.experiments.rocketqa import need_one_train

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Bm25Hits
+from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.experiments.parts import TrainingData
 from backend.experiments.plan import Claim, Plan, Setting, dense_row
+from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
 
 PUBLISHED = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Named, found_by
+from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of
+from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 

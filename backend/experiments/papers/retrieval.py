@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Bm25Hits, DenseHits, HybridHits, Index, Named
+from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
+from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting, in_column, success_cells
 from backend.experiments.question_sets import measured_sets
 from backend.experiments.workbench import Workbench

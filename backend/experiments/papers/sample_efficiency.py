@@ -5,7 +5,7 @@ The curves of the figure have no printed numbers; its text says that 1,000 examp
 
 from __future__ import annotations
 
-from backend.experiments.parts import Bm25Hits
+from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row, success_cells
 from backend.experiments.workbench import Workbench
 from backend.training.leaks import admitted

@@ -15,9 +15,11 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.fine_tuning import largest_k
-from backend.experiments.parts import Bm25Hits, DenseHits, DualEncoder, Hits, Index, Named
+from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
+from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
+from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
 from backend.training.leaks import admitted
 from db.errors import BadInput

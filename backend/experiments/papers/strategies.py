@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import found_by
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
+from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
 
 IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = ("in-batch negatives", "cross-batch negatives (step 1)", "hard negatives, not denoised",

@@ -1,0 +1,185 @@
+"""Indexes and runs as parts of experiments: what retrievers find for a question set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backend.experiments.parts import Asked, Part
+from db.errors import Refused
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+    from backend.runs import Run
+
+Progress = Callable[[int, "int | None", str], None]
+TUNED_AT = 20  # Success@20, as in the DPR paper's tables
+
+
+@dataclass(frozen=True)
+class Bm25Index(Part):
+    """The study's own index."""
+
+    folder, plural = "indexes", "indexes"
+
+    def own_name(self, bench: Workbench) -> str:
+        return "bm25"
+
+    def title(self) -> str:
+        return "indexing passages for BM25"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.retrieval.bm25 import build_index
+
+        build_index(bench, progress=progress)
+
+
+@dataclass(frozen=True)
+class Index(Part):
+    """The passages' vectors by an encoder. The study's own where it has one."""
+
+    folder, plural = "indexes", "indexes"
+    encoder: Part
+
+    def own_name(self, bench: Workbench) -> str:
+        return bench.name(self.encoder)
+
+    def title(self) -> str:
+        return "encoding passages"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.retrieval.dense import build_index
+
+        build_index(bench, name, device=bench.device, progress=progress)
+
+
+@dataclass(frozen=True)
+class Hits(Part):
+    """A run: the k best passages of each question. Base of those below."""
+
+    folder, plural = "runs", "runs"
+    asked: Asked
+    k: int
+
+    def title(self) -> str:
+        return f"searching the questions of {self.asked.split}"
+
+    def open(self, bench: Workbench) -> Run:
+        return bench.run(bench.name(self))
+
+    def search(self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None) -> tuple[Any, dict]:
+        """(hits, what the manifest says of how they were found)."""
+        raise NotImplementedError
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.runs import write_run
+
+        questions = self.asked.of(bench)
+        hits, settings = self.search(bench, questions, min(self.k, len(bench.corpus)), progress)
+        write_run(bench, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)
+
+
+@dataclass(frozen=True)
+class Bm25Hits(Hits):
+    """k1, b: None for the study's."""
+
+    index: Bm25Index = Bm25Index()
+    k1: float | None = None
+    b: float | None = None
+
+    def recipe(self, bench: Workbench) -> dict[str, Any]:
+        settings = bench.settings.bm25
+        used = {"k1": settings.k1 if self.k1 is None else self.k1, "b": settings.b if self.b is None else self.b}
+        return {**super().recipe(bench), **used}
+
+    def search(self, bench, questions, k, progress):
+        from backend.retrieval.bm25 import BM25
+
+        retriever = BM25(bench, self.k1, self.b)
+        return retriever.search([question.text for question in questions], k, progress), retriever.settings
+
+
+@dataclass(frozen=True)
+class DenseHits(Hits):
+    """index: of the passages. questions: what encodes the questions, where it is not the index's own encoder."""
+
+    index: Index = None
+    questions: Part | None = None
+
+    def search(self, bench, questions, k, progress):
+        from backend.retrieval.dense import Dense
+
+        retriever = Dense(bench, bench.name(self.index), bench.device)
+        texts = [question.text for question in questions]
+        if self.questions is None:
+            return retriever.search(texts, k, progress), retriever.settings
+        from backend.retrieval.encoder import load_encoder
+
+        encoder = load_encoder(bench.settings.encoders[bench.name(self.questions)], bench.device)
+        vectors = encoder.encode_questions(texts)
+        if retriever.manifest["similarity"] == "cosine" and not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+            raise Refused(f"the index of {retriever.name!r} is searched by cosine, and the questions' vectors have no unit length; train "
+                          "both towers")
+        return retriever.search_vectors(vectors, k, progress), retriever.settings
+
+
+@dataclass(frozen=True)
+class HybridHits(Hits):
+    """BM25 and dense joined, see `Hybrid`. weight: None for the study's."""
+
+    index: Index = None
+    method: str = "weighted"
+    weight: float | None = None
+    bm25: Bm25Index = Bm25Index()
+
+    def search(self, bench, questions, k, progress):
+        from backend.retrieval.hybrid import Hybrid
+
+        retriever = Hybrid(bench, bench.name(self.index), self.method, self.weight, device=bench.device)
+        return retriever.search([question.text for question in questions], k, progress), retriever.settings
+
+
+@dataclass(frozen=True)
+class TunedHybridHits(HybridHits):
+    """tuned_on: the questions on which the weight is chosen, the best of WEIGHTS by Success@20."""
+
+    tuned_on: Asked = None
+
+    def search(self, bench, questions, k, progress):
+        from backend.answers import DEFAULT_RULE
+        from backend.retrieval.hybrid import Hybrid
+        from backend.retrieval.retrieve import accuracy_by_weight
+
+        retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)
+        accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
+        retriever.weight = max(accuracy, key=lambda weight: (accuracy[weight], -weight))
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return hits, {**retriever.settings, "tuned": {str(weight): round(value, 4) for weight, value in accuracy.items()}}
+
+
+@dataclass(frozen=True)
+class TunedBm25Hits(Bm25Hits):
+    """tuned_on: the questions on which k1 and b are chosen, the best of `grid` by Success@20; the first of equally good ones."""
+
+    tuned_on: Asked = None
+    grid: tuple[tuple[float, float], ...] = ()
+
+    def search(self, bench, questions, k, progress):
+        from backend.answers import match_run
+        from backend.retrieval.bm25 import BM25
+
+        asked = self.tuned_on.of(bench)
+        texts = [question.text for question in asked]
+        found = {}
+        for number, pair in enumerate(self.grid):
+            if progress is not None:
+                progress(number, len(self.grid), "trying k1 and b")
+            ordinals = BM25(bench, *pair).search(texts, min(TUNED_AT, len(bench.corpus))).ordinals
+            found[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
+        retriever = BM25(bench, *max(found, key=found.get))
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return hits, {**retriever.settings, "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in found.items()}}

@@ -1,0 +1,187 @@
+"""What is trained, as parts of experiments: training sets, dual encoders, cross-encoders and what these say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
+from backend.experiments.parts import Asked, Named, Part
+from backend.settings import EncoderSettings
+from backend.training.cross_encoder import CrossEncoderSettings
+from backend.training.denoising import Thresholds
+from backend.training.examples import Example
+from backend.training.training_settings import DualEncoderSettings
+
+if TYPE_CHECKING:
+    from backend.experiments.workbench import Workbench
+
+Progress = Callable[[int, "int | None", str], None]
+
+
+@dataclass(frozen=True)
+class TrainingData(Part):
+    """A training set; see `SetRequest`, whose fields these are.
+
+    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
+    may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
+    """
+
+    folder, plural = "training_sets", "training sets"
+    questions: tuple[str, ...] = ("train",)
+    relations: tuple[str, ...] = ()
+    limit: int | None = None
+    positives: tuple[str, ...] = ("gold",)
+    mined: tuple[Hits, ...] = ()
+    first: int = 1
+    last: int = 100
+    policy: str = "none"
+    judge: tuple[Scores, ...] = ()
+    thresholds: Thresholds = Thresholds()
+    random: int = 0
+    other_gold: int = 0
+    until: int | None = None
+    seed: int = 0
+    may_be_empty: bool = False
+
+    def title(self) -> str:
+        return "making a training set"
+
+    def finished(self, bench: Workbench) -> bool:
+        return super().finished(bench) or self.empty(bench)
+
+    def empty(self, bench: Workbench) -> bool:
+        return self.may_be_empty and bench.record(self).is_file() and not super().finished(bench)
+
+    def note(self, bench: Workbench) -> str | None:
+        return f"No question of {', '.join(self.questions)} has a positive, so they add nothing." if self.empty(bench) else None
+
+    def needs(self) -> Iterator[Part]:
+        if "distant" in self.positives:
+            yield Bm25Index()
+        yield from super().needs()
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.training.building import NothingTrains, make_training_set
+        from backend.training.request import SetRequest
+
+        request = SetRequest(
+            name, tuple(bench.name(each) for each in self.mined), self.policy, self.questions, self.positives, self.first, self.last,
+            bench.name(self.judge[0].judge) if self.judge else None, self.thresholds, self.random, self.other_gold, seed=self.seed,
+            until=self.until, relations=self.relations, limit=self.limit)
+        try:
+            make_training_set(bench, request, progress)
+        except NothingTrains:
+            if not self.may_be_empty:
+                raise
+
+    def examples(self, bench: Workbench) -> Sequence[Example]:
+        """What it holds to train on, easy negatives too."""
+        from backend.training.set_examples import SetExamples
+        from backend.training.training_set import TrainingSet
+
+        return [] if self.empty(bench) else SetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
+
+
+class Joined:
+    """The examples of several training sets as one."""
+
+    def __init__(self, sets: Sequence[Sequence[Example]]):
+        self._sets, self._ends = sets, np.cumsum([len(each) for each in sets])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: int) -> Example:
+        index = range(len(self))[index]
+        place = int(np.searchsorted(self._ends, index, side="right"))
+        return self._sets[place][index - (int(self._ends[place - 1]) if place else 0)]
+
+
+class Model(Part):
+    """A part that is trained."""
+
+    folder, plural = "models", "models"
+
+    def finished(self, bench: Workbench) -> bool:
+        return (bench.path("models", bench.name(self)) / "training.json").is_file()
+
+
+@dataclass(frozen=True)
+class DualEncoder(Model):
+    """A dual encoder trained on one or several training sets together, from a start. settings: its seed among them."""
+
+    plural = "dual encoders"
+    data: tuple[TrainingData, ...]
+    settings: DualEncoderSettings
+    start: Part = Named("minilm")
+
+    def title(self) -> str:
+        return f"training a dual encoder (seed {self.settings.seed})"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.training.dual_encoder import train
+        from backend.training.training_log import working_folder
+
+        train(self._start(bench), examples_of(bench, self.data), bench.path("models", name), working_folder(bench, name), self.settings,
+              device=bench.device, progress=progress)
+
+    def _start(self, bench: Workbench) -> EncoderSettings:
+        return bench.settings.encoders[bench.name(self.start)]
+
+
+def found_by(model: DualEncoder, asked: Asked, k: int) -> DenseHits:
+    """A run of a trained dual encoder. Where its question tower alone learned, the vectors of passages are those of its start."""
+    settings = model.settings
+    changed = settings.layers, settings.pooling, settings.normalise
+    same = settings.only == "question" and settings.similarity == "dot" and set(changed) == {None}
+    return DenseHits(asked, k, Index(model.start), model) if same else DenseHits(asked, k, Index(model))
+
+
+def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
+    """What is in training sets that are made, easy negatives too."""
+    return Joined([each.examples(bench) for each in data])
+
+
+@dataclass(frozen=True)
+class CrossEncoder(Model):
+    """A cross-encoder trained on what a training set mined, and calibrated on questions held out of it."""
+
+    plural = "cross-encoders"
+    data: tuple[TrainingData, ...]
+    settings: CrossEncoderSettings
+    start: Part = Named("minilm")
+
+    def title(self) -> str:
+        return f"training a cross-encoder (seed {self.settings.seed})"
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.training.cross_encoder import train_cross_encoder
+        from backend.training.recipe_stages import model_of
+
+        train_cross_encoder(bench, name, bench.name(self.data[0]), model_of(bench, bench.name(self.start)), asdict(self.settings),
+                            bench.device, progress=progress)
+
+
+@dataclass(frozen=True)
+class Scores(Part):
+    """What a cross-encoder says of the first `depth` passages of a run."""
+
+    folder, plural = "scores", "judged runs"
+    judge: CrossEncoder
+    hits: Hits
+    depth: int
+
+    def title(self) -> str:
+        return "judging passages with the cross-encoder"
+
+    def finished(self, bench: Workbench) -> bool:
+        return bench.record(self).is_file()
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.training.scoring import score_run
+
+        score_run(bench, bench.name(self.judge), bench.name(self.hits), self.depth, bench.device, progress)
