@@ -109,7 +109,7 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
     assert plan.plot is None or all((row, column) in places for points in plan.plot.series.values() for _, row, column in points)
     for cell in plan.cells:
         assert not cell.trained or len(cell.measures) == 2
-        for part in {part for measure in cell.measures for needed in measure.needs() for part in running._with_needs(needed)}:
+        for part in {part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)}:
             if isinstance(part, DualEncoder):
                 check(part.settings)
 
@@ -132,7 +132,7 @@ def test_better_retrieval_and_better_answers(study):
                             "the one that finds least"]
     assert [cell["n"] for cell in result["cells"][-2:]] == [6, 6]
     bench = Workbench(study)
-    plan = named("end-to-end").plan(named("end-to-end").setting(running._frozen({**TINY, "ks": [1, 5]})), bench)
+    plan = named("end-to-end").plan(named("end-to-end").setting(running.frozen({**TINY, "ks": [1, 5]})), bench)
     read = next(cell.measures[0].read for cell in plan.cells if cell.column == "EM@5")
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]

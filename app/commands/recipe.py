@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.common import AsJson, StudyOption, do, open_study
 
 if TYPE_CHECKING:
     from backend.study import Study
@@ -15,8 +15,6 @@ Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if 
 Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
 Start = Annotated[str, typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from.")]
 Steps = Annotated[int | None, typer.Option(help="Of every model, in the place of epochs; with --small 60, and 120 of the cross-encoder.")]
-
-experiment_app = group("Questions about a study that take several trainings to answer.")
 
 
 def rocketqa(
@@ -52,7 +50,6 @@ def rocketqa(
         _print_report(opened, made.runs)
 
 
-@experiment_app.command("label-budget")
 def label_budget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the experiment.")],
     run: Run,

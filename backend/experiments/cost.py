@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
-from backend.experiments.running import _all_parts, _frozen, named
+from backend.experiments.running import all_parts, frozen, named
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.training.examples import Example
@@ -36,8 +36,8 @@ class Cost:
 def cost(study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None) -> Cost:
     """Nothing is made or written. Trainings and encodings are timed by a trial; searching, and making sets, is not counted."""
     chosen, bench = named(experiment), Workbench(study, device)
-    setting = chosen.setting(_frozen(given or {}))
-    parts = [part for part in dict.fromkeys(_all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
+    setting = chosen.setting(frozen(given or {}))
+    parts = [part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
     made = [part for part in parts if part.finished(bench)]
     waiting = [part for part in parts if part not in made]
     reckoned, seconds = _Reckoner(bench), 0.0

@@ -43,10 +43,10 @@ def run_experiment(study: Study, experiment: str, given: Mapping[str, Any] | Non
         Refused: another experiment of this study is running.
     """
     chosen, bench = named(experiment), Workbench(study, device)
-    setting = chosen.setting(_frozen(given or {}))
+    setting = chosen.setting(frozen(given or {}))
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
-        parts = list(dict.fromkeys(_all_parts(plan)))
+        parts = list(dict.fromkeys(all_parts(plan)))
         made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], repr(plan.cells)]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
@@ -83,17 +83,17 @@ def results(study: Study) -> list[dict[str, Any]]:
     return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
-def _all_parts(plan: Plan) -> Iterator[Part]:
+def all_parts(plan: Plan) -> Iterator[Part]:
     """Every part that the plan's measures take, each after what it is made of."""
     for cell in plan.cells:
         for measure in cell.measures:
             for part in measure.needs():
-                yield from _with_needs(part)
+                yield from with_needs(part)
 
 
-def _with_needs(part: Part) -> Iterator[Part]:
+def with_needs(part: Part) -> Iterator[Part]:
     for needed in part.needs():
-        yield from _with_needs(needed)
+        yield from with_needs(needed)
     yield part
 
 
@@ -167,7 +167,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
     return None if progress is None else say
 
 
-def _frozen(given: Mapping[str, Any]) -> dict[str, Any]:
+def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
     """Lists as tuples, mappings as sorted pairs. Raises BadInput for a setting that there is not."""
     known = Setting.__dataclass_fields__
     if unknown := [key for key in given if key not in known]:
