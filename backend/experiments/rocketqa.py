@@ -49,7 +49,7 @@ class Steps:
     @cached_property
     def judge(self) -> CrossEncoder:
         """Step 2: a cross-encoder on what was found."""
-        return CrossEncoder((self.labelled(mined=(self.found,)),), self.setting.cross_settings(self.seed), self.start or self.setting.first)
+        return CrossEncoder(self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first)
 
     @cached_property
     def scores(self) -> Scores:

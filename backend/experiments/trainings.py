@@ -151,7 +151,7 @@ class CrossEncoder(Model):
     """A cross-encoder trained on what a training set mined, and calibrated on questions held out of it."""
 
     plural = "cross-encoders"
-    data: tuple[TrainingData, ...]
+    data: TrainingData
     settings: CrossEncoderSettings
     start: Part = Named("minilm")
 
@@ -162,7 +162,7 @@ class CrossEncoder(Model):
         from backend.training.cross_encoder import train_cross_encoder
         from backend.training.recipe_stages import model_of
 
-        train_cross_encoder(bench, name, bench.name(self.data[0]), model_of(bench, bench.name(self.start)), asdict(self.settings),
+        train_cross_encoder(bench, name, bench.name(self.data), model_of(bench, bench.name(self.start)), asdict(self.settings),
                             bench.device, progress=progress)
 
 

@@ -51,7 +51,7 @@ def _audit(bench: Workbench) -> Audit:
 def plan(setting: Setting, bench: Workbench) -> Plan:
     from db.labels import Labels
 
-    found, last = audit(bench), Labels(bench.labels_path, read_only=True).last_event
+    found, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
     if found.overall is None:
         raise BadInput("nobody has finished a question of an audit yet; make a batch with 'blindspot batch make NAME --run RUN', whose "
                        "audit arm is drawn at random, and judge it")
