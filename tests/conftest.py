@@ -23,6 +23,27 @@ def real_data() -> Path:
     return REAL_DATA
 
 
+@pytest.fixture
+def one_thread():
+    """Sums in one order, so that weights are the same to the bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> str:
+    """The folder of a BERT with random weights, for one test file."""
+    from tests.studies import tiny_bert
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_bert(folder)
+    return str(folder)
+
+
 @pytest.fixture(scope="session")
 def indexed_study(tmp_path_factory):
     """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Not to be written to."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from backend.runs import write_run
 from backend.study import Study
@@ -13,17 +12,6 @@ from db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 
 QUICK = {"passages": 4, "batch": 4, "steps": 6, "evaluate_every": 2, "held_out": 4, "learning_rate": 1e-3, "tokens": 64}
-
-
-@pytest.fixture
-def one_thread():
-    """Sums in one order, so that weights are the same to the bit."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny_reader(folder: Path, seed: int = 0, width: int = 32):

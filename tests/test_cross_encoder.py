@@ -25,12 +25,7 @@ def bert(tmp_path_factory):
     return start(tmp_path_factory.mktemp("bert")).model
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

@@ -13,13 +13,6 @@ from db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tiny_bert(folder)
-    return str(folder)
-
-
 @pytest.fixture
 def study(tmp_path, tiny):
     passages = people(30)

@@ -33,12 +33,7 @@ from tests.training_studies import say
 SETTINGS = {**QUICK, "batch": 8, "steps": 6, "hard_negatives": 2, "distil": "judge"}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

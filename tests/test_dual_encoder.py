@@ -27,13 +27,7 @@ def bert(tmp_path_factory):
     return start(tmp_path_factory.mktemp("bert"))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums in one order, so that weights are the same to the bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Stopped(Exception):

@@ -18,7 +18,7 @@ from backend.retrieval.encoder import load_encoder
 from backend.settings import EncoderSettings, add_encoder
 from backend.training.training_log import read_log
 from db.errors import Missing, Refused
-from tests.readers import QUICK, one_thread, reading_study  # noqa: F401
+from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
 from tests.training import weights
 

@@ -28,7 +28,7 @@ from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People
 from db.records import Hits
-from tests.readers import QUICK, one_thread, reading_study  # noqa: F401
+from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
 from tests.training import weights
 

@@ -15,14 +15,7 @@ from backend.retrieval.dense import Dense
 from backend.retrieval.shards import Shard
 from backend.settings import add_encoder
 from db.errors import BadInput, Missing, Refused
-from tests.studies import births, make_study, people, tiny_bert
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tiny_bert(folder)
-    return str(folder)
+from tests.studies import births, make_study, people
 
 
 @pytest.fixture
