@@ -178,19 +178,19 @@ def test_figures_are_of_the_hits_that_are_kept(whole):
 def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
-    from app.commands.recipe import experiment_app
+    from app.cli import app
     from backend import jobs
 
     study, result, _, _ = whole
     monkeypatch.setitem(jobs.KINDS, "experiment label-budget", "backend.experiments.label_budget:label_budget")
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
     monkeypatch.setattr(label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)})
-    words = ["budget", "--run", "mined", "--start", "tiny", "--shares", "0,50,100", "--seeds", "0,1", "--k", "5", "--study", str(study.folder)]
+    words = ["experiment", "label-budget", "budget", "--run", "mined", "--start", "tiny", "--shares", "0,50,100", "--seeds", "0,1", "--k", "5", "--study", str(study.folder)]
     runner = CliRunner()
-    done = runner.invoke(experiment_app, words, catch_exceptions=False)
+    done = runner.invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0 and result["sentence"] in done.output and "100% (4 labels)" in done.output
-    assert json.loads(runner.invoke(experiment_app, [*words, "--json"], catch_exceptions=False).stdout) == result
-    assert runner.invoke(experiment_app, [*words, "--seeds", "0;1"]).exit_code == 2
+    assert json.loads(runner.invoke(app, [*words, "--json"], catch_exceptions=False).stdout) == result
+    assert runner.invoke(app, [*words, "--seeds", "0;1"]).exit_code == 2
 
 
 @pytest.mark.parametrize("asked, error, said", [
