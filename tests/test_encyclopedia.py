@@ -71,7 +71,7 @@ def test_impossible_sizes_and_seeds_are_refused(size, seed):
 
 def test_the_files_hold_what_the_encyclopedia_says(folder):
     path, summary = folder
-    assert sorted(p.name for p in path.iterdir()) == ["passages.tsv", "questions.jsonl", "truth.jsonl"]
+    assert sorted(p.name for p in path.iterdir()) == ["passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt"]
     with open(path / "passages.tsv", encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     assert rows[0] == ["id", "text", "title"]
@@ -84,6 +84,11 @@ def test_the_files_hold_what_the_encyclopedia_says(folder):
     }  # fmt: skip
     assert summary["passages"] == 600 and summary["questions"] == len(questions) == len({q["id"] for q in questions})
     assert summary["planted"] == sum(len(t["passages"]) > 1 for t in truth)
+    unlabelled = (path / "unlabelled.txt").read_text(encoding="utf-8").splitlines()
+    assert summary["unlabelled"] == len(unlabelled) == len(set(unlabelled)) > 10
+    assert not {q["question"] for q in questions} & set(unlabelled)
+    measured = {q["subject"] for q in questions if q["split"] != "train"}
+    assert not {template.replace("[X]", name) for template in TEMPLATES.values() for name in measured} & set(unlabelled)
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):

@@ -166,6 +166,13 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
     assert not after.waiting and after.seconds == 0
 
 
+@pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])
+def test_the_cost_reckons_every_kind_of_model(study, name):
+    given = ALL if "reader" in running.named(name).takes else TINY
+    found = cost(study, name, {**given, "small": name == "specialised"}, "cpu")  # small: two questions of a relation are enough
+    assert found.seconds > 0 and found.not_reckoned == ()
+
+
 @pytest.mark.parametrize(("name", "given", "error", "says"), [
     ("nothing", {}, Missing, "there is no experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
     ("negatives", {"relations": ["P19"]}, BadInput, "negatives takes no relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.components.marks import CONTRAST, count, letter, rank, relation_label
+from app.components.marks import CONTRAST, letter, rank, relation_label
+from app.components.pager import pager
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import PER_PAGE, Selection
 from app.study import Comparison
@@ -31,7 +32,7 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     overlaps = comparison.overlap_of(shown).tolist()
     lines = [_line(comparison, selection, int(row), overlap) for row, overlap in zip(shown, overlaps, strict=True)]
     table = tag("table", tag("thead", _head(selection)), tag("tbody", *lines), cls="questions")
-    return join(div(table, cls="scrolling"), _pager(selection, len(rows), page, pages))
+    return join(div(table, cls="scrolling"), pager(len(rows), page, PER_PAGE, "question", lambda number: selection.on_compare(page=number)))
 
 
 def _head(selection: Selection) -> Html:
@@ -79,29 +80,3 @@ def _line(comparison: Comparison, selection: Selection, row: int, overlap: float
         tag("td", rank(first_a, comparison.a.k, "a")), tag("td", rank(first_b, comparison.b.k, "b")),
         tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
         tag("td", "–" if overlap != overlap else f"{overlap:.2f}"))  # fmt: skip
-
-
-def _pager(selection: Selection, total: int, page: int, pages: int) -> Html:
-    first, last = (page - 1) * PER_PAGE + 1, min(page * PER_PAGE, total)
-    said = f"{first:,}–{last:,} of {count(total, 'question')}"
-    if pages == 1:
-        return div(said, cls="pager")
-
-    def to(number: int, words: str, key: str) -> Html:
-        if not 1 <= number <= pages or number == page:
-            return span(words, cls="off")
-        return link(words, selection.on_compare(page=number), data_focus=key)
-
-    near = [
-        to(number, f"{number:,}", f"page{number}")
-        if number != page
-        else span(f"{number:,}", cls="here", aria_current="page")
-        for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
-    ]
-    return tag(
-        "nav",
-        said,
-        span(to(page - 1, "‹ previous", "earlier"), *near, to(page + 1, "next ›", "later"), cls="pages"),
-        cls="pager",
-        aria_label="Pages of questions",
-    )

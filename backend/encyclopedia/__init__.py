@@ -75,8 +75,21 @@ class Encyclopedia:
         for question, ordinals in self.answered():
             yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
 
+    def unlabelled(self) -> Iterator[str]:
+        """Questions on training entities that nobody labelled, in both wordings: of the facts, mostly rare, that training leaves out."""
+        for number, relation, split, _, drawn in self._facts():
+            if split == "train" and not drawn:
+                for template in (TEMPLATES[relation], SECOND_WORDINGS[relation]):
+                    yield template.replace("[X]", self.world.entity(number).name)
+
     def answered(self) -> Iterator[tuple[Question, list[int]]]:
         """Every question with the ordinals of all passages that answer it."""
+        for number, relation, split, gold, drawn in self._facts():
+            if split != "train" or drawn:
+                yield from self._wordings(number, relation, split, int(self.world.plan.frequency[number]), gold)
+
+    def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
+        """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article tells."""
         for number in range(self.world.entities):
             random = Random(key(self.seed, 8, number)).random
             draw = random()
@@ -85,11 +98,9 @@ class Encyclopedia:
             for relation in self.world.entity(number).asked:
                 chance, choice = random(), random()
                 drawn = number < self.world.plan.assured or chance >= SKIPPED_PER_MENTION**frequency
-                if split == "train" and not drawn:
-                    continue
                 own = self.world.own_statements(number, relation)
                 if own:
-                    yield from self._wordings(number, relation, split, frequency, own[int(choice * len(own))])
+                    yield number, relation, split, own[int(choice * len(own))], drawn
 
     def _wordings(self, number, relation, split, frequency, gold) -> Iterator[tuple[Question, list[int]]]:
         entity = self.world.entity(number)
@@ -116,28 +127,30 @@ class Encyclopedia:
 
 
 def write(folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None) -> dict:
-    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl` and `truth.jsonl` into a folder.
+    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a folder.
 
-    Each file is written beside its place and renamed when all three are whole.
+    Each file is written beside its place and renamed when all are whole.
 
     Returns: {passages, entities, questions, train, dev, test, second_wording, planted: questions that more than one
-        passage answers, seed}.
+        passage answers, unlabelled, seed}.
     Raises: Refused, as `Encyclopedia`.
     """
     made = Encyclopedia(passages, seed)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    names = ("passages.tsv", "questions.jsonl", "truth.jsonl")
+    names = ("passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt")
     partial = {name: folder / f"{name}.partial" for name in names}
     try:
         _write_passages(made, partial["passages.tsv"], progress)
         summary = _write_questions(made, partial["questions.jsonl"], partial["truth.jsonl"], progress)
+        unlabelled = [f"{question}\n" for question in made.unlabelled()]
+        partial["unlabelled.txt"].write_text("".join(unlabelled), encoding="utf-8")
         for name in names:
             os.replace(partial[name], folder / name)
     finally:
         for path in partial.values():
             path.unlink(missing_ok=True)
-    return {"passages": passages, "entities": made.world.entities, **summary, "seed": seed}
+    return {"passages": passages, "entities": made.world.entities, **summary, "unlabelled": len(unlabelled), "seed": seed}
 
 
 def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -> None:

@@ -6,21 +6,28 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from backend.experiments.fine_tuning import Adapted, Begun
 from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
+from backend.experiments.question_encoders import QuestionEncoders
+from backend.experiments.readers import JointModel, Read, ReaderModel
 from backend.experiments.running import all_parts, frozen, named
-from backend.experiments.trainings import DualEncoder, TrainingData
+from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, TrainingData
 from backend.experiments.workbench import Workbench
+from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
 from backend.training.leaks import admitted
+from backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
     from backend.study import Study
 
 TRIED = 64  # passages that are encoded to time it
+PAIRS = 8   # texts that a cross-encoder or reader is tried with
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +68,83 @@ class _Reckoner:
     def seconds(self, part: Part) -> float | None:
         """None for what is not reckoned."""
         if isinstance(part, DualEncoder):
-            return self._training(part)
+            return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(part.settings, _origin(part.start))
+        if isinstance(part, QuestionEncoders):
+            return self._by_relation(part) * self._step(part.settings, _origin(part.index.encoder))
         if isinstance(part, Index):
             return self._encoding(part)
-        return 0.0 if isinstance(part, (Hits, TrainingData)) or part.folder == "indexes" else None
+        if isinstance(part, CrossEncoder):
+            texts = part.settings.batch * (1 + part.settings.negatives)
+            return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
+        if isinstance(part, Scores):
+            return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
+        if isinstance(part, (ReaderModel, JointModel)):
+            asked = self._found(part.hits) if isinstance(part, ReaderModel) else len(admitted(self.bench, ("train",)).ids)
+            texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
+            return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
+        if isinstance(part, Read):
+            return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)
+        return 0.0 if isinstance(part, (Hits, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
 
-    def _training(self, part: DualEncoder) -> float:
-        from backend.training.dual_encoder import estimate
+    @cached_property
+    def _device(self) -> str:
+        from backend.training.resuming import device_of
 
-        key = (_origin(part.start), replace(part.settings, seed=0, epochs=1, steps=1))
-        if key not in self._trials:
-            wanted = 2 * part.settings.batch + 2
-            texts = self._passages * (1 + 2 * wanted // len(self._passages))
-            examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(wanted)]
-            tried = estimate(self.bench.settings.encoders[_origin(part.start)], examples, replace(part.settings, steps=2, held_out=0),
-                             self.bench.device)
-            self._trials[key] = tried.seconds_per_step
-        questions = sum(self._questions(data) for data in part.data)
-        steps = part.settings.steps or max(1, round(part.settings.epochs * (questions // min(part.settings.batch, max(questions, 1)))))
-        return steps * self._trials[key]
+        return device_of(self.bench.device)
 
     def _questions(self, data: TrainingData) -> int:
         return len(admitted(self.bench, data.questions, relations=data.relations, limit=data.limit).ids)
+
+    def _found(self, hits: Hits) -> int:
+        return len(hits.asked.of(self.bench))
+
+    def _steps(self, settings: Any, questions: int) -> int:
+        return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
+
+    def _by_relation(self, part: QuestionEncoders) -> int:
+        """Steps of all trainings together."""
+        ids = admitted(self.bench, part.data.questions, relations=part.data.relations, limit=part.data.limit).ids
+        counts = Counter(question.relation for question in self.bench.questions.some(ids) if question.relation)
+        return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
+
+    def _step(self, settings: DualEncoderSettings, origin: str) -> float:
+        from backend.training.dual_encoder import estimate
+
+        key = (origin, replace(settings, seed=0, epochs=1, steps=1))
+        if key not in self._trials:
+            wanted = 2 * settings.batch + 2
+            texts = self._passages * (1 + 2 * wanted // len(self._passages))
+            examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(wanted)]
+            tried = estimate(self.bench.settings.encoders[origin], examples, replace(settings, steps=2, held_out=0), self.bench.device)
+            self._trials[key] = tried.seconds_per_step
+        return self._trials[key]
+
+    def _pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
+        """A question with a passage, read as one text, or trained on."""
+        settings = part.settings
+        key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
+        if key not in self._trials:
+            self._trials[key] = self._seconds_per_pair(part, trained)
+        return self._trials[key]
+
+    def _seconds_per_pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
+        import torch
+
+        from backend.training.starting import Shape, start_model
+
+        settings, device = part.settings, self._device
+        shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
+        network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(trained)
+        half = settings.precision == "bfloat16" or settings.precision == "auto" and device == "cuda"
+        ids = torch.full((PAIRS, settings.tokens), 1, device=device)
+        for _ in range(2):
+            began = time.monotonic()
+            with torch.set_grad_enabled(trained), torch.autocast(device, torch.bfloat16, enabled=half):
+                states = network(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+            if trained:
+                states.float().sum().backward()
+            states.sum().item()  # waits for a GPU
+        return (time.monotonic() - began) / PAIRS
 
     def _encoding(self, part: Index) -> float:
         trained = part.encoder if isinstance(part.encoder, DualEncoder) else None

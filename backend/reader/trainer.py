@@ -17,7 +17,7 @@ from backend.reader.loss import PAD, reader_loss
 from backend.reader.model import ReaderModel, reader_logits
 from backend.reader.reader import Reader, selected
 from backend.training.examples import Drawn
-from backend.training.trainer import _Whole
+from backend.training.trainer import OrderedTraining
 
 FIGURE, SECOND = "exact_match", "f1"
 
@@ -45,7 +45,7 @@ class ReaderCollator:
         return {"input_ids": ids, "real": real, "places": places, "spans": positions}
 
 
-class ReaderTrainer(_Whole, Trainer):
+class ReaderTrainer(OrderedTraining, Trainer):
     """Compares checkpoints by exact match on held-out questions; among equals the later is kept."""
 
     def __init__(self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any):

@@ -138,7 +138,7 @@ def train(start: EncoderSettings, examples: Examples, target: Path, working: Pat
     every = usable(examples)
     chosen, pool = _split(every, settings, dev)
     began = time.monotonic()
-    with told(settings.batch):
+    with told(settings.batch, caches=True):
         model = start_model(start, settings.shape, on)
         scale, order = scale_of(settings, normalises(model)), _order(len(chosen), settings)
         request = {"start": asdict(start), "settings": asdict(settings), "examples": digest(every), "pool": pool.digest if pool else None,

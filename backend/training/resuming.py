@@ -177,8 +177,8 @@ def every_steps(settings: Any, steps: int, times: int, trained: int, compared: i
 
 
 @contextmanager
-def told(batch: int) -> Iterator[None]:
-    """A full disk and a full GPU, in one line each."""
+def told(batch: int, caches: bool = False) -> Iterator[None]:
+    """A full disk and a full GPU, in one line each. caches: the training has gradient caching, which a full GPU is advised to take."""
     try:
         yield
     except BlindspotError:
@@ -187,6 +187,6 @@ def told(batch: int) -> Iterator[None]:
         if "No space left on device" in str(error):
             raise Refused("the disk is full; free some space, and the same command goes on from the last checkpoint") from error
         if type(error).__name__ == "OutOfMemoryError":
-            raise Refused(f"the GPU's memory does not hold a batch of {batch}; make it smaller, or train a dual encoder with --mini-batch "
-                          f"{max(1, batch // 4)}, which encodes so many texts at a time and computes the same") from error
+            cached = f", or give --mini-batch {max(1, batch // 4)}, which encodes so many texts at a time and computes the same"
+            raise Refused(f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}") from error
         raise

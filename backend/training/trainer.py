@@ -79,7 +79,7 @@ def _padded(rows: list[list[int]]) -> torch.Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-class _Whole:
+class OrderedTraining:
     """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout.
 
     Several processes average their gradients after the backward pass. The library would wrap the model for that
@@ -112,11 +112,11 @@ class _Whole:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
 
-class DualEncoderTrainer(_Whole, SentenceTransformerTrainer):
+class DualEncoderTrainer(OrderedTraining, SentenceTransformerTrainer):
     pass
 
 
-class PairTrainer(_Whole, CrossEncoderTrainer):
+class PairTrainer(OrderedTraining, CrossEncoderTrainer):
     pass
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from app import url
 from app.components.marks import count
+from app.components.pager import pager
 from app.markup import Html, div, link, span, tag
 from backend.judging.quality import Dispute, Disputed
 
@@ -46,7 +47,8 @@ def disputes_panel(
         "Decide before you look at the names.",
         cls="convention",
     )
-    return div(head, said, *(_dispute(each, names) for each in shown), _pager(len(disputes), page, pages, here), _bad(bad), cls="panel")
+    more = pager(len(disputes), page, PER_PAGE, "question", lambda number: here(page=number if number > 1 else None)) if pages > 1 else ""
+    return div(head, said, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
 
 
 def adjudicate(question: str) -> str:
@@ -68,21 +70,6 @@ def _passage(passage: Disputed, names: bool) -> Html:
         span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}") for label, people in passage.votes.items()
     ]
     return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
-
-
-def _pager(total: int, page: int, pages: int, here: Callable[..., str]) -> Html:
-    if pages == 1:
-        return Html("")
-
-    def to(number: int, words: str) -> Html:
-        if not 1 <= number <= pages:
-            return span(words, cls="off")
-        return link(words, here(page=number if number > 1 else None), data_focus=words)
-
-    said = f"{(page - 1) * PER_PAGE + 1:,}–{min(page * PER_PAGE, total):,} of {count(total, 'question')}"
-    return tag(
-        "nav", said, span(to(page - 1, "‹ previous"), to(page + 1, "next ›"), cls="pages"), cls="pager", aria_label="Pages of disagreements"
-    )
 
 
 def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:

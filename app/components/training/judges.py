@@ -11,6 +11,7 @@ import streamlit as st
 from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
 from app import study, url
 from app.components.marks import count, notice, percent
+from app.components.pager import pager
 from app.components.tables import scrolling
 from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
@@ -199,7 +200,7 @@ def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern
             div(tag("h2", f"{count(len(places), 'pair')} at {where}"), span(_said(found.judges, pattern), cls="soft"), cls="list-head"),
             tag("p", _means(found.judges, pattern), cls="convention") if _alone(found.judges, pattern) else "",
             scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),
-            _pager(len(places), page, pages),
+            pager(len(places), page, PER_PAGE, "pair", lambda number: _here(page=number if number > 1 else None)) if pages > 1 else "",
             cls="panel",
             id="pairs",
         )
@@ -208,16 +209,3 @@ def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern
 
 def _probability(value: float) -> str:
     return "–" if np.isnan(value) else f"{value:.3f}"
-
-
-def _pager(total: int, page: int, pages: int) -> Html:
-    if pages == 1:
-        return Html("")
-
-    def to(number: int, words: str) -> Html:
-        if not 1 <= number <= pages:
-            return span(words, cls="off")
-        return link(words, _here(page=number if number > 1 else None), data_focus=words)
-
-    said = f"{(page - 1) * PER_PAGE + 1:,}–{min(page * PER_PAGE, total):,} of {count(total, 'pair')}"
-    return tag("nav", said, span(to(page - 1, "‹ previous"), to(page + 1, "next ›"), cls="pages"), cls="pager", aria_label="Pages of pairs")
