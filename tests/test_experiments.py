@@ -166,6 +166,14 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
     assert not after.waiting and after.seconds == 0
 
 
+def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_experiment):
+    from statsmodels.stats.proportion import proportion_confint
+
+    cells = run_experiment(copied(study, tmp_path / "s"), "negatives", TINY, "cpu")["cells"]
+    for cell in (each for each in cells if each["row"] == "BM25"):
+        assert (cell["low"], cell["high"]) == pytest.approx(proportion_confint(round(cell["value"] * cell["n"]), cell["n"], method="wilson"))
+
+
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])
 def test_the_cost_reckons_every_kind_of_model(study, name):
     given = ALL if "reader" in running.named(name).takes else TINY

@@ -63,7 +63,7 @@ def _named(result: dict) -> str:
 
 
 def _result(result: dict) -> None:
-    show(result_table(result), told(result))
+    show(told(result), result_table(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")
     columns = st.columns([2, 2, 9], gap="small")

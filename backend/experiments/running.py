@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analysis.accuracy import Estimate, proportion
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
 from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
@@ -23,7 +24,6 @@ from backend.manifest import read_json, read_manifest, text_sha256, whole_folder
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from analysis.accuracy import Estimate
     from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
@@ -137,12 +137,19 @@ def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) 
 
 
 def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench, level: float) -> Estimate:
+    """The measure's own; Wilson's of shares where nothing is drawn but questions; else over seeds and questions."""
     own = getattr(cell.measures[0], "estimate", None)
-    return own(bench) if own else crossed_mean(values(cell), level=level)
+    if own:
+        return own(bench)
+    found = values(cell)
+    if len(found) == 1 and np.isin(found, (0, 1)).all():
+        return proportion(found[0], level)
+    return crossed_mean(found, level=level)
 
 
 def _convention(plan: Plan, level: float) -> str:
-    said = f"{plan.convention} Intervals are at 95%, over seeds and questions (pigeonhole bootstrap)."
+    said = (f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
+            "the share of the questions of one run.")
     if not plan.claims:
         return said
     return (f"{said} A claim shows where the whole interval of the difference, pair by pair, at {100 * level:.4g}% (95% for "
