@@ -6,7 +6,7 @@ Wikipedia passages, `title [SEP] text`. The peer's batch size is the fastest of 
 it comes, and again in the 16 bits that ours takes, which it can be told to (`model.bfloat16()`). Ours counts everything from the texts to
 float16 in this process's memory, in the blocks in which an index is encoded. All in turns, medians. The cosines are those of each
 vector to the peer's float32 one. On a GPU take `--passages 50000`. `--random-bert` measures BERT-base's shape with random weights, for
-speed alone.
+speed alone; with `--precision bfloat16`, for rounding changes what random weights give more than what trained ones do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from statistics import median
 import numpy as np
 
 from backend.retrieval.encoder import Encoder, load_encoder, locate
-from backend.retrieval.passage_encoder import PassageEncoder
+from backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
 from backend.retrieval.shards import BLOCK
 from backend.settings import EncoderSettings
 from benchmarks.machine import machine, peak_memory
@@ -44,12 +44,14 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--precision", default="auto", choices=PRECISIONS)
     parser.add_argument("--device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         settings = EncoderSettings(model=random_bert(Path(folder)) if options.random_bert else options.model,
                                    pooling="cls" if options.random_bert else "auto", max_tokens=options.max_tokens)  # fmt: skip
-        measure(load_encoder(settings, options.device), some_passages(options.passages), options.rounds)
+        measure(load_encoder(settings, options.device), some_passages(options.passages), options.rounds,
+                options.precision)
 
 
 def some_passages(count: int) -> list[Passage]:
@@ -71,11 +73,11 @@ def random_bert(folder: Path) -> str:
     return str(folder)
 
 
-def measure(encoder: Encoder, passages: list[Passage], rounds: int) -> None:
+def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: str = "auto") -> None:
     import torch
 
     texts, device = [encoder.passage_text(passage) for passage in passages], encoder.model.device.type
-    ours = PassageEncoder(encoder, "auto", passages[:: max(1, len(passages) // 32)])
+    ours = PassageEncoder(encoder, precision, passages[:: max(1, len(passages) // 32)])
     lengths = [len(ids) for ids in ours.tokenise(passages)] if ours.tokenizer is not None else [0]
     print(f"{machine()}; {torch.get_num_threads()} threads; load before {os.getloadavg()[0]:.1f}")
     print(f"{len(texts):,} passages of {np.mean(lengths):.0f} tokens, {encoder.dimension} dimensions, device {device}; "
