@@ -58,12 +58,14 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
 
 
 def _named(result: dict) -> str:
-    setting = result["setting"]
-    return "small" if setting["small"] else f"{setting['on']}, {len(setting['seeds'])} seeds, {result['key']}"
+    """What tells a result from others of the experiment."""
+    setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
+    return "small" if setting["small"] else ", ".join(filter(None, (setting["on"], f"{seeds} seeds" if seeds > 1 else "", result["key"])))
 
 
 def _result(result: dict) -> None:
-    show(told(result), result_table(result))
+    show(told(result))
+    show(result_table(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")
     columns = st.columns([2, 2, 9], gap="small")

@@ -8,6 +8,7 @@ from app import url
 from app.components.marks import count, percent, relation_label
 from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
+from app.components.training.judges import VIEW
 from app.markup import Html, div, join, link, span, tag, term
 from backend.judging.audits import Audit, Rates
 
@@ -55,6 +56,8 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),
         _by(found, by, here),
+        tag("p", link("People beside the cross-encoder and the answer match, by rank", url.href(url.TRAINING, {"view": VIEW})),
+            cls="convention"),
         cls="panel",
     )
 
