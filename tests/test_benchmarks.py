@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
 
 from app import who
 from benchmarks import __main__ as every
-from benchmarks import large, twenty
+from benchmarks import large, papers, twenty
 from benchmarks.tab import Tab
 from db.labels import Labels
 from db.people import People
+from db.records import Question
 from tests.app_pages import hand_made_study
 
 
@@ -82,3 +84,25 @@ def test_large_studies_are_those_that_were_asked_for(tmp_path):
     question = study.questions.get("q7")
     gold = study.corpus.passages(study.corpus.ordinals(question.gold).values())
     assert question.answers[0] in gold[0].text
+
+
+def test_what_is_asked_of_the_papers_experiments_can_be_asked():
+    from backend.experiments.running import frozen, named
+
+    for name, given in papers.ASKED_FOR.items():
+        setting = named(name).setting(frozen(given))
+        assert len(setting.seeds) >= 3 and not setting.small, name
+        setting.settings(0), setting.cross_settings(0)
+
+
+def test_the_part_of_the_real_data_has_two_sets_and_questions_without_labels():
+    def asked(split, count):
+        return [Question(f"{split}.{n}", f"Question {n}?", ("yes",), relation=("P26", "P50", "P170", "P19")[n % 4], split=split,
+                         dataset="entityquestions", gold=("1",)) for n in range(count)]  # fmt: skip
+
+    made = list(papers.drawn(asked("train", 2400), asked("dev", 40)))
+    counts = Counter((question.dataset, question.split) for question in made)
+    assert counts == {("entityquestions", "train"): 1200, ("entityquestions", "dev"): 20, ("others", "dev"): 20,
+                      ("others", "train"): papers.OTHERS, ("asked", "unlabelled"): papers.UNLABELLED}  # fmt: skip
+    assert len({question.id for question in made}) == len(made)
+    assert {question.relation for question in made if question.dataset == "entityquestions"} == set(papers.RELATIONS)
