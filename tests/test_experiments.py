@@ -1,6 +1,7 @@
 """How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables hold what was found."""
 
 import csv
+import dataclasses
 import io
 
 import numpy as np
@@ -14,9 +15,13 @@ from backend.experiments.papers import About
 from backend.experiments.parts import Asked
 from backend.experiments.plan import Claim, Experiment, Plan, Success, dense_row, macro_weights, success_cells, word_of
 from backend.experiments.running import results, run_experiment
-from backend.experiments.trainings import DualEncoder
+from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
+from backend.training.training_set import TrainingSet
 from db.errors import BadInput, Missing
+from db.gestures import Gesture
+from db.labels import Labels
+from db.people import People
 from tests.experiments import TINY as ALL
 from tests.experiments import experiment_study
 from tests.training_studies import copied
@@ -164,6 +169,21 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
     run_experiment(study, "negatives", TINY, "cpu")
     after = cost(study, "negatives", TINY, "cpu")
     assert not after.waiting and after.seconds == 0
+
+
+def test_what_is_judged_is_what_trains(study, tmp_path):
+    """A limit draws the same questions for a run as for the training set that is cleaned with it; leaks and bad ones are in neither."""
+    study = copied(study, tmp_path / "s")
+    train, dev = study.questions.all(split="train"), study.questions.all(split="dev")
+    study.questions.add([dataclasses.replace(dev[0], id="train.leak", split="train")])
+    People(study.labels_path).add("Ada")
+    Labels(study.labels_path).add("Ada", Gesture("g", "bad_question", train[0].id))
+    bench, data = Workbench(study, "cpu"), TrainingData(limit=7, mined=(Bm25Hits(Asked("train"), 10),))
+    asked = [question.id for question in Asked("train", limit=7, trains=True).of(bench)]
+    bench.make(data)
+    assert sorted(asked) == sorted(id for id, _ in TrainingSet.open(bench, bench.name(data)).groups())
+    whole = {question.id for question in Asked("train", trains=True).of(bench)}
+    assert whole == {question.id for question in train[1:]} and len(asked) == 7
 
 
 def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_experiment):

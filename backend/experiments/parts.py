@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from backend.manifest import read_manifest
-from backend.training.leaks import drawn
+from backend.training.leaks import admitted, drawn
 from db.errors import Missing
+from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def _plain(value: Any, bench: Workbench) -> Any:
 class Asked:
     """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`.
 
-    every: (first, step), as (1, 2) for the second half of them.
+    every: (first, step), as (1, 2) for the second half of them. trains: of training questions exactly those that a training set with the
+    same limit takes: no leaks, and none that people call bad.
     """
 
     split: str
@@ -86,6 +88,7 @@ class Asked:
     limit: int | None = None
     seed: int = 0
     every: tuple[int, int] = (0, 1)
+    trains: bool = False
 
     def of(self, bench: Workbench) -> list[Question]:
         """The questions, in the study's order. Raises Missing for none."""
@@ -95,7 +98,14 @@ class Asked:
         if not found:
             raise Missing(f"no question of {self.split!r} asks for {', '.join(self.relations)}")
         first, step = self.every
-        return [found[id] for id in drawn(list(found), self.limit, self.seed)][first::step]
+        return [found[id] for id in self._drawn(bench, list(found))][first::step]
+
+    def _drawn(self, bench: Workbench, ids: list[str]) -> list[str]:
+        if not self.trains:
+            return drawn(ids, self.limit, self.seed)
+        bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
+        taken = set(admitted(bench, (self.split,), bad, self.relations, self.limit, self.seed).ids)
+        return [id for id in ids if id in taken]
 
     def digest(self, bench: Workbench) -> str:
         """Of the questions' ids."""

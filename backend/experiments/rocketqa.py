@@ -43,8 +43,9 @@ class Steps:
 
     @cached_property
     def found(self) -> DenseHits:
-        """What step 1's retriever finds for the training questions."""
-        return found_by(self.cross_batch, Asked(self.setting.train[0]), self.setting.depth)
+        """What step 1's retriever finds for the training questions. All of it is judged, so only of those that train."""
+        asked = Asked(self.setting.train[0], limit=self.setting.data().limit, trains=True)
+        return found_by(self.cross_batch, asked, self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
