@@ -10,10 +10,22 @@ import pytest
 from backend.experiments import cost as costs
 from backend.experiments import running, tables
 from backend.experiments.cost import cost
+from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.papers import About
 from backend.experiments.parts import Asked
-from backend.experiments.plan import Claim, Experiment, Plan, Success, dense_row, macro_weights, success_cells, word_of
+from backend.experiments.plan import (
+    Cell,
+    Claim,
+    Experiment,
+    Plan,
+    Success,
+    dense_row,
+    macro_values,
+    macro_weights,
+    success_cells,
+    word_of,
+)
 from backend.experiments.running import results, run_experiment
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
@@ -192,6 +204,15 @@ def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_
     cells = run_experiment(copied(study, tmp_path / "s"), "negatives", TINY, "cpu")["cells"]
     for cell in (each for each in cells if each["row"] == "BM25"):
         assert (cell["low"], cell["high"]) == pytest.approx(proportion_confint(round(cell["value"] * cell["n"]), cell["n"], method="wilson"))
+
+
+def test_the_interval_of_a_share_does_not_pass_100(study):
+    """19 of 20 in one relation and all in the other: linearised, the average of both would reach beyond."""
+    found = np.array([1.0] * 19 + [0.0] + [1.0] * 20)
+    values = macro_values(found, np.array(["P19"] * 20 + ["P20"] * 20))
+    cell = Cell("row", "column", (Success(Bm25Hits(Asked("dev"), 10), 5, macro=True),))
+    assert crossed_mean(values[None]).high > 1
+    assert running._estimate(cell, lambda _: values[None], Workbench(study), 0.95).high == 1
 
 
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])

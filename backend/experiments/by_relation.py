@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -103,6 +103,7 @@ def claimed(ks: Sequence[int]) -> int:
 class Together:
     """Several measures of different questions, a relation each, as one in which each counts the same."""
 
+    share: ClassVar[bool] = True
     measures: tuple[Success, ...]
 
     def needs(self) -> Sequence[Part]:

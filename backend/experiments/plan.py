@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -104,7 +104,10 @@ class Setting:
 
 
 class Measure(Protocol):
-    """A figure for each of some items, questions mostly. One that has `estimate(bench) -> Estimate` besides brings its own interval."""
+    """A figure for each of some items, questions mostly.
+
+    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1, and so has its interval.
+    """
 
     def needs(self) -> Sequence[Part]: ...
 
@@ -119,6 +122,7 @@ class Success:
     relations: of these questions alone; empty for all.
     """
 
+    share: ClassVar[bool] = True
     hits: Hits
     k: int
     macro: bool = False

@@ -10,7 +10,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,7 +144,10 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
     found = values(cell)
     if len(found) == 1 and np.isin(found, (0, 1)).all():
         return proportion(found[0], level)
-    return crossed_mean(found, level=level)
+    estimate = crossed_mean(found, level=level)
+    if estimate.value is None or not getattr(cell.measures[0], "share", False):
+        return estimate
+    return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))  # a macro average's is linearised
 
 
 def _convention(plan: Plan, level: float) -> str:
