@@ -106,7 +106,8 @@ class Setting:
 class Measure(Protocol):
     """A figure for each of some items, questions mostly.
 
-    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1, and so has its interval.
+    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1, and so has its
+    interval.
     """
 
     def needs(self) -> Sequence[Part]: ...
