@@ -5,9 +5,11 @@ import dataclasses
 import pytest
 
 from backend.encyclopedia import SECOND_DATASET
+from backend.encyclopedia.language import SECOND_WORDINGS
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import named, run_experiment
+from backend.importing.importer import import_questions
 from backend.judging.batches import Mix, make_batch
 from backend.retrieval.retrieve import retrieve
 from backend.settings import add_encoder
@@ -25,11 +27,12 @@ PASSAGES, SEED = 500, 5
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Study:
-    """500 passages; unlabelled questions in the second wording; an audit that somebody judged by the truth; a second encoder."""
+    """500 passages; training questions in the second wording too; questions without labels; an audit that somebody judged by the truth; a
+    second encoder."""
     made = prepared(tmp_path_factory.mktemp("studies"), PASSAGES, SEED)
-    free = made.questions.all(split="train", dataset=SECOND_DATASET)
-    made.questions.add([dataclasses.replace(each, id=f"free-{each.id}", dataset="asked", split="unlabelled", gold=(), subject=None)
-                        for each in free])
+    made.questions.add([dataclasses.replace(each, id=f"{each.id}.second", text=SECOND_WORDINGS[each.relation].replace("[X]", each.subject),
+                                            dataset=SECOND_DATASET) for each in made.questions.all(split="train")])  # fmt: skip
+    import_questions(made, str(made.path("encyclopedia", "unlabelled.txt")), split="unlabelled", dataset="asked")
     tiny_bert(made.folder / "models" / "other")
     add_encoder(made.settings_path, "other", {"model": str(made.folder / "models" / "other"), "pooling": "cls", "max_tokens": 64})
     _judge_an_audit(made)
