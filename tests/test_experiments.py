@@ -12,9 +12,10 @@ from backend.experiments import running, tables
 from backend.experiments.cost import cost
 from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.papers import About
+from backend.experiments.papers import EXPERIMENTS, About
 from backend.experiments.parts import Asked
 from backend.experiments.plan import (
+    SMALL_STEPS,
     Cell,
     Claim,
     Experiment,
@@ -181,6 +182,14 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
     run_experiment(study, "negatives", TINY, "cpu")
     after = cost(study, "negatives", TINY, "cpu")
     assert not after.waiting and after.seconds == 0
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_small_is_small_whatever_the_experiment_does_by_itself(name):
+    setting = running.named(name).setting({"small": True})
+    made = setting.settings(0)
+    assert (made.steps, made.layers, made.passage_tokens, setting.depth) == (SMALL_STEPS, 2, 64, 20) and setting.seeds == (0,)
+    assert running.named(name).setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
 
 
 def test_what_is_judged_is_what_trains(study, tmp_path):

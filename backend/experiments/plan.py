@@ -13,7 +13,7 @@ from backend.experiments.hits import Bm25Hits, Hits
 from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.training.cross_encoder import CrossEncoderSettings
-from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DUAL
+from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import BadInput
 
@@ -281,13 +281,15 @@ class Experiment:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def setting(self, given: Mapping[str, Any]) -> Setting:
-        """A setting of what was given, over this experiment's defaults. Raises BadInput for what it does not take."""
+        """A setting of what was given, over this experiment's defaults; where small, over those of all small ones in the place of its
+        trainings'. Raises BadInput for what it does not take."""
         small = bool(given.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:
             raise BadInput(f"experiment {self.name} takes no {unused[0]}")
-        training = {**dict(self.defaults.get("training", {})), **dict(given.get("training", ()))}
-        made = Setting(**{**self.defaults, **({"seeds": (0,)} if small else {}), **given, "training": tuple(sorted(training.items()))})
+        training = {**({} if small else dict(self.defaults.get("training", {}))), **dict(given.get("training", ()))}
+        least = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
+        made = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
         if not made.seeds or not made.ks:
             raise BadInput("give one seed and one k at least")
         return replace(made, ks=tuple(sorted(set(made.ks))), seeds=tuple(dict.fromkeys(made.seeds)))
