@@ -16,6 +16,7 @@ from backend.settings import EncoderSettings
 from backend.training import trainer as training_loop
 from backend.training.average_rank import ranks
 from backend.training.examples import Example, Order, draw, hold_out, make_pool
+from backend.training.resuming import told
 from backend.training.training_log import read_lines
 from db.errors import Missing, Refused
 from db.records import Passage
@@ -335,3 +336,10 @@ def test_the_pool_is_fixed_and_apart():
     assert {p.id for p in small.passages[8:]} <= {*first, *(data[i].hard_negatives()[1].id for i in held_out)}  # the highest ranks first
     with pytest.raises(Refused, match="no question to compare"):
         make_pool([], 10)
+
+
+def test_a_full_gpu_is_one_line_and_advises_only_what_there_is():
+    with pytest.raises(Refused, match=r"a batch of 32; make it smaller, or give --mini-batch 8,"), told(32, caches=True):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(Refused, match=r"a batch of 32; make it smaller$"), told(32):
+        raise torch.OutOfMemoryError("CUDA out of memory")
