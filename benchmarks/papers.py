@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import random
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backend.experiments.papers import EXPERIMENTS
+from rich.console import Console
+
 from backend.experiments.running import run_experiment
 from backend.experiments.tables import as_lines, as_rich
 from backend.study import Study
@@ -68,15 +70,13 @@ ASKED_FOR: Mapping[str, Mapping[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", choices=(*EXPERIMENTS, []), help="default: all that are set here")
+    parser.add_argument("names", nargs="*", choices=(*ASKED_FOR, []), help="default: all that are set here")
     options = parser.parse_args()
-    from rich.console import Console
-
     print(machine())
     study = part_of_the_real_data(options.folder)
     for name in options.names or ASKED_FOR:
         began = time.monotonic()
-        result = run_experiment(study, name, dict(ASKED_FOR.get(name, COMMON)))
+        result = run_experiment(study, name, dict(ASKED_FOR[name]))
         print(f"\n{name}: {time.monotonic() - began:,.0f} s", flush=True)
         Console(width=160).print(as_rich(result))
         print("\n".join(as_lines(result)), flush=True)
@@ -89,6 +89,8 @@ def part_of_the_real_data(folder: Path) -> Study:
 
     if (folder / "part").is_dir():
         return Study.open(folder / "part")
+    for begun in ("whole", "unfinished"):
+        shutil.rmtree(folder / begun, ignore_errors=True)
     whole = Study.create(folder / "whole", "EntityQuestions")
     import_passages(whole, str(REAL_DATA / "passages_100k.tsv.xz"))
     import_questions(whole, str(REAL_DATA / "questions.jsonl.xz"), gold="one")

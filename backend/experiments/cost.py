@@ -32,7 +32,7 @@ PAIRS = 8   # texts that a cross-encoder or reader is tried with
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """made, waiting: parts by what they are. seconds: of what waits; None where there is nothing to reckon it from."""
+    """made, waiting: parts by what they are. seconds: of what waits, but for the kinds in not_reckoned."""
 
     made: Mapping[str, int]
     waiting: Mapping[str, int]
@@ -64,6 +64,7 @@ class _Reckoner:
         self.bench = bench
         self._passages = list(islice(bench.corpus.scan(), 4 * TRIED))
         self._trials: dict[Any, float] = {}
+        self._admitted: dict[Any, list[str]] = {}
 
     def seconds(self, part: Part) -> float | None:
         """None for what is not reckoned."""
@@ -79,7 +80,7 @@ class _Reckoner:
         if isinstance(part, Scores):
             return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
         if isinstance(part, (ReaderModel, JointModel)):
-            asked = self._found(part.hits) if isinstance(part, ReaderModel) else len(admitted(self.bench, ("train",)).ids)
+            asked = self._found(part.hits) if isinstance(part, ReaderModel) else len(self._train(TrainingData()))
             texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
         if isinstance(part, Read):
@@ -93,7 +94,14 @@ class _Reckoner:
         return device_of(self.bench.device)
 
     def _questions(self, data: TrainingData) -> int:
-        return len(admitted(self.bench, data.questions, relations=data.relations, limit=data.limit).ids)
+        return len(self._train(data))
+
+    def _train(self, data: TrainingData) -> list[str]:
+        """The ids of a set's questions; the seeds of an experiment, and mostly its rows, share them."""
+        key = data.questions, data.relations, data.limit
+        if key not in self._admitted:
+            self._admitted[key] = admitted(self.bench, data.questions, relations=data.relations, limit=data.limit).ids
+        return self._admitted[key]
 
     def _found(self, hits: Hits) -> int:
         return len(hits.asked.of(self.bench))
@@ -103,8 +111,7 @@ class _Reckoner:
 
     def _by_relation(self, part: QuestionEncoders) -> int:
         """Steps of all trainings together."""
-        ids = admitted(self.bench, part.data.questions, relations=part.data.relations, limit=part.data.limit).ids
-        counts = Counter(question.relation for question in self.bench.questions.some(ids) if question.relation)
+        counts = Counter(question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation)
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 
     def _step(self, settings: DualEncoderSettings, origin: str) -> float:
@@ -130,12 +137,13 @@ class _Reckoner:
     def _seconds_per_pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
         import torch
 
+        from backend.training.resuming import takes_bfloat16
         from backend.training.starting import Shape, start_model
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
         network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(trained)
-        half = settings.precision == "bfloat16" or settings.precision == "auto" and device == "cuda"
+        half = takes_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
         for _ in range(2):
             began = time.monotonic()

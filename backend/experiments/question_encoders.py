@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backend.experiments.hits import Hits, Index
 from backend.experiments.trainings import Model, TrainingData
@@ -21,14 +21,11 @@ Progress = Callable[[int, "int | None", str], None]
 class QuestionEncoders(Model):
     """One for each relation of a training set with `least` questions; the index's own encoder answers for the others."""
 
-    plural = "sets of question encoders"
+    plural, what = "sets of question encoders", "a question encoder for each relation"
     data: TrainingData
     settings: DualEncoderSettings
     index: Index
     least: int = LEAST
-
-    def title(self) -> str:
-        return f"training a question encoder for each relation (seed {self.settings.seed})"
 
     def finished(self, bench: Workbench) -> bool:
         return (bench.path("models", bench.name(self)) / SPECIALISED).is_file()
@@ -44,10 +41,6 @@ class SpecialisedHits(Hits):
 
     encoders: QuestionEncoders = None
 
-    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.runs import write_run
-
-        questions, retriever = self.asked.of(bench), Specialised(bench, bench.name(self.encoders), bench.device)
-        hits = retriever.search(questions, min(self.k, len(bench.corpus)), progress)
-        settings: Mapping[str, Any] = retriever.index.settings
-        write_run(bench, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)
+    def search(self, bench, questions, k, progress):
+        retriever = Specialised(bench, bench.name(self.encoders), bench.device)
+        return retriever.search(questions, k, progress), retriever.index.settings

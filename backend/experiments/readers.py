@@ -37,13 +37,10 @@ def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = Re
 class ReaderModel(Model):
     """A reader trained on what a run found for training questions."""
 
-    plural = "readers"
+    plural, what = "readers", "a reader"
     hits: Hits
     settings: ReaderSettings
     start: Part = Named("minilm")
-
-    def title(self) -> str:
-        return f"training a reader (seed {self.settings.seed})"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.training import train_reader
@@ -55,13 +52,10 @@ class ReaderModel(Model):
 class JointModel(Model):
     """A question encoder and a reader trained together over an index that stays (DPR, appendix D)."""
 
-    plural = "readers with question encoders"
+    plural, what = "readers with question encoders", "question encoder and reader together"
     index: Index
     settings: JointSettings
     start: Part = Named("minilm")
-
-    def title(self) -> str:
-        return f"training question encoder and reader together (seed {self.settings.seed})"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.joint import train_joint

@@ -102,9 +102,12 @@ class Joined:
 
 
 class Model(Part):
-    """A part that is trained."""
+    """A part that is trained, with `settings` that hold its seed. what: "a reader"."""
 
-    folder, plural = "models", "models"
+    folder, plural, what = "models", "models", "a model"
+
+    def title(self) -> str:
+        return f"training {self.what} (seed {self.settings.seed})"
 
     def finished(self, bench: Workbench) -> bool:
         return (bench.path("models", bench.name(self)) / "training.json").is_file()
@@ -114,13 +117,10 @@ class Model(Part):
 class DualEncoder(Model):
     """A dual encoder trained on one or several training sets together, from a start. settings: its seed among them."""
 
-    plural = "dual encoders"
+    plural, what = "dual encoders", "a dual encoder"
     data: tuple[TrainingData, ...]
     settings: DualEncoderSettings
     start: Part = Named("minilm")
-
-    def title(self) -> str:
-        return f"training a dual encoder (seed {self.settings.seed})"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train
@@ -150,13 +150,10 @@ def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
 class CrossEncoder(Model):
     """A cross-encoder trained on what a training set mined, and calibrated on questions held out of it."""
 
-    plural = "cross-encoders"
+    plural, what = "cross-encoders", "a cross-encoder"
     data: TrainingData
     settings: CrossEncoderSettings
     start: Part = Named("minilm")
-
-    def title(self) -> str:
-        return f"training a cross-encoder (seed {self.settings.seed})"
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.cross_encoder import train_cross_encoder

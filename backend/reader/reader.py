@@ -74,16 +74,14 @@ class Reader:
     def __init__(self, model: ReaderModel, device: str | None = None, batch: int | None = None, precision: Precision = "auto",
                  longest: int = ANSWER_TOKENS):
         """Raises Refused for a device that is not there, or a precision that is none."""
-        import torch
-
-        from backend.training.resuming import device_of
+        from backend.training.resuming import device_of, takes_bfloat16
 
         if precision not in get_args(Precision):
             raise Refused(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.device = device_of(device)
         self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
         self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
-        self.half = precision == "bfloat16" or precision == "auto" and self.device == "cuda" and torch.cuda.is_bf16_supported()
+        self.half = takes_bfloat16(precision, self.device)
 
     @classmethod
     def open(cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto") -> Reader:

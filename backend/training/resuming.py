@@ -126,6 +126,13 @@ def device_of(device: str | None) -> str:
     return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def takes_bfloat16(precision: str, device: str) -> bool:
+    """Of "auto", "float32" and "bfloat16": auto takes it on a GPU that has it."""
+    import torch
+
+    return precision == "bfloat16" or precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
+
+
 def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
     """The library's arguments as far as they do not depend on the data; joins the other processes, where there are some.
 
@@ -135,15 +142,13 @@ def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: 
     """
     import logging
 
-    import torch
     import transformers
 
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    half = settings.precision == "bfloat16" or settings.precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
     arguments = kind(
-        output_dir=str(working), use_cpu=device == "cpu", seed=settings.seed, bf16=half,
+        output_dir=str(working), use_cpu=device == "cpu", seed=settings.seed, bf16=takes_bfloat16(settings.precision, device),
         ddp_backend="gloo" if device == "cpu" and launched() else None, learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay, max_grad_norm=settings.clip,
         lr_scheduler_type="linear" if settings.decay else "constant_with_warmup", save_strategy="steps", logging_nan_inf_filter=False,
