@@ -26,7 +26,6 @@ from db.records import Passage
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-    from backend.runs import Run
 
 Progress = Callable[[int, "int | None", str], None]
 TOKENS = 288  # of REALM's blocks
@@ -209,22 +208,19 @@ class BlockHits(Hits):
     def title(self) -> str:
         return "searching blocks"
 
-    def open(self, bench: Workbench) -> Run:
-        return self.index.blocks.study(bench).run(bench.name(self))
+    def over(self, bench: Workbench) -> Study:
+        return self.index.blocks.study(bench)
 
     def finished(self, bench: Workbench) -> bool:
-        return bench.name(self) in self.index.blocks.study(bench).parts("runs")
+        return bench.name(self) in self.over(bench).parts("runs")
 
-    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+    def search(self, bench, questions, k, progress):
         from backend.retrieval.bm25 import BM25
         from backend.retrieval.dense import Dense
-        from backend.runs import write_run
 
-        study, questions = self.index.blocks.study(bench), self.asked.of(bench)
+        study = self.over(bench)
         retriever = Dense(study, self.index.encoder[0].encoder, bench.device) if self.index.encoder else BM25(study)
-        hits = retriever.search([question.text for question in questions], min(self.k, len(study.corpus)), progress)
-        write_run(study, name, [question.id for question in questions], hits, {**retriever.settings, "split": self.asked.split},
-                  progress=progress)
+        return retriever.search([question.text for question in questions], k, progress), retriever.settings
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,9 @@ class Adapted(Part):
     def finished(self, bench: Workbench) -> bool:
         return self.whole.finished(bench)
 
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        """Nothing: it is read from the whole set."""
+
     def examples(self, bench: Workbench) -> Sequence[Example]:
         whole, tests, wordings = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart], dict(self.wordings)
         questions = bench.questions.some(whole.ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
     from backend.runs import Run
+    from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 TUNED_AT = 20  # Success@20, as in the DPR paper's tables
@@ -68,19 +70,23 @@ class Hits(Part):
     def title(self) -> str:
         return f"searching the questions of {self.asked.split}"
 
-    def open(self, bench: Workbench) -> Run:
-        return bench.run(bench.name(self))
+    def over(self, bench: Workbench) -> Study:
+        """The study whose passages are searched, and which keeps the run."""
+        return bench
 
+    def open(self, bench: Workbench) -> Run:
+        return self.over(bench).run(bench.name(self))
+
+    @abstractmethod
     def search(self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None) -> tuple[Any, dict]:
         """(hits, what the manifest says of how they were found)."""
-        raise NotImplementedError
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.runs import write_run
 
-        questions = self.asked.of(bench)
-        hits, settings = self.search(bench, questions, min(self.k, len(bench.corpus)), progress)
-        write_run(bench, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)
+        study, questions = self.over(bench), self.asked.of(bench)
+        hits, settings = self.search(bench, questions, min(self.k, len(study.corpus)), progress)
+        write_run(study, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)
 
 
 @dataclass(frozen=True)

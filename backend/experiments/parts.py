@@ -6,6 +6,7 @@ functions as the commands.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Progress = Callable[[int, "int | None", str], None]
 
 
-class Part:
+class Part(ABC):
     """Base of all parts. folder: where it lies in a study. plural: what several are called."""
 
     folder, plural = "", "small parts"
@@ -47,8 +48,9 @@ class Part:
     def finished(self, bench: Workbench) -> bool:
         return read_manifest(bench.path(self.folder, bench.name(self))) is not None
 
+    @abstractmethod
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        raise NotImplementedError
+        """Make it, whole or not at all; not called where it is finished."""
 
     def note(self, bench: Workbench) -> str | None:
         """What a reader of the result must know of how this came out."""
@@ -128,3 +130,6 @@ class Named(Part):
 
     def finished(self, bench: Workbench) -> bool:
         return bool(bench.weights(self.encoder))
+
+    def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        """Nothing: it is the study's."""
