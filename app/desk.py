@@ -7,8 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from backend.core.study import Study
 from backend.judging.cards import Cards
-from backend.study import Study
 from db.labels import Labels
 from db.queue import Queue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.study import Measured
-from backend.answers import SEARCHES_TITLE
+from backend.text.answers import SEARCHES_TITLE
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:

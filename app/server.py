@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from db.errors import BlindspotError, Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 ADDRESS = "localhost"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -35,7 +35,7 @@ def command(port: int, address: str = ADDRESS) -> list[str]:
 
 def environment(study: Study, trusting: bool = False) -> dict[str, str]:
     """What the server's process is told. `trusting`: whoever reaches it is believed to be who they say."""
-    from backend.study import ENVIRONMENT_VARIABLE
+    from backend.core.study import ENVIRONMENT_VARIABLE
 
     told = {name: value for name, value in os.environ.items() if name != SIGN_IN}
     return {**told, ENVIRONMENT_VARIABLE: str(study.folder), **({SIGN_IN: "none"} if trusting else {})}

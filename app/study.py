@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from backend.answers import DEFAULT_RULE
+from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
-from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
 from db.records import Hits, Question

@@ -12,8 +12,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backend.importing.from_results import MadeFromResults
-    from backend.summary import Step
+    from backend.core.summary import Step
+    from backend.data.importing.from_results import MadeFromResults
     from db.jobs import Job
 
 console = Console(highlight=False)

@@ -54,12 +54,12 @@ def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
     import plotly.graph_objects  # noqa: F401
     import scipy.special  # noqa: F401
 
+    from backend.core.study import Study
     from backend.evaluation.comparison import Comparison, at, by_group, macro_at, measure
     from backend.evaluation.panel import Panel, frequency_curves, relation_table
     from backend.evaluation.report_plots import curve_plot, dumbbell
     from backend.evaluation.slice_finder import find_slices
     from backend.evaluation.slices import Facts
-    from backend.study import Study
 
     study = Study.open(folder)
     names = list(RUNS)

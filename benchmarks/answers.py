@@ -23,10 +23,10 @@ import numpy as np
 import psutil
 import regex
 
-from backend.answers import RULES, match_run
-from backend.answers.run import processors
+from backend.core.study import Study
 from backend.retrieval.bm25 import BM25
-from backend.study import Study
+from backend.text.answers import RULES, match_run
+from backend.text.answers.run import processors
 from benchmarks.machine import machine, timed
 from benchmarks.retrieval import real_study
 from db.corpus import Corpus

@@ -26,7 +26,7 @@ import numpy as np
 from analysis.relations import RELATIONS
 from app.server import SIGN_IN
 from app.study import SECONDS_TO_READ
-from backend.study import ENVIRONMENT_VARIABLE
+from backend.core.study import ENVIRONMENT_VARIABLE
 from benchmarks.machine import machine
 from db.records import Hits, Passage, Question
 
@@ -56,8 +56,8 @@ def main() -> None:
 
 
 def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:
-    from backend.runs import write_run
-    from backend.study import Study
+    from backend.core.runs import write_run
+    from backend.core.study import Study
     from db.corpus import CorpusWriter
 
     rng = np.random.default_rng(SEED)
@@ -200,7 +200,7 @@ def _until(tab: Any, act: Callable[[], Any], selector: str) -> float:
 @contextmanager
 def _server(study: Path) -> Iterator[str]:
     from app import server
-    from backend.study import Study
+    from backend.core.study import Study
 
     port = 8599
     process = subprocess.Popen(

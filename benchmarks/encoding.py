@@ -25,10 +25,10 @@ from statistics import median
 
 import numpy as np
 
+from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import Encoder, load_encoder, locate
 from backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
 from backend.retrieval.shards import BLOCK
-from backend.settings import EncoderSettings
 from benchmarks.machine import machine, peak_memory
 from db.records import Passage
 from tests.conftest import REAL_DATA

@@ -134,8 +134,8 @@ def make_passages(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def import_them(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.importing.importer import import_passages
-    from backend.study import Study
+    from backend.core.study import Study
+    from backend.data.importing.importer import import_passages
 
     study = Study.create(folder / "study", "large")
     spent = timed(lambda: import_passages(study, folder / "passages.tsv"))
@@ -144,7 +144,7 @@ def import_them(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def look_up(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.study import Study
+    from backend.core.study import Study
 
     rng, path = np.random.default_rng(SEED), folder / "study" / "corpus.db"
     len(Study.open(folder / "study").corpus)  # modules are loaded
@@ -168,7 +168,7 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def scan(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.study import Study
+    from backend.core.study import Study
 
     corpus = Study.open(folder / "study").corpus
     yield "read every passage once", timed(lambda: sum(len(block) for block in corpus.blocks())), 0, True
@@ -178,7 +178,7 @@ def scan(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def make_questions(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.study import Study
+    from backend.core.study import Study
 
     rng = np.random.default_rng(SEED)
     passages = len(Study.open(folder / "study").corpus)
@@ -192,8 +192,8 @@ def make_questions(folder: Path, rows: int) -> Iterator[Line]:
 
 
 def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
-    from backend.importing.importer import import_questions
-    from backend.study import Study
+    from backend.core.study import Study
+    from backend.data.importing.importer import import_questions
 
     study = Study.open(folder / "study")
     spent = timed(lambda: import_questions(study, folder / "questions.jsonl"))
@@ -202,9 +202,9 @@ def import_questions_(folder: Path, rows: int) -> Iterator[Line]:
 
 def make_runs(folder: Path, rows: int) -> Iterator[Line]:
     """Arrays as a search would leave them: nothing is matched, which `benchmarks.answers` measures."""
-    from backend.manifest import whole_folder, write_json, write_manifest
-    from backend.runs import question_set_hash
-    from backend.study import Study
+    from backend.core.manifest import whole_folder, write_json, write_manifest
+    from backend.core.runs import question_set_hash
+    from backend.core.study import Study
 
     study, rng = Study.open(folder / "study"), np.random.default_rng(SEED)
     ids = [f"q{i}" for i in range(rows)]
@@ -223,7 +223,7 @@ def make_runs(folder: Path, rows: int) -> Iterator[Line]:
 def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
     """The app's list of questions: first view, filters, sorts, pages."""
     from app.server import SIGN_IN
-    from backend.study import ENVIRONMENT_VARIABLE
+    from backend.core.study import ENVIRONMENT_VARIABLE
 
     os.environ |= {ENVIRONMENT_VARIABLE: str(folder / "study"), SIGN_IN: "none"}
     from streamlit.testing.v1 import AppTest

@@ -21,9 +21,9 @@ from typing import Any
 
 from rich.console import Console
 
+from backend.core.study import Study
 from backend.experiments.running import run_experiment
 from backend.experiments.tables import as_lines, as_rich
-from backend.study import Study
 from benchmarks.denoising.planted import moved
 from benchmarks.machine import machine
 from db.corpus import CorpusWriter
@@ -84,7 +84,7 @@ def main() -> None:
 
 def part_of_the_real_data(folder: Path) -> Study:
     """The study, made where it is not there."""
-    from backend.importing.importer import import_passages, import_questions
+    from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval.bm25 import BM25, build_index
 
     if (folder / "part").is_dir():

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.answers import match_run
+from backend.core.study import Study
 from backend.retrieval import bm25, dense
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.lucene import on_jvm
-from backend.study import Study
+from backend.text.answers import match_run
 from benchmarks.machine import machine, peak_memory, timed
 from tests.conftest import REAL_DATA
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 def real_study(folder: Path) -> Study:
     """The real data, imported and indexed both ways."""
-    from backend.importing.importer import import_passages, import_questions
+    from backend.data.importing.importer import import_passages, import_questions
 
     study = Study.create(folder)
     import_passages(study, REAL_DATA / "passages_100k.tsv.xz")

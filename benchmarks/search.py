@@ -266,10 +266,10 @@ def generate(folder: Path, kind: str, rows: int, width: int, questions: int, dev
 
 def real_vectors(folder: Path, study: str | None) -> None:
     """The vectors of a study's first dense index and its dev questions, encoded."""
-    from backend.importing.importer import import_passages, import_questions
+    from backend.core.study import Study
+    from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval import dense
     from backend.retrieval.dense import Dense
-    from backend.study import Study
     from tests.conftest import REAL_DATA
 
     if study is not None:

@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from backend.core.study import Study
 from backend.retrieval import live
 from backend.retrieval.remote import BACKEND, TOKEN
 from backend.service.beside import started
-from backend.study import Study
 from benchmarks.machine import machine
 
 K = 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from backend.study import Study
+from backend.core.study import Study
 
 
 def study_with_runs(folder: Path) -> Study:

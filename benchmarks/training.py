@@ -63,7 +63,7 @@ def data(count: int) -> list[Any]:
 
 
 def model(layers: int) -> Any:
-    from backend.settings import EncoderSettings
+    from backend.core.settings import EncoderSettings
     from backend.training.starting import Shape, start_model
 
     return start_model(EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128))

@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from backend.study import Study
+from backend.core.study import Study
 from benchmarks.machine import machine
 from benchmarks.tab import Component, Shown, Tab
 

@@ -14,7 +14,7 @@ class GoldMatch:
     """A question's gold passage.
 
     passage: its id; None where the collection holds none that fits, and `reason` says why.
-    how: "id", "same text", "overlap" (see `backend.training.gold_matching`), "none", or "qrels".
+    how: "id", "same text", "overlap" (see `backend.text.gold_matching`), "none", or "qrels".
     score: of a match by text, the share of it that is the same (0 to 1); of qrels, the grade.
     """
 

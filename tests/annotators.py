@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from backend.study import Study
+from backend.core.study import Study
 from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from backend.runs import write_run
-from backend.study import Study
+from backend.core.runs import write_run
+from backend.core.study import Study
 from db.records import Hits, Passage, Question
 from tests.studies import make_study
 

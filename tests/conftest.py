@@ -47,8 +47,8 @@ def tiny(tmp_path_factory) -> str:
 @pytest.fixture(scope="session")
 def indexed_study(tmp_path_factory):
     """60 passages, 40 questions, a BM25 index and a dense index of a tiny encoder named `tiny`. Not to be written to."""
+    from backend.core.settings import add_encoder
     from backend.retrieval import bm25, dense
-    from backend.settings import add_encoder
     from tests.studies import births, make_study, people, tiny_bert
 
     passages = people()

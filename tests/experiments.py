@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
+from backend.core.settings import add_encoder
+from backend.core.study import Study
 from backend.retrieval import bm25, dense
-from backend.settings import add_encoder
-from backend.study import Study
 from tests.studies import births, make_study, people, tiny_bert
 
 

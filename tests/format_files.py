@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.study import Study
+from backend.core.study import Study
 from db.records import Passage, Question
 from tests.studies import make_study
 
@@ -61,9 +61,9 @@ class Sample:
 
     def bring(self, study: Study, path: Path, **more: Any):
         """Import it as its kind."""
-        from backend.importing import importer as importing
-        from backend.importing import qrels as importing_qrels
-        from backend.importing import runs as importing_runs
+        from backend.data.importing import importer as importing
+        from backend.data.importing import qrels as importing_qrels
+        from backend.data.importing import runs as importing_runs
 
         take = {
             "passages": importing.import_passages,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.runs import write_run
-from backend.study import Study
+from backend.core.runs import write_run
+from backend.core.study import Study
 from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.migrations import migrate

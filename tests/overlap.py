@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.encyclopedia import Encyclopedia
-from backend.runs import write_run
-from backend.study import Study
-from backend.training.gold_matching import lower_tokens
+from backend.core.runs import write_run
+from backend.core.study import Study
+from backend.data.encyclopedia import Encyclopedia
+from backend.text.gold_matching import lower_tokens
 from db.records import Hits
 from tests.studies import make_study
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.runs import write_run
-from backend.study import Study
+from backend.core.runs import write_run
+from backend.core.study import Study
 from db.records import Hits
 from tests.studies import births, make_study, people, tiny_bert
 

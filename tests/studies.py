@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend.study import Study
+from backend.core.study import Study
 from db.corpus import CorpusWriter
 from db.records import Passage, Question
 

@@ -20,10 +20,10 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend import answers
-from backend.answers import RULES, answer_spans, has_answer, has_tokens, match_run, query_spans, rules, run
-from backend.answers.processes import Processes
-from backend.spans import Normalised, merged
+from backend.text import answers
+from backend.text.answers import RULES, answer_spans, has_answer, has_tokens, match_run, query_spans, rules, run
+from backend.text.answers.processes import Processes
+from backend.text.spans import Normalised, merged
 from db.corpus import Corpus, CorpusWriter
 from db.errors import Missing, Refused
 from db.records import Passage, Question
@@ -351,7 +351,7 @@ def test_processes_equal_this_process(cases, rule):
 
 def children():
     """The processes that match answers; a browser that other tests hold open is none of them."""
-    return [each for each in psutil.Process().children(recursive=True) if "backend.answers.processes" in _command(each)]
+    return [each for each in psutil.Process().children(recursive=True) if "backend.text.answers.processes" in _command(each)]
 
 
 def _command(process):
@@ -395,7 +395,7 @@ def test_processes_end_with_the_one_that_started_them(awkward, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"""
 import os, numpy as np, psutil
-from backend.answers import match_run, run
+from backend.text.answers import match_run, run
 from db.corpus import Corpus
 from db.records import Question
 run.BLOCK = 1
@@ -430,7 +430,7 @@ def test_when_processes_are_started(awkward, monkeypatch):
             counts.append((asked.rule, count))
             super().__init__(corpus, asked, count)
 
-    monkeypatch.setattr("backend.answers.processes.Processes", Counted)
+    monkeypatch.setattr("backend.text.answers.processes.Processes", Counted)
     monkeypatch.setattr(run.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
     match_run(Corpus(path), asked, ordinals)
     assert not counts  # too small a run

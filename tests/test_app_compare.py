@@ -5,8 +5,8 @@ import re
 import pytest
 
 from app.components.marks import relation_label
+from backend.core.runs import write_run
 from backend.evaluation.comparison_report import compare_runs
-from backend.runs import write_run
 from tests.app_pages import Page, _hits, hand_made_study
 from tests.studies import births, make_study, people
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from backend import jobs
-from backend.study import Study
+from backend.core import jobs
+from backend.core.study import Study
 from db.jobs import Jobs
 from tests.app_pages import Page, hand_made_study
 from tests.studies import births, make_study, people

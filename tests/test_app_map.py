@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from app.components.map.figure import SELECTABLE, figure, selectable
+from backend.core.settings import add_encoder
+from backend.evaluation.saved_selections import save_selection
 from backend.maps import MapRequest, make_map
 from backend.maps.edits import clusters_of, rename
-from backend.maps.saved import save_selection
 from backend.maps.values import known, values
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
 from db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert

@@ -24,7 +24,7 @@ ROLES = {"lea": "lead", "ada": "adjudicator", "ann": "annotator"}
 
 def script(folder: str, name: str | None) -> None:
     from app.components.quality.view import render
-    from backend.study import Study
+    from backend.core.study import Study
     from db.people import People
 
     study = Study.open(folder)

@@ -107,7 +107,7 @@ def test_an_overlong_own_question_is_one_line(indexed_study):
 
 
 def test_no_passages_and_no_runs_say_what_to_do(tmp_path):
-    from backend.study import Study
+    from backend.core.study import Study
 
     Study.create(tmp_path / "fresh")
     assert "There is nothing to read yet" in Page(tmp_path / "fresh", "question").text

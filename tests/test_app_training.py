@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.components.training.models import _curves
-from backend.manifest import write_json
-from backend.study import Study
+from backend.core.manifest import write_json
+from backend.core.study import Study
 from backend.training.training_log import LOG
 from backend.training.training_settings import DualEncoderSettings
 from db.jobs import Job
@@ -166,7 +166,7 @@ def test_judges_that_are_missing_are_named(study):
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):
     """The sets were listed before; no part of the page would look again."""
-    from backend import jobs
+    from backend.core import jobs
 
     build(study, name="raw")
     job = Job("j", "build training set", {"name": "late"}, "running", None, None, None, None, 0, None, "", None, None)

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backend.core.settings import add_encoder
 from backend.retrieval import approximate, dense
 from backend.retrieval.dense import Dense
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
 from db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 

@@ -34,7 +34,7 @@ def study(searched, tmp_path):
     """A fresh copy: labels.db is written to."""
     import shutil
 
-    from backend.study import Study
+    from backend.core.study import Study
 
     searched.questions.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copytree(searched.folder, tmp_path / "study")

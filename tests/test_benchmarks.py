@@ -75,7 +75,7 @@ def test_large_studies_are_those_that_were_asked_for(tmp_path):
     for name, rows in (("make-passages", 300), ("import-passages", 300), ("look-up", 300), ("scan", 300), ("make-questions", 60),
                        ("import-questions", 60), ("make-runs", 60)):  # fmt: skip
         lines |= {line[0]: line for line in steps[name](tmp_path, rows)}
-    from backend.study import Study
+    from backend.core.study import Study
 
     study = Study.open(tmp_path / "study")
     assert len(study.corpus) == 300 and len(study.questions) == 60 and study.runs() == ["bm25-dev", "dense-dev"]

@@ -152,8 +152,8 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
 
 def test_real_passages_equal_pyserini(tmp_path, real_data):
     """2,000 Wikipedia passages, 60 EntityQuestions questions, k=100."""
-    from backend.importing.importer import import_passages
-    from backend.study import Study
+    from backend.core.study import Study
+    from backend.data.importing.importer import import_passages
     from tests.real import first_passages, questions
 
     study = Study.create(tmp_path / "s")

@@ -119,7 +119,7 @@ def test_what_goes_wrong_is_one_line(blindspot, files, tmp_path, monkeypatch, ar
 
 
 def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, monkeypatch):
-    from backend import jobs
+    from backend.core import jobs
 
     blindspot("new", tmp_path / "s")
 
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, 
 
 
 def test_a_file_that_cannot_be_read_is_one_line(blindspot, tmp_path, monkeypatch):
-    from backend import jobs
+    from backend.core import jobs
 
     blindspot("new", tmp_path / "s")
 

@@ -14,13 +14,13 @@ import pytest
 from analysis import published
 from analysis.accuracy import wilson
 from analysis.significance import mcnemar, sign_flip
+from backend.core.runs import write_run
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import Comparison, at, conclusion, macro_at, measure_all
 from backend.evaluation.comparison_report import COLUMNS, compare_runs
 from backend.evaluation.html_report import html_report, write_html_report
 from backend.evaluation.panel import ALL, RANDOM, TRAINED, Panel, frequency_curves, relation_table, runs_named, training_subjects
 from backend.evaluation.slice_report import find_in_runs
-from backend.runs import write_run
 from db.errors import BadInput, Missing
 from db.records import Question
 from tests.app_pages import HOSTILE, RANKS_A, RANKS_B, _hits, hand_made_study

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
 from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
 from backend.training.examples import Example
@@ -217,9 +217,9 @@ def test_precision_and_recall_are_sklearns():
 def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     import shutil
 
+    from backend.core.study import Study
     from backend.retrieval.retrieve import retrieve
-    from backend.study import Study
-    from backend.training.scores import lookup
+    from backend.training_sets.scores import lookup
 
     shutil.copytree(indexed_study.folder, tmp_path / "study")
     study = Study.open(tmp_path / "study")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from backend.training import denoising
-from backend.training.assembling import DENIED, NO_POSITIVE, Evidence, assemble
-from backend.training.denoising import (
+from backend.training_sets import denoising
+from backend.training_sets.assembling import DENIED, NO_POSITIVE, Evidence, assemble
+from backend.training_sets.denoising import (
     BASES,
     POLICIES,
     Bar,
@@ -17,7 +17,7 @@ from backend.training.denoising import (
     check_scale,
     policy_named,
 )
-from backend.training.mining import Candidate
+from backend.training_sets.mining import Candidate
 from db.errors import BadInput, Refused
 
 DEFAULT = Thresholds()

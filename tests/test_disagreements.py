@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.disagreements import NO, SILENT, YES, pairs_of, patterns, tabulate
-from backend.training.verdicts import verdicts
+from backend.training_sets.verdicts import verdicts
 from db.errors import Missing
 from tests.training_studies import say, score, training_study
 

@@ -9,20 +9,20 @@ import pytest
 import torch
 from scipy.special import logit
 
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
+from backend.core.settings import add_encoder
+from backend.core.study import Study
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
-from backend.study import Study
-from backend.training.building import build
 from backend.training.distillation import CERTAIN, Teacher, log_odds
 from backend.training.dual_encoder import estimate, train, train_dual_encoder
 from backend.training.examples import Drawing, Drawn, Example, Order, Some, draw, hold_out
 from backend.training.losses import distilled
-from backend.training.scores import ScoreStore
 from backend.training.set_examples import SetExamples
-from backend.training.training_set import TrainingSet
 from backend.training.training_settings import DualEncoderSettings
+from backend.training_sets.building import build
+from backend.training_sets.scores import ScoreStore
+from backend.training_sets.training_set import TrainingSet
 from db.errors import Missing, Refused
 from db.people import People
 from db.records import Passage

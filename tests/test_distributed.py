@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings
 from backend.training.losses import InBatchLoss
 from tests.training import examples, quick, start
 

@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
-from backend import download as module
-from backend.download import fetch, unpack
+from backend.data import download as module
+from backend.data.download import fetch, unpack
 from db.errors import BadInput, Missing, Refused
 
 BODY = bytes(range(256)) * 5000

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
+from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings
 from backend.training import trainer as training_loop
 from backend.training.average_rank import ranks
 from backend.training.examples import Example, Order, draw, hold_out, make_pool
@@ -86,7 +86,7 @@ def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
 def test_kill_9(bert, tmp_path):
     quick(bert, tmp_path / "whole")
     code = ("import os, signal, sys, torch; from pathlib import Path\n"
-            "from backend.settings import EncoderSettings; from tests.training import quick\n"
+            "from backend.core.settings import EncoderSettings; from tests.training import quick\n"
             "torch.set_num_threads(1)\n"
             "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
             "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)")

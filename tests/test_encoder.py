@@ -6,8 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
+from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings
 from db.errors import Missing, Refused
 from db.records import Passage
 from tests.studies import tiny_bert

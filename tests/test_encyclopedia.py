@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.answers import joined
-from backend.encyclopedia import DATASET, SECOND_DATASET, Encyclopedia, describe, write
-from backend.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
+from backend.data.encyclopedia import DATASET, SECOND_DATASET, Encyclopedia, describe, write
+from backend.data.encyclopedia.language import CLAUSES, LEADS, OWN, SECOND_WORDINGS, TEMPLATES
+from backend.text.answers import joined
 from db.errors import Refused
 from db.records import Question
 
@@ -46,7 +46,7 @@ def digest(folder: Path) -> str:
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(folder, tmp_path):
     path, _ = folder
-    code = f"from backend.encyclopedia import write; write({str(tmp_path)!r}, 600, 3)"
+    code = f"from backend.data.encyclopedia import write; write({str(tmp_path)!r}, 600, 3)"
     root = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, env=os.environ | {"PYTHONHASHSEED": "12345"})
     assert digest(tmp_path) == digest(path)

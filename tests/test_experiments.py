@@ -30,7 +30,7 @@ from backend.experiments.plan import (
 from backend.experiments.running import results, run_experiment
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
-from backend.training.training_set import TrainingSet
+from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing
 from db.gestures import Gesture
 from db.labels import Labels

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import ttest_ind
 from sklearn.metrics.pairwise import cosine_similarity
 
-from backend.encyclopedia import SECOND_DATASET
+from backend.core.study import Study
+from backend.data.encyclopedia import SECOND_DATASET
 from backend.experiments.blocks import AsMuchText, BlockHits, BlockIndex, Blocks, blocks
 from backend.experiments.buckets import bucket_numbers, difference_values
 from backend.experiments.fine_tuning import Apart, words_of
@@ -20,7 +21,6 @@ from backend.experiments.question_encoders import QuestionEncoders
 from backend.experiments.running import named, run_experiment
 from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
-from backend.study import Study
 from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.records import Passage, Question
 from tests.experiments import TINY, experiment_study

@@ -4,16 +4,16 @@ import dataclasses
 
 import pytest
 
-from backend.encyclopedia import SECOND_DATASET
-from backend.encyclopedia.language import SECOND_WORDINGS
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.data.encyclopedia import SECOND_DATASET
+from backend.data.encyclopedia.language import SECOND_WORDINGS
+from backend.data.importing.importer import import_questions
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import named, run_experiment
-from backend.importing.importer import import_questions
 from backend.judging.batches import Mix, make_batch
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
-from backend.study import Study
 from benchmarks.denoising.planted import prepared, truth_of
 from db.gestures import Choice, Gesture
 from db.labels import Labels

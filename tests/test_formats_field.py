@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from backend.core.study import Study
+from backend.data.formats import find_format, formats
+from backend.data.formats.articles import piece_blocks, word_blocks
+from backend.data.formats.base import Entry, Item, Options
+from backend.data.formats.json_stream import JsonStream
+from backend.data.importing.importer import import_passages, import_questions
+from backend.data.importing.qrels import import_qrels
+from backend.data.importing.runs import import_run
 from backend.evaluation.report import report
-from backend.formats import find_format, formats
-from backend.formats.articles import piece_blocks, word_blocks
-from backend.formats.base import Entry, Item, Options
-from backend.formats.json_stream import JsonStream
-from backend.importing.importer import import_passages, import_questions
-from backend.importing.qrels import import_qrels
-from backend.importing.runs import import_run
-from backend.study import Study
 from db.errors import BadInput, Refused
 from db.gold import GoldMatches
 from db.records import Question

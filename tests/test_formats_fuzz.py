@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.formats import find_format, formats
-from backend.formats.base import Entry, Item, Judgement, Options, PassageBatch, checked, wrong_with_question
-from backend.importing.from_results import study_from_results
+from backend.data.formats import find_format, formats
+from backend.data.formats.base import Entry, Item, Judgement, Options, PassageBatch, checked, wrong_with_question
+from backend.data.importing.from_results import study_from_results
 from db.errors import BadInput, BlindspotError
 from tests.format_files import SAMPLES, Sample, contents, names, study_for
 

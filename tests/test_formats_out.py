@@ -14,14 +14,14 @@ from pathlib import Path
 import ir_measures
 import pytest
 
+from backend.core.study import Study
+from backend.data.exporting import export_passages, export_qrels, export_questions, export_run
+from backend.data.formats import find_format
+from backend.data.formats.base import Options
+from backend.data.importing.importer import import_passages, import_questions
+from backend.data.importing.qrels import import_qrels
+from backend.data.importing.runs import import_run
 from backend.evaluation.report import report
-from backend.exporting import export_passages, export_qrels, export_questions, export_run
-from backend.formats import find_format
-from backend.formats.base import Options
-from backend.importing.importer import import_passages, import_questions
-from backend.importing.qrels import import_qrels
-from backend.importing.runs import import_run
-from backend.study import Study
 from db.errors import Missing, Refused
 from db.gold import GoldMatches
 from db.records import Passage, Question

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.formats import find_format, psgs, streams
-from backend.formats.base import checked
+from backend.data.formats import find_format, psgs, streams
+from backend.data.formats.base import checked
 from db.errors import BadInput
 
 FIELDS = st.text(st.sampled_from('ab"\t\nü\U0001f3db \u2028\x85,'), max_size=12)

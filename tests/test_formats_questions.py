@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.formats import find_format
-from backend.formats.base import Item, Options
+from backend.data.formats import find_format
+from backend.data.formats.base import Item, Options
 from db.errors import BadInput
 from db.records import Question
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.formats.dpr_results import write_results
-from backend.formats.trec import falling, write_run
+from backend.data.formats.dpr_results import write_results
+from backend.data.formats.trec import falling, write_run
 from db.errors import Refused
 from db.records import Passage, Question
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from backend.training.gold_matching import NO_ANSWER, NOTHING_LIKE_IT, TOO_SHORT, Found, Wanted, containment, match_gold
+from backend.text.gold_matching import NO_ANSWER, NOTHING_LIKE_IT, TOO_SHORT, Found, Wanted, containment, match_gold
 from db.corpus import Corpus, CorpusWriter
 from db.records import Passage
 

@@ -39,8 +39,8 @@ def test_only_the_app_knows_streamlit():
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["app.cli", "backend.study", "backend.jobs", "backend.evaluation.report", "backend.retrieval.live",
-                                    "backend.importing.importer", "analysis.accuracy", "db.labels" if (ROOT / "db/labels.py").exists() else "db.corpus"])
+@pytest.mark.parametrize("module", ["app.cli", "backend.core.study", "backend.core.jobs", "backend.evaluation.report", "backend.retrieval.live",
+                                    "backend.data.importing.importer", "analysis.accuracy", "db.labels" if (ROOT / "db/labels.py").exists() else "db.corpus"])
 def test_nothing_heavy_at_import(module):
     code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from backend.answers import RULES
-from backend.training.gold_matching import Wanted, match_gold
+from backend.text.answers import RULES
+from backend.text.gold_matching import Wanted, match_gold
 from backend.training.losses import InBatchLoss
 
 PAGE = (Path(__file__).parents[1] / "docs" / "ideas.md").read_text(encoding="utf-8")

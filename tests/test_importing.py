@@ -15,9 +15,9 @@ import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.importing.importer import count_frequencies, import_frequencies, import_passages, import_questions
-from backend.importing.mentions import count_mentions
-from backend.study import Study
+from backend.core.study import Study
+from backend.data.importing.importer import count_frequencies, import_frequencies, import_passages, import_questions
+from backend.data.importing.mentions import count_mentions
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused
 from db.imports import Imports
@@ -309,7 +309,7 @@ def test_the_real_files(tmp_path, real_data):
 
 def test_the_real_entityquestions(tmp_path, real_data):
     """All that the paper counts: 220,703 questions of 24 relations; every subject comes out of its wording."""
-    from backend.formats import entityquestions
+    from backend.data.formats import entityquestions
 
     items = list(entityquestions.read(real_data / "entityquestions_dataset.tar.xz"))
     main = [item.question for item in items if item.question.dataset == "entityquestions"]

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from backend import jobs
-from backend.manifest import read_manifest
+from backend.core import jobs
+from backend.core.manifest import read_manifest
 from db.errors import Missing, Refused
 from tests.studies import make_study, people
 

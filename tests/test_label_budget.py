@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from analysis.accuracy import mean
+from backend.core.manifest import read_json
+from backend.core.settings import add_encoder
 from backend.experiments import budget_results, label_budget
 from backend.experiments.gain import Gain, crossed_mean
-from backend.manifest import read_json
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
-from backend.training.training_set import TrainingSet
+from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Refused
 from db.labels import Labels
 from db.people import People
@@ -179,7 +179,7 @@ def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
     from app.cli import app
-    from backend import jobs
+    from backend.core import jobs
 
     study, result, _, _ = whole
     monkeypatch.setitem(jobs.KINDS, "experiment label-budget", "backend.experiments.label_budget:label_budget")

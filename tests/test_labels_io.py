@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.commands.labels import labels_app
-from backend.formats.label_events import plain_cell, safe_cell
+from backend.core.study import Study
+from backend.data.formats.label_events import plain_cell, safe_cell
 from backend.judging.batches import batch_of_pairs
 from backend.judging.labels_io import export_labels, import_labels
-from backend.study import Study
 from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.gestures import Choice, Gesture
 from db.labels import Labels

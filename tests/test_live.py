@@ -119,7 +119,7 @@ def test_other_passages_are_refused(tmp_path, through):
 def test_another_index_of_the_name_is_refused(tmp_path, indexed_study, through):
     import shutil
 
-    from backend.study import Study
+    from backend.core.study import Study
 
     shutil.copytree(indexed_study.folder, tmp_path / "copy")
     study = Study.open(tmp_path / "copy")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from analysis.projection import quality
-from backend import jobs
-from backend.manifest import read_manifest, write_manifest
+from backend.core import jobs
+from backend.core.manifest import read_manifest, write_manifest
+from backend.core.settings import add_encoder
 from backend.maps import Map, MapRequest, make_map, maps_of
 from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from backend.maps.making import watched
@@ -16,7 +17,6 @@ from backend.maps.selection import pairs_to_judge, point_ids, questions_of_selec
 from backend.maps.values import FOUND, MISSED, NOBODYS, categories, cluster_rows, known, values
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
 from db.errors import Missing, Refused
 from db.labels import Choice, Gesture, Labels
 from db.people import People
@@ -314,7 +314,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
 
 
 def test_a_selection_is_kept_by_name_and_found_again(study, whole):
-    from backend.maps.saved import save_selection, saved_selection, saved_selections
+    from backend.evaluation.saved_selections import save_selection, saved_selection, saved_selections
 
     save_selection(study, " skiers  of Oslo ", ["P19.dev.0"], ["p:p0", "q:P19.dev.3"], "whole")
     found = saved_selection(study, "skiers of Oslo")

@@ -5,12 +5,12 @@ import shutil
 import numpy as np
 import pytest
 
-from backend.manifest import read_json, read_manifest, write_manifest
+from backend.core.manifest import read_json, read_manifest, write_manifest
+from backend.core.study import Study
 from backend.retrieval import live, milvus
 from backend.retrieval.dense import Dense
 from backend.retrieval.milvus import Milvus
 from backend.retrieval.retriever import Retriever
-from backend.study import Study
 from db.errors import BlindspotError, Missing, Refused
 
 pytest.importorskip("pymilvus", reason="pymilvus is not installed: 'pip install -r requirements-dev.txt'")

@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
+from backend.core.settings import EncoderSettings
 from backend.retrieval import passage_encoder as bulk
 from backend.retrieval.encoder import load_encoder
 from backend.retrieval.passage_encoder import PassageEncoder
-from backend.settings import EncoderSettings
 from db.errors import Refused
 from db.records import Passage
 from tests.studies import people, tiny_bert

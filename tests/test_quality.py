@@ -5,11 +5,11 @@ import pytest
 
 from analysis.audit import rate
 from analysis.judged import NONE, OTHER, POSITIVE
+from backend.core.study import Study
 from backend.judging.audits import audit, progress
 from backend.judging.batches import Mix, batch_of_pairs, make_batch
 from backend.judging.corrected import corrected_run, label_matrix
 from backend.judging.quality import LONGEST, quality
-from backend.study import Study
 from db.errors import Missing
 from db.queue import Queue
 from db.records import Passage

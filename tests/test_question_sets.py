@@ -5,8 +5,8 @@ import json
 import pytest
 
 from app.cli import app
-from backend.formats.entityquestions import TEMPLATES
-from backend.importing.triples import LEAST_ANSWERS, LEAST_FACTS, Fact, import_triples, made_of
+from backend.data.formats.entityquestions import TEMPLATES
+from backend.data.importing.triples import LEAST_ANSWERS, LEAST_FACTS, Fact, import_triples, made_of
 from db.errors import BadInput, Missing, Refused
 from db.records import Passage
 from tests.studies import make_study
@@ -139,7 +139,7 @@ def test_what_makes_no_sense_is_refused(study, tmp_path):
     import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
     with pytest.raises(Refused, match="in the study already"):
         import_triples(study, file_of(tmp_path), split="test", least=1, least_answers=1)
-    from backend.study import Study
+    from backend.core.study import Study
 
     with pytest.raises(Missing, match="no passages"):
         import_triples(Study.create(tmp_path / "empty"), file_of(tmp_path))

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
+from backend.core.settings import EncoderSettings, add_encoder
 from backend.reader.joint import retrieve_joint, train_joint
 from backend.reader.joint_trainer import retriever_loss
 from backend.reader.reading import read
 from backend.retrieval import dense
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings, add_encoder
 from backend.training.training_log import read_log
 from db.errors import Missing, Refused
 from tests.readers import QUICK, reading_study

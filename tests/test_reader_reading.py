@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from analysis.accuracy import proportion
 from app.cli import app
-from backend import jobs
-from backend.evaluation.readings import Answered, answer_rows, answered, both_answer, macro_exact, tuned_k
+from backend.core import jobs
+from backend.core.runs import write_run
 from backend.reader.answer_scores import exact_match
 from backend.reader.model import load_reader
 from backend.reader.reader import Reader
 from backend.reader.reading import PER_PART, Reading, read, readings_of
-from backend.runs import write_run
+from backend.reader.readings import Answered, answer_rows, answered, both_answer, macro_exact, tuned_k
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits, Question
 from tests.readers import reading_study, tiny_reader
@@ -91,7 +91,7 @@ def many(study, questions=PER_PART * 2 + 5):
 def test_killed_it_goes_on_and_ends_the_same(study, reader, tmp_path):
     many(study)
     whole = read(study, "many", reader, ks=[1, 3], name="whole", device="cpu")
-    code = ("import os, signal, sys; from backend.study import Study; from backend.reader.reading import read\n"
+    code = ("import os, signal, sys; from backend.core.study import Study; from backend.reader.reading import read\n"
             "def kill(done, total, doing):\n    if done == 40: os.kill(os.getpid(), signal.SIGKILL)\n"
             "read(Study.open(sys.argv[1]), 'many', sys.argv[2], ks=[1, 3], device='cpu', progress=kill)")
     done = subprocess.run([sys.executable, "-c", code, str(study.folder), reader], cwd=Path(__file__).parents[1], capture_output=True, text=True)

@@ -13,14 +13,14 @@ import pytest
 import torch
 import transformers
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
+from backend.core.runs import write_run
 from backend.reader.examples import MAY_NOT_TRAIN, NEGATIVE, NEITHER, POSITIVE, RunExamples
 from backend.reader.loss import reader_loss
 from backend.reader.model import load_reader, start_reader
 from backend.reader.reader import Reader
 from backend.reader.trainer import ReaderCollator, measure
 from backend.reader.training import train_reader
-from backend.runs import write_run
 from backend.training.examples import draw
 from backend.training.training_log import read_log
 from db.errors import Refused
@@ -89,7 +89,7 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
 def test_kill_9_and_go_on_ends_with_the_same_bytes(study, bert, tmp_path):
     """Killed between two checkpoints, in the second epoch; then stopped once more, after its last step."""
     whole = quick(study, "whole", bert)
-    code = ("import os, signal, sys, torch; from backend.study import Study; from backend.reader.training import train_reader\n"
+    code = ("import os, signal, sys, torch; from backend.core.study import Study; from backend.reader.training import train_reader\n"
             "from tests.readers import QUICK\ntorch.set_num_threads(1)\n"
             "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
             "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)")

@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.manifest import read_json, read_manifest
+from backend.core.manifest import read_json, read_manifest
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.recipes import rocketqa as recipes
+from backend.recipes.rocketqa import train_rocketqa
+from backend.recipes.settings import RecipeSettings
+from backend.recipes.stages import begin
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
-from backend.study import Study
-from backend.training import recipe as recipes
-from backend.training.building import build
-from backend.training.recipe import train_rocketqa
-from backend.training.recipe_settings import RecipeSettings
-from backend.training.recipe_stages import begin
 from backend.training.scoring import Judge
-from backend.training.training_set import TrainingSet
+from backend.training_sets.building import build
+from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Refused
 from db.people import People
 from tests.studies import births, make_study, people, tiny_bert
@@ -189,9 +189,9 @@ def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
     from app.commands.recipe import rocketqa
-    from backend import jobs
+    from backend.core import jobs
 
-    monkeypatch.setitem(jobs.KINDS, "train rocketqa", "backend.training.recipe:train_rocketqa")
+    monkeypatch.setitem(jobs.KINDS, "train rocketqa", "backend.recipes.rocketqa:train_rocketqa")
     monkeypatch.setattr(RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]}))
     app = typer.Typer()
     app.command()(rocketqa)

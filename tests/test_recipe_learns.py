@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from backend import encyclopedia
-from backend.importing.importer import import_passages, import_questions
-from backend.study import Study
+from backend.core.study import Study
+from backend.data import encyclopedia
+from backend.data.importing.importer import import_passages, import_questions
+from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS, RecipeSettings
 from backend.training.examples import Example
-from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS, RecipeSettings
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from analysis.accuracy import wilson
+from backend.core.runs import write_run
+from backend.core.study import Study
 from backend.evaluation.relevance import gold_matrix, relevant
 from backend.evaluation.report import report
-from backend.runs import write_run
-from backend.study import Study
 from db.corpus import CorpusWriter
 from db.errors import BadInput, Missing
 from db.records import Hits, Passage, Question
@@ -240,7 +240,7 @@ def test_the_gold_of_the_real_questions_holds_an_answer():
     """The gold there was made by token match, so that every gold passage must match by the `dpr` rule."""
     import lzma
 
-    from backend.answers import match_run
+    from backend.text.answers import match_run
 
     with lzma.open(REAL / "questions.jsonl.xz", "rt", encoding="utf-8") as lines:
         rows = [row for row in map(json.loads, lines) if row["set"] == "dev"]

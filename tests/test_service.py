@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from backend.manifest import file_sha256, read_manifest, write_manifest
+from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Hybrid
@@ -242,7 +242,7 @@ def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypat
 def test_an_index_made_again_is_opened_again(tmp_path, indexed_study):
     import shutil
 
-    from backend.study import Study
+    from backend.core.study import Study
 
     shutil.copytree(indexed_study.folder, tmp_path / "s")
     study = Study.open(tmp_path / "s")

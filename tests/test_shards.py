@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from backend.manifest import read_manifest
+from backend.core.manifest import read_manifest
+from backend.core.settings import add_encoder
 from backend.retrieval import dense, shards
 from backend.retrieval.dense import Dense
 from backend.retrieval.shards import Shard
-from backend.settings import add_encoder
 from db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people
 

@@ -244,8 +244,8 @@ def test_the_exact_tail_equals_the_hypergeometric_and_the_normal():
 
 
 def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
+    from backend.core.runs import write_run
     from backend.evaluation.comparison import at
-    from backend.runs import write_run
     from db.records import Hits, Passage, Question
     from tests.studies import make_study
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from backend.manifest import whole_folder, write_manifest
-from backend.runs import write_run
-from backend.settings import add_encoder, read_settings
-from backend.study import Study
+from backend.core.manifest import whole_folder, write_manifest
+from backend.core.runs import write_run
+from backend.core.settings import add_encoder, read_settings
+from backend.core.study import Study
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 from tests.studies import births, make_study, people
@@ -183,7 +183,7 @@ def test_a_damaged_run_is_one_line(study):
 
 
 def test_an_encoder_inside_the_study_moves_with_it(tmp_path):
-    from backend.settings import add_encoder, read_settings
+    from backend.core.settings import add_encoder, read_settings
 
     study = Study.create(tmp_path / "here")
     (study.folder / "models" / "mine").mkdir(parents=True)

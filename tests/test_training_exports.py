@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from backend.formats import find_format
-from backend.formats.base import Options as ReadOptions
-from backend.manifest import file_sha256, read_manifest
-from backend.training.exports import export, forms
-from backend.training.training_set import TrainingSet, positives_of
+from backend.core.manifest import file_sha256, read_manifest
+from backend.data.formats import find_format
+from backend.data.formats.base import Options as ReadOptions
+from backend.training_sets.exports import export, forms
+from backend.training_sets.training_set import TrainingSet, positives_of
 from db.errors import Missing, Refused
 from db.gestures import Choice, Gesture
 from db.labels import Labels
@@ -109,7 +109,7 @@ def test_rocketqas_files_hold_their_columns(study, pairs, written):
 def test_tabs_and_line_ends_break_no_line_of_rocketqas_files(tmp_path):
     import numpy as np
 
-    from backend.runs import write_run
+    from backend.core.runs import write_run
     from db.records import Hits, Question
 
     study = make_study(tmp_path / "s", [Passage("a", "T\t1", "one\ntwo"), Passage("b", " ", "three\r\nfour\t")],

@@ -5,15 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from backend import jobs
+from backend.core import jobs
+from backend.core.settings import EncoderSettings, add_encoder
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.settings import EncoderSettings, add_encoder
-from backend.training.building import build
 from backend.training.dual_encoder import train_dual_encoder
 from backend.training.resuming import models_of
 from backend.training.specialised import Specialised, retrieve_specialised, train_specialised
 from backend.training.training_log import read_log, working_folder
+from backend.training_sets.building import build
 from db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -137,7 +137,7 @@ def test_the_commands(study, trained):
     from typer.testing import CliRunner
 
     from app.commands.train import train_app
-    from backend.training.scores import ScoreStore
+    from backend.training_sets.scores import ScoreStore
 
     def run(*words):
         done = CliRunner().invoke(train_app, [*words, "--study", str(study.folder)], catch_exceptions=False)

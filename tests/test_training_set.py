@@ -13,22 +13,22 @@ import pytest
 from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
-from backend import jobs
+from backend.core import jobs
 from backend.judging.batches import make_batch
-from backend.training import building, denoising
-from backend.training.assembling import DENIED, NO_POSITIVE
-from backend.training.building import make_training_set
-from backend.training.denoising import POLICIES
-from backend.training.differences import diff, summary
-from backend.training.inputs import NOT_SEARCHED
-from backend.training.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
-from backend.training.new_labels import NewLabel, new_labels
-from backend.training.pairs import read_groups
-from backend.training.request import SetRequest
-from backend.training.scores import ScoreStore, lookup
 from backend.training.set_examples import SetExamples
-from backend.training.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
-from backend.training.training_set import TrainingSet, roles, training_sets
+from backend.training_sets import building, denoising
+from backend.training_sets.assembling import DENIED, NO_POSITIVE
+from backend.training_sets.building import make_training_set
+from backend.training_sets.denoising import POLICIES
+from backend.training_sets.differences import diff, summary
+from backend.training_sets.inputs import NOT_SEARCHED
+from backend.training_sets.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from backend.training_sets.new_labels import NewLabel, new_labels
+from backend.training_sets.pairs import read_groups
+from backend.training_sets.request import SetRequest
+from backend.training_sets.scores import ScoreStore, lookup
+from backend.training_sets.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
+from backend.training_sets.training_set import TrainingSet, roles, training_sets
 from db.errors import BadInput, Missing, Refused
 from db.gestures import Gesture
 from db.labels import Labels
@@ -263,9 +263,9 @@ def test_parts_of_another_making_are_not_gone_on_with(study, monkeypatch):
 
 KILLED = """
 import sys, time
-from backend.study import Study
-from backend.training import building
-from backend.training.request import SetRequest
+from backend.core.study import Study
+from backend.training_sets import building
+from backend.training_sets.request import SetRequest
 building.QUESTIONS_PER_PART = 1
 def slow(done, total, doing):
     print(done, flush=True)
@@ -317,7 +317,7 @@ def test_two_processes_make_no_set_at_once(study):
 
 
 def test_as_a_job_of_its_own(study, monkeypatch):
-    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training.building:build")
+    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training_sets.building:build")
     made = jobs.run(study, "build training set", {"name": "job", "runs": ["r"], "policy": "answer_match", "positives": ["gold"],
                                                   "questions": ["train"], "thresholds": {"keep_below": 0.2}})  # fmt: skip
     assert made.manifest["request"]["thresholds"]["keep_below"] == 0.2
@@ -483,7 +483,7 @@ def test_no_policy_makes_a_positive_a_negative_or_names_a_passage_twice(study, p
 
 
 def test_the_commands(study, monkeypatch, tmp_path):
-    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training.building:build")
+    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training_sets.building:build")
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
@@ -532,7 +532,7 @@ def many(folder, count, depth=50, passages=2000):
     import resource
     from pathlib import Path
 
-    from backend.runs import write_run
+    from backend.core.runs import write_run
     from db.records import Hits, Passage, Question
     from tests.studies import make_study
 
@@ -547,7 +547,7 @@ def many(folder, count, depth=50, passages=2000):
         write_run(study, "r", [f"q{i:06d}" for i in range(count)], Hits(rows, scores), {})
         os._exit(0)
     os.wait()
-    from backend.study import Study
+    from backend.core.study import Study
 
     study = Study.open(folder)
     began = time.perf_counter()

@@ -67,7 +67,7 @@ def test_neighbours_equal_a_plain_product(similarity, count_rows):
 def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_path):
     import shutil
 
-    from backend.study import Study
+    from backend.core.study import Study
 
     study = Study.open(shutil.copytree(indexed_study.folder, tmp_path / "copy"))
     run = retrieve(study, "dense", encoder="tiny", split="dev", k=5, device="cpu")

@@ -9,8 +9,8 @@ import ir_measures
 import pytest
 
 from app import cli
+from backend.core.study import Study
 from backend.evaluation.relevance import relevant
-from backend.study import Study
 from tests.app_pages import Page
 from tests.studies import people, tiny_bert
 

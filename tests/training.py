@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backend.settings import EncoderSettings
+from backend.core.settings import EncoderSettings
 from backend.training.dual_encoder import train
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.runs import write_run
-from backend.study import Study
-from backend.training.building import make_training_set
-from backend.training.denoising import Thresholds
-from backend.training.request import SetRequest
-from backend.training.scores import ScoreStore
-from backend.training.training_set import TrainingSet
+from backend.core.runs import write_run
+from backend.core.study import Study
+from backend.training_sets.building import make_training_set
+from backend.training_sets.denoising import Thresholds
+from backend.training_sets.request import SetRequest
+from backend.training_sets.scores import ScoreStore
+from backend.training_sets.training_set import TrainingSet
 from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People

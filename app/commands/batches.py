@@ -85,7 +85,7 @@ def batch_strata(
     study: StudyOption = None,
 ) -> None:
     """Check a training set: pairs of those a machine kept, removed and proposed, drawn at random."""
-    from backend.training.strata import judge_strata
+    from backend.training_sets.strata import judge_strata
 
     _say(judge_strata(open_study(study), name, training_set, size, seed))
 

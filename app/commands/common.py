@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file to read; .gz and .xz are unpacked on the way.")]
@@ -32,14 +32,14 @@ def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
 
 
 def open_study(folder: str | None) -> Study:
-    from backend.study import Study
+    from backend.core.study import Study
 
     return Study.open(folder)
 
 
 def do(study: Study, job: str, /, **arguments: Any) -> Any:
     """Do a job here, with a progress bar."""
-    from backend import jobs
+    from backend.core import jobs
 
     with progress() as watch:
         return jobs.run(study, job, arguments, watch)
@@ -49,7 +49,7 @@ def do(study: Study, job: str, /, **arguments: Any) -> Any:
 def progress() -> Iterator[Any]:
     """Show progress; on Ctrl-C say what is kept, and exit with 130."""
     from app.progress import shown
-    from backend.jobs import CANCELLED
+    from backend.core.jobs import CANCELLED
 
     try:
         with shown() as watch:

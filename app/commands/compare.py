@@ -24,9 +24,9 @@ def compare(
     study: StudyOption = None,
 ) -> None:
     """Compare two runs: the difference with its interval and p value, and who finds what."""
+    from backend.core.study import Study
     from backend.evaluation.comparison_report import compare_runs
     from backend.evaluation.slice_report import find_in_runs
-    from backend.study import Study
 
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")

@@ -18,7 +18,7 @@ def export_run(
     out: Out = None, study: StudyOption = None,
 ) -> None:
     """Write a run for other tools: TREC, DPR's or Pyserini's output, MS MARCO."""
-    from backend.exporting import export_run as export
+    from backend.data.exporting import export_run as export
 
     _say_exported(export(open_study(study), run, format, out))
 
@@ -29,7 +29,7 @@ def export_qrels(
     split: Split = None, out: Out = None, study: StudyOption = None,
 ) -> None:
     """Write the gold of the questions as relevance judgements."""
-    from backend.exporting import export_qrels as export
+    from backend.data.exporting import export_qrels as export
 
     _say_exported(export(open_study(study), format, split, out))
 
@@ -40,7 +40,7 @@ def export_questions(
     split: Split = None, out: Out = None, study: StudyOption = None,
 ) -> None:
     """Write the questions."""
-    from backend.exporting import export_questions as export
+    from backend.data.exporting import export_questions as export
 
     _say_exported(export(open_study(study), format, split, out))
 
@@ -51,7 +51,7 @@ def export_passages(
     out: Out = None, study: StudyOption = None,
 ) -> None:
     """Write the passage collection."""
-    from backend.exporting import export_passages as export
+    from backend.data.exporting import export_passages as export
 
     _say_exported(export(open_study(study), format, out))
 

@@ -10,7 +10,7 @@ import typer
 from app.commands.common import FileArgument, Format, Settings, SkipBad, StudyOption, do, group, open_study, progress
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 import_app = group("Bring passages, questions or entity frequencies into a study.")
 
@@ -24,13 +24,13 @@ def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or emp
     """Make an empty study, or one of retriever output."""
     if results:
         from app.tables import print_made_from_results
-        from backend.importing.from_results import study_from_results
+        from backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
             made = study_from_results(folder, results, title, split, skip_bad, watch)
         print_made_from_results(made, str(folder))
         return
-    from backend.study import Study
+    from backend.core.study import Study
 
     study = Study.create(folder, title)
     print(f"Made the study {study.folder}. Next: blindspot import passages FILE --study {folder}")
@@ -125,7 +125,7 @@ def _open_or_new(folder: str | None) -> Study:
     """A first import into an empty folder makes the study."""
     import os
 
-    from backend.study import ENVIRONMENT_VARIABLE, Study
+    from backend.core.study import ENVIRONMENT_VARIABLE, Study
 
     place = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
     if place.is_dir() and not any(place.iterdir()):

@@ -48,8 +48,8 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     """No job and no labels.db: several machines may share the folder, and SQLite's write-ahead log is for one."""
     import os
 
+    from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
     from backend.retrieval.dense import encode_part
-    from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 
     opened = Study(Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or "."))
     if not opened.settings_path.is_file():
@@ -112,8 +112,8 @@ def encoder_add(
     study: StudyOption = None,
 ) -> None:
     """Name an encoder in study.toml, after loading it once to see that it works."""
+    from backend.core.settings import EncoderSettings, add_encoder
     from backend.retrieval.encoder import load_encoder
-    from backend.settings import EncoderSettings, add_encoder
 
     folders = {"model": model, "question_model": question_model, "passage_model": passage_model}
     values = {**{key: str(Path(value).absolute()) if value and Path(value).is_dir() else value for key, value in folders.items()},

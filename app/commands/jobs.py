@@ -15,7 +15,7 @@ jobs_app = group("Long work: what runs, what failed and why.")
 def jobs_list(study: StudyOption = None) -> None:
     """List the last jobs, newest first."""
     from app.tables import print_jobs
-    from backend import jobs
+    from backend.core import jobs
 
     print_jobs(jobs.recent(open_study(study)))
 
@@ -23,7 +23,7 @@ def jobs_list(study: StudyOption = None) -> None:
 @jobs_app.command("log")
 def jobs_log(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
     """Print what a job printed."""
-    from backend import jobs
+    from backend.core import jobs
 
     opened = open_study(study)
     jobs.status(opened, job)
@@ -33,7 +33,7 @@ def jobs_log(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOpti
 @jobs_app.command("cancel")
 def jobs_cancel(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
     """Ask a job to stop."""
-    from backend import jobs
+    from backend.core import jobs
 
     jobs.cancel(open_study(study), job)
     print(f"Asked {job} to stop.")

@@ -99,7 +99,7 @@ def labels_import(
 
 def _labels_path(folder: str | None) -> Path:
     """The study's labels.db, without opening it: a damaged one must be restorable."""
-    from backend.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
+    from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 
     path = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
     if not (path / SETTINGS_FILE).is_file():

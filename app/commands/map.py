@@ -44,9 +44,9 @@ def map_new(
 ) -> None:
     """Make a map: questions and passages on a plane, with clusters and the numbers that say how far to trust it."""
     from app.progress import shown
-    from backend import jobs
-    from backend.maps.saved import saved_selection
-    from backend.study import Study
+    from backend.core import jobs
+    from backend.core.study import Study
+    from backend.evaluation.saved_selections import saved_selection
 
     opened = Study.open(study)
     slice = list(saved_selection(opened, selection).questions) if selection else None

@@ -36,7 +36,7 @@ def demo(
 ) -> None:
     """Make the demo study, retrieve three ways, open the app."""
     from app.server import serve
-    from backend.demo import make_demo
+    from backend.recipes.demo import make_demo
 
     with progress() as watch:
         study, lines = make_demo(folder, passages, seed, watch)
@@ -51,8 +51,8 @@ def download(
     folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the files go.")] = Path("downloads"),
 ) -> None:
     """Fetch the field's data sets and models, for those who have a network. Goes on where it broke off."""
-    from backend.download import NEXT
-    from backend.download import download as fetch
+    from backend.data.download import NEXT
+    from backend.data.download import download as fetch
 
     with progress() as watch:
         paths = fetch(name, folder, watch)

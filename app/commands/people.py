@@ -100,7 +100,7 @@ def _role(role: str) -> str:
 
 
 def _people(folder: str | None) -> People:
-    from backend.study import Study
+    from backend.core.study import Study
     from db.people import People
 
     return People(Study.open(folder).labels_path)

@@ -11,7 +11,7 @@ from app.commands.train import Decay, Device, HeldOut, Layers, Name, Patience, R
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
-    from backend.evaluation.readings import Answered, AnswerRow, TunedK
+    from backend.reader.readings import Answered, AnswerRow, TunedK
 
 PRECISION = "auto|float32|bfloat16"
 
@@ -65,7 +65,7 @@ def read(
     device: Device = None, as_json: AsJson = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
-    from backend.evaluation.readings import answered, tuned_k
+    from backend.reader.readings import answered, tuned_k
 
     if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
         raise typer.BadParameter("--k takes whole numbers with commas between, as in 1,10,50")
@@ -100,7 +100,7 @@ def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> Non
 
     from analysis.relations import relation_name
     from app.tables import console
-    from backend.evaluation.readings import CONVENTION, answer_rows, macro_exact
+    from backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     (whole,), macro = answer_rows(made), macro_exact(made)
     columns = ("k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k")
@@ -134,7 +134,7 @@ def _cell(estimate: Estimate) -> str:
 def _as_dict(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from backend.evaluation.readings import CONVENTION, answer_rows, macro_exact
+    from backend.reader.readings import CONVENTION, answer_rows, macro_exact
 
     def row(each: AnswerRow) -> dict[str, Any]:
         figures = {"exact_match": each.exact, "f1": each.f1, "success": each.found}

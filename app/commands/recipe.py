@@ -9,7 +9,7 @@ import typer
 from app.commands.common import AsJson, StudyOption, do, open_study
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
 Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
@@ -96,8 +96,8 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
     """Do the job; of several processes the first keeps it, and the others train along and say nothing."""
+    from backend.recipes.rocketqa import train_rocketqa
     from backend.training.distributed import leads
-    from backend.training.recipe import train_rocketqa
 
     return do(study, job, **arguments) if leads() else train_rocketqa(study, **arguments)
 
@@ -107,6 +107,6 @@ def _print_report(study: Study, runs: list[str]) -> None:
         return
     from rich.console import Console
 
-    from backend.training.recipe_stages import dev_report
+    from backend.recipes.stages import dev_report
 
     Console().print(dev_report(study, runs).as_rich())

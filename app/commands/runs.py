@@ -13,7 +13,7 @@ from app.commands.common import AsJson, Device, Encoder, StudyOption, do, open_s
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study holds and what to do next."""
     from app.tables import print_json, print_status
-    from backend.summary import next_steps, summary
+    from backend.core.summary import next_steps, summary
 
     opened = open_study(study)
     if json:

@@ -174,7 +174,7 @@ def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
         return do(study, job, **arguments)
     from importlib import import_module
 
-    from backend.jobs import KINDS
+    from backend.core.jobs import KINDS
 
     module, name = KINDS[job].split(":")
     getattr(import_module(module), name)(study, **arguments)
@@ -184,7 +184,7 @@ def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
 def _print_calibration(folder: str) -> None:
     from pathlib import Path
 
-    from backend.manifest import read_json
+    from backend.core.manifest import read_json
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():

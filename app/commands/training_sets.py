@@ -10,7 +10,7 @@ import typer
 from app.commands.common import AsJson, StudyOption, do, group, open_study, progress
 
 if TYPE_CHECKING:
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The set's name.")]
 
@@ -56,7 +56,7 @@ def build(
 def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     """List the training sets, oldest first."""
     from app.tables import print_json
-    from backend.training.training_set import training_sets
+    from backend.training_sets.training_set import training_sets
 
     made = training_sets(open_study(study))
     if json:
@@ -79,7 +79,7 @@ def show(
 ) -> None:
     """What a set is made of: by source and reason, what was removed at each rank, in each relation and bucket."""
     from app.tables import print_json
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
     made = TrainingSet.open(open_study(study), name)
     if question is not None:
@@ -108,9 +108,9 @@ def diff(
     from itertools import islice
     from json import dumps
 
-    from backend.training.differences import diff as changes
-    from backend.training.differences import summary
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.differences import diff as changes
+    from backend.training_sets.differences import summary
+    from backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
     old, new = TrainingSet.open(opened, before), TrainingSet.open(opened, after)
@@ -142,7 +142,7 @@ def export(
     study: StudyOption = None,
 ) -> None:
     """Write a set for a trainer: a folder with its files, a manifest and a card."""
-    from backend.training.exports import export as write
+    from backend.training_sets.exports import export as write
 
     with progress() as watch:
         written = write(open_study(study), name, format, out, negatives, draw, seed, template, watch)

@@ -11,7 +11,7 @@ from app.components import jobs
 from app.components.marks import count, notice
 from app.desk import desk
 from app.markup import link, show, tag
-from backend.study import Study
+from backend.core.study import Study
 from db.errors import BlindspotError
 from db.people import People, Person
 from db.queue import Batch, Item, Queue

@@ -11,8 +11,8 @@ import numpy as np
 from app.components.marks import answer_badge, gold_badge, letter
 from app.components.read_answer import ReadAnswer, framed, read_badge
 from app.markup import Html, div, join, span, tag, text
-from backend.answers import answer_spans, has_answer, query_spans, rule_for
-from backend.spans import pieces, start_near
+from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
+from backend.text.spans import pieces, start_near
 from db.records import Hits, Passage, Question
 
 EXCERPT = 250  # characters of a passage that show before it is opened: three lines

@@ -10,8 +10,8 @@ from typing import Any
 import streamlit as st
 
 from app.markup import Html, div, show, span, tag
-from backend import jobs
-from backend.study import Study
+from backend.core import jobs
+from backend.core.study import Study
 from db.jobs import Job
 
 SHOWN = 5

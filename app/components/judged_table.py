@@ -9,8 +9,8 @@ from app import url
 from app.components.marks import figure, letter, percent
 from app.desk import desk
 from app.markup import Html, div, link, tag, term
+from backend.core.study import Study
 from backend.judging.corrected import corrected_run
-from backend.study import Study
 
 _JUDGED = "Judged@k: the share of the first k passages that are gold or have a settled label"
 _CORRECTED = "Success@k with labels: what was judged positive counts, what was judged related or negative does not; disputes change nothing"

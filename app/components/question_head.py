@@ -8,7 +8,7 @@ from app.components.hit_lists import HitList, marked
 from app.components.marks import gold_badge, letter, relation_label
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
-from backend.answers import answer_spans, query_spans, rule_for
+from backend.text.answers import answer_spans, query_spans, rule_for
 from db.records import Passage, Question
 
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3

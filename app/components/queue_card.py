@@ -5,7 +5,7 @@ from __future__ import annotations
 from app import url
 from app.desk import desk
 from app.markup import Html, div, link, span, tag
-from backend.study import Study
+from backend.core.study import Study
 from db.people import Person
 
 

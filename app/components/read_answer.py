@@ -11,8 +11,8 @@ from app import url
 from app.components.marks import letter
 from app.components.readings import chosen_reader, reading, readings_style
 from app.markup import Html, div, join, link, span, tag, term
+from backend.core.study import Study
 from backend.reader.answer_scores import scored
-from backend.study import Study
 from db.records import Passage, Question
 
 SELECTED = "How much the reader prefers this passage: its share among the first {k}, after softmax (its logit is {relevance:.2f})"

@@ -17,9 +17,9 @@ from app.components.tables import gain, scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.readings import CONVENTION, Answered, answered, both_answer
+from backend.core.study import Study
 from backend.reader.reading import Reading, readings_of
-from backend.study import Study
+from backend.reader.readings import CONVENTION, Answered, answered, both_answer
 
 F1 = "Words that the answer read shares with the question's answer that fits best: the mean over questions, with its bootstrap interval"
 FOUND = "Success@k: the share of questions for which a passage among the first k holds an answer, so that it could be read at all"

@@ -7,7 +7,7 @@ from app.components.marks import SUCCESS, WILSON, letter
 from app.components.tables import run_figures, success_heads
 from app.markup import Html, div, join, link, span, tag, term
 from app.runs import convention, default_pair, left_out, retriever_label, short_time
-from backend.study import Study
+from backend.core.study import Study
 
 
 def run_table(opened: Study, runs: dict[str, dict]) -> Html:

@@ -8,8 +8,8 @@ from app import url
 from app.components.analysis import analysis_css
 from app.components.marks import count, gold_badge, letter
 from app.markup import Html, div, join, link, span, tag, term
+from backend.core.study import Study
 from backend.evaluation.why import Standing, Why, Words, why
-from backend.study import Study
 from db.records import Question
 
 MARGIN = "The top passage's score less the gold's, in the run's own unit"

@@ -13,10 +13,10 @@ from app.components.panel_tables import choices
 from app.components.plots import plot
 from app.entry import enter
 from app.markup import div, join, link, show, tag
+from backend.core.study import Study
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
 from backend.experiments.running import results
-from backend.study import Study
 
 TRIED = {"small": True}
 

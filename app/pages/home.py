@@ -14,8 +14,8 @@ from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
-from backend.study import Study
-from backend.summary import next_steps, summary
+from backend.core.study import Study
+from backend.core.summary import next_steps, summary
 
 
 def page() -> None:

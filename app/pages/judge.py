@@ -16,9 +16,9 @@ from app.components.sign_in import sign_in
 from app.desk import Desk, desk
 from app.entry import enter
 from app.markup import show
+from backend.core.study import Study
 from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
-from backend.study import Study
 from db.gestures import Gesture
 from db.people import Person
 from db.queue import Batch, Lease

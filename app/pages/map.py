@@ -16,9 +16,9 @@ from app.components.map.style import map_style
 from app.components.marks import empty, notice, relation_label
 from app.entry import enter
 from app.markup import div, link, show, tag
+from backend.evaluation.saved_selections import saved_selection
 from backend.maps import Map, maps_of
 from backend.maps.edits import Clusters, clusters_of
-from backend.maps.saved import saved_selection
 from backend.maps.values import BY, SEVERAL, values
 
 COLOURS = {

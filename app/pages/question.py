@@ -20,8 +20,8 @@ from app.markup import Html, div, join, link, show, span, tag
 from app.runs import convention, default_pair, retriever_label
 from app.selection import Selection
 from app.study import Comparison
+from backend.core.study import Study
 from backend.retrieval import live
-from backend.study import Study
 from db.errors import BlindspotError, Missing
 from db.records import Question
 

@@ -20,16 +20,16 @@ from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
 from analysis.significance import RESAMPLES, Difference, compare, family
-from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
 from backend.evaluation.held import Held
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, relevant
+from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 By = Literal["relation", "bucket", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "slice")

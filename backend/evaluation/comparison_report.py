@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.relations import relation_name
-from backend.answers import DEFAULT_RULE
 from backend.evaluation.comparison import (
     BYS,
     KS,
@@ -33,12 +32,13 @@ from backend.evaluation.relevance import Kind
 from backend.evaluation.report_text import ABSENT, Table, latex_table
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.text.answers import DEFAULT_RULE
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 DEFAULT_K = 5
 COLUMNS = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analysis import published
 from analysis.relations import relation_name, relation_order
-from backend.answers import DEFAULT_RULE
+from backend.core.manifest import write_text
 from backend.evaluation import report_plots
 from backend.evaluation.comparison_report import compare_runs
 from backend.evaluation.panel import Panel, frequency_curves, relation_table
@@ -19,12 +19,12 @@ from backend.evaluation.report import report
 from backend.evaluation.report_text import ABSENT, Table, report_tables
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slice_report import find_in_runs
-from backend.manifest import write_text
+from backend.text.answers import DEFAULT_RULE
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 STYLE = """
 :root { color-scheme: light; --line: #d7dce2; --soft: #5c6672; }

@@ -18,7 +18,7 @@ from db.errors import BadInput
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 TRAINING_FILE = "training_subjects.txt"
 ALL, RANDOM, TRAINED = "all subjects", "subjects not in training", "subjects in training"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.answers import STOP_WORDS, joined, nfd, tokens
-from backend.importing.gold import find_ordinals
+from backend.data.importing.gold import find_ordinals
+from backend.text.answers import STOP_WORDS, joined, nfd, tokens
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 QUESTION_WORDS = ("who", "whom", "whose", "what", "which", "where", "when", "why", "how")
 OTHER = "other"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from backend.answers import DEFAULT_RULE, match_run, rule_named
+from backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from db.errors import BadInput, Missing
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 Kind = Literal["answers", "gold"]
 KINDS: tuple[str, ...] = ("answers", "gold")

@@ -12,15 +12,15 @@ from analysis import accuracy
 from analysis.accuracy import Estimate
 from analysis.buckets import bucket_group, bucket_order
 from analysis.relations import group_table, relation_name, relation_order
-from backend.answers import DEFAULT_RULE, SEARCHES_TITLE
 from backend.evaluation.relevance import Kind, Relevance, relevant
+from backend.text.answers import DEFAULT_RULE, SEARCHES_TITLE
 from db.errors import BadInput, Missing
 from db.records import SPLITS, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 By = Literal["relation", "bucket", "split", "slice"]
 BYS: tuple[str, ...] = ("relation", "bucket", "split", "slice")

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from analysis.expressions import NotAnExpression, parse
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 FILE = "slices.json"
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.slices import Correction
-from backend.answers import DEFAULT_RULE
 from backend.evaluation.comparison import Comparison, check_k, measure_all
 from backend.evaluation.comparison_report import DEFAULT_K
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report_text import Table, latex_table
 from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from backend.evaluation.slices import Facts
+from backend.text.answers import DEFAULT_RULE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
 NAMES = {"holm": "Holm's method", "benjamini-yekutieli": "the method of Benjamini and Yekutieli"}

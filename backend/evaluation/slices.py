@@ -13,14 +13,14 @@ import numpy as np
 from analysis import flips
 from analysis.accuracy import first_hit
 from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
-from backend.answers import match_run
 from backend.evaluation.comparison import Comparison
 from backend.evaluation.relevance import gold_matrix
+from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.core.runs import Run
     from db.events import Consensus
 
 TEXTS = {
@@ -145,7 +145,7 @@ class Facts:
                 raise NotAnExpression(f"there is no tag {value!r}; there are {', '.join(TAGS)}", condition.position)
             return self.tag(value)
         if name == "selection":
-            from backend.maps.saved import saved_selection
+            from backend.evaluation.saved_selections import saved_selection
 
             chosen = set(saved_selection(self.study, value).questions)
             return np.fromiter((q.id in chosen for q in self.comparison.questions), bool, len(self.comparison))

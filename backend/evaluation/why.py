@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.buckets import subject_key
-from backend.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
+from backend.data.importing.gold import find_ordinals
 from backend.evaluation.question_facts import content_words
-from backend.importing.gold import find_ordinals
+from backend.text.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 NEIGHBOURS = 5
 MOST_VECTORS = 2_000_000  # more are not read for one question

@@ -12,10 +12,10 @@ import numpy as np
 from analysis.accuracy import success_at
 from analysis.buckets import bucket_group, bucket_order
 from analysis.judged import corrected
+from backend.core.manifest import read_manifest
+from backend.core.runs import Run
 from backend.experiments.gain import Gain, crossed_mean
 from backend.judging.corrected import corrected_run
-from backend.manifest import read_manifest
-from backend.runs import Run
 
 if TYPE_CHECKING:
     from backend.experiments.label_budget import Budget, Experiment

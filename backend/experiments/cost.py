@@ -20,11 +20,11 @@ from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, Tra
 from backend.experiments.workbench import Workbench
 from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
-from backend.training.leaks import admitted
 from backend.training.training_settings import DualEncoderSettings
+from backend.training_sets.leaks import admitted
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 TRIED = 64  # passages that are encoded to time it
 PAIRS = 8   # texts that a cross-encoder or reader is tried with

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.answers import match_run
-from backend.manifest import write_json
+from backend.core.manifest import write_json
+from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
 from backend.retrieval.search import ExactSearch
-from backend.settings import EncoderSettings
+from backend.text.answers import match_run
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 PER_STEP = 256

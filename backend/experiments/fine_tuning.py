@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from backend.answers import STOP_WORDS
-from backend.encyclopedia.language import SECOND_WORDINGS
+from backend.core.manifest import whole_folder
+from backend.data.encyclopedia.language import SECOND_WORDINGS
+from backend.data.formats.entityquestions import TEMPLATES
 from backend.experiments.hits import DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.plan import Setting
 from backend.experiments.trainings import DualEncoder, TrainingData
-from backend.formats.entityquestions import TEMPLATES
-from backend.manifest import whole_folder
+from backend.text.answers import STOP_WORDS
+from backend.text.gold_matching import lower_tokens
 from backend.training.examples import Example
-from backend.training.gold_matching import lower_tokens
 from backend.training.starting import Shape
 from db.errors import BadInput
 from db.records import Question

@@ -14,9 +14,9 @@ from db.errors import Refused
 from db.records import Question
 
 if TYPE_CHECKING:
+    from backend.core.runs import Run
+    from backend.core.study import Study
     from backend.experiments.workbench import Workbench
-    from backend.runs import Run
-    from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 TUNED_AT = 20  # Success@20, as in the DPR paper's tables
@@ -82,7 +82,7 @@ class Hits(Part):
         """(hits, what the manifest says of how they were found)."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.runs import write_run
+        from backend.core.runs import write_run
 
         study, questions = self.over(bench), self.asked.of(bench)
         hits, settings = self.search(bench, questions, min(self.k, len(study.corpus)), progress)
@@ -156,9 +156,9 @@ class TunedHybridHits(HybridHits):
     tuned_on: Asked = None
 
     def search(self, bench, questions, k, progress):
-        from backend.answers import DEFAULT_RULE
         from backend.retrieval.hybrid import Hybrid
         from backend.retrieval.retrieve import accuracy_by_weight
+        from backend.text.answers import DEFAULT_RULE
 
         retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)
         accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
@@ -175,8 +175,8 @@ class TunedBm25Hits(Bm25Hits):
     grid: tuple[tuple[float, float], ...] = ()
 
     def search(self, bench, questions, k, progress):
-        from backend.answers import match_run
         from backend.retrieval.bm25 import BM25
+        from backend.text.answers import match_run
 
         asked = self.tuned_on.of(bench)
         texts = [question.text for question in asked]

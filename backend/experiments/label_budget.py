@@ -18,21 +18,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
-from backend.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
+from backend.recipes.state import State, hash_of
 from backend.retrieval.encoder import locate
-from backend.settings import check_name
-from backend.training.denoising import policy_named
-from backend.training.recipe_settings import SMALL_DEPTH, SMALL_DUAL
-from backend.training.recipe_state import State, hash_of
 from backend.training.training_settings import DualEncoderSettings, check
+from backend.training_sets.denoising import policy_named
 from db.errors import BadInput, Missing, Refused
 from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 SHARES = (0, 25, 50, 100)
@@ -148,7 +148,7 @@ def label_budget(study: Study, name: str, run: str, start: str = "minilm", split
 
 
 def _request(asked: Experiment) -> dict[str, Any]:
-    from backend.training.recipe_stages import model_of, weights_of
+    from backend.recipes.stages import model_of, weights_of
 
     return {"run": asked.run, "start": asked.start, "split": asked.split, "shares": list(asked.shares), "seeds": list(asked.seeds),
             "policy": asked.policy, "model": asked.model, "k": asked.k, "worth": asked.worth, "small": asked.small,
@@ -182,7 +182,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
 
 
 def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
-    from backend.training.building import build
+    from backend.training_sets.building import build
 
     if not state.done(budget.name):
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
@@ -200,7 +200,7 @@ def _train_and_search(asked: Experiment, state: State, budget: Budget, seed: int
     """One retriever: trained, asked, and thrown away; what it found is kept."""
     from backend.training.dual_encoder import start_of, train
     from backend.training.set_examples import SetExamples
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
     cell = asked.working / _cell(budget, seed)
     if read_manifest(cell) is not None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import read_manifest
-from backend.training.leaks import admitted, drawn
+from backend.core.manifest import read_manifest
+from backend.training_sets.leaks import admitted, drawn
 from db.errors import Missing
 from db.labels import Labels
 from db.records import Question
@@ -111,7 +111,7 @@ class Asked:
 
     def digest(self, bench: Workbench) -> str:
         """Of the questions' ids."""
-        from backend.runs import question_set_hash
+        from backend.core.runs import question_set_hash
 
         return question_set_hash([question.id for question in self.of(bench)])
 

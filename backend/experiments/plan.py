@@ -12,8 +12,8 @@ from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
 from backend.experiments.hits import Bm25Hits, Hits
 from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
+from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from backend.training.cross_encoder import CrossEncoderSettings
-from backend.training.recipe_settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import BadInput
 

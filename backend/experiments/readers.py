@@ -17,8 +17,8 @@ from backend.reader.settings import ReaderSettings
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.evaluation.readings import Answered
     from backend.experiments.workbench import Workbench
+    from backend.reader.readings import Answered
 
 Progress = Callable[[int, "int | None", str], None]
 SMALL_READER = {"layers": 2, "tokens": 96, "passages": 3, "depth": 20, "batch": 2, "steps": SMALL_STEPS, "learning_rate": 1e-4,
@@ -102,8 +102,8 @@ class Read(Part):
         read(bench, bench.name(self.hits), bench.name(self.reader), [self.k], device=bench.device, progress=progress)
 
     def answered(self, bench: Workbench, k: int) -> Answered:
-        from backend.evaluation.readings import answered
         from backend.reader.reading import Reading
+        from backend.reader.readings import answered
 
         return answered(bench, Reading.open(bench, bench.name(self.hits), bench.name(self.reader)), [k])
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.accuracy import Estimate, proportion
+from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
 from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
 from backend.experiments.workbench import Workbench
-from backend.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 RESULT = "result.json"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
-from backend.settings import EncoderSettings
 from backend.training.cross_encoder import CrossEncoderSettings
-from backend.training.denoising import Thresholds
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
+from backend.training_sets.denoising import Thresholds
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
@@ -65,8 +65,8 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.building import NothingTrains, make_training_set
-        from backend.training.request import SetRequest
+        from backend.training_sets.building import NothingTrains, make_training_set
+        from backend.training_sets.request import SetRequest
 
         request = SetRequest(
             name, tuple(bench.name(each) for each in self.mined), self.policy, self.questions, self.positives, self.first, self.last,
@@ -81,7 +81,7 @@ class TrainingData(Part):
     def examples(self, bench: Workbench) -> Sequence[Example]:
         """What it holds to train on, easy negatives too."""
         from backend.training.set_examples import SetExamples
-        from backend.training.training_set import TrainingSet
+        from backend.training_sets.training_set import TrainingSet
 
         return [] if self.empty(bench) else SetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
 
@@ -156,8 +156,8 @@ class CrossEncoder(Model):
     start: Part = Named("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
+        from backend.recipes.stages import model_of
         from backend.training.cross_encoder import train_cross_encoder
-        from backend.training.recipe_stages import model_of
 
         train_cross_encoder(bench, name, bench.name(self.data), model_of(bench, bench.name(self.start)), asdict(self.settings),
                             bench.device, progress=progress)

@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.manifest import read_json, text_sha256, write_json
+from backend.core.manifest import read_json, text_sha256, write_json
+from backend.core.settings import EncoderSettings, Settings
+from backend.core.study import Study
 from backend.retrieval.encoder import locate
-from backend.settings import EncoderSettings, Settings
-from backend.study import Study
 from db.errors import Missing
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Workbench(Study):
 
     def weights(self, encoder: str) -> str:
         """One hash of an encoder that the study names: of its settings and its weights. Raises Missing for one that it does not."""
-        from backend.training.recipe_stages import weights_of
+        from backend.recipes.stages import weights_of
 
         if encoder not in self._weights:
             known = super().settings.encoders

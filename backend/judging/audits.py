@@ -24,7 +24,7 @@ from db.labels import Labels
 from db.queue import Batch, Candidate, Item, Queue
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 _DRAWN_FROM = ("runs", "depth", "splits", "slice", "rule", "frame")  # settings that say from what an audit was drawn
 SETTLED = ("positive", "related", "negative")

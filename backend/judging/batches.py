@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.buckets import bucket_group
-from backend.answers import DEFAULT_RULE, rule_named
+from backend.core.manifest import text_sha256
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
-from backend.manifest import text_sha256
+from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
 from db.events import Judgement
 from db.labels import Labels
@@ -33,7 +33,7 @@ from db.queue import Candidate, Item, Queue
 from db.records import SPLITS
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]

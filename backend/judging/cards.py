@@ -10,14 +10,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backend.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
-from backend.spans import pieces, start_near
+from backend.text.answers import DEFAULT_RULE, answer_spans, query_spans, rule_for
+from backend.text.spans import pieces, start_near
 from db.labels import Labels
 from db.queue import Candidate, Lease, Queue
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Card = dict[str, Any]
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
-from backend.answers import DEFAULT_RULE
 from backend.evaluation.relevance import Kind, gold_matrix, relevant
+from backend.text.answers import DEFAULT_RULE
 from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.formats.files import written_whole
-from backend.formats.label_events import CSV, JSONL, Line, Problem
-from backend.formats.streams import file_sha256
-from backend.formats.trec import read_qrels, write_qrels
-from backend.importing.left_out import LeftOut
-from backend.importing.tools import Progress, writable
-from backend.manifest import write_json
+from backend.core.manifest import write_json
+from backend.data.formats.files import written_whole
+from backend.data.formats.label_events import CSV, JSONL, Line, Problem
+from backend.data.formats.streams import file_sha256
+from backend.data.formats.trec import read_qrels, write_qrels
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.tools import Progress, writable
 from db.errors import BadInput, Missing, Refused
 from db.events import Event
 from db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 FORMATS = ("jsonl", "csv", "qrels")
 ABOUT = ".about.json"

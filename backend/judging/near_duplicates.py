@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backend.training.gold_matching import SHINGLE, lower_tokens
+from backend.text.gold_matching import SHINGLE, lower_tokens
 
 THRESHOLD = 0.7
 

@@ -12,8 +12,8 @@ from db.errors import BadInput, Missing
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 
 class Pools:

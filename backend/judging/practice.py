@@ -12,7 +12,7 @@ from db.events import Consensus
 from db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 SIZE = 20
 _TELLING = ("positive", "related", "negative")

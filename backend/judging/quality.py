@@ -22,7 +22,7 @@ from db.gestures import LABELS
 from db.labels import Labels
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 LONGEST = 120_000
 """Milliseconds that one gesture counts at most: beyond it the annotator was away."""

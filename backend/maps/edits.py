@@ -15,7 +15,7 @@ import numpy as np
 from analysis import clusters
 from analysis.clusters import NOISE
 from analysis.projection import geometry, principal_components
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
 from backend.maps.making import named
 from backend.maps.stored import Map
 from db.errors import BadInput, Missing, Refused

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis import clusters, projection
 from analysis.projection import Components, geometry, joint, principal_components, project, quality
-from backend.manifest import read_manifest, whole_folder, write_json, write_manifest
+from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.maps.request import MapRequest, Points, chosen_points
 from backend.maps.spreads import spreads
 from backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
@@ -20,7 +20,7 @@ from backend.retrieval.dense import Dense
 from db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 Result = TypeVar("Result")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis import clusters, projection
+from backend.core.settings import check_name
 from backend.retrieval.retrieve import questions_of
-from backend.settings import check_name
 from db.errors import Refused
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 SOURCES = ("gold", "top", "random")
 CLUSTERS = (*clusters.METHODS, "none")

@@ -14,7 +14,7 @@ from backend.maps.values import Known
 from db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.core.runs import Run
 
 QUESTION, PASSAGE = "q:", "p:"
 """What a point's id begins with: the question or passage id follows."""

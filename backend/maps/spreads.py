@@ -12,7 +12,7 @@ from analysis.spread import Group, change, spread
 from backend.maps.request import Points
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 ALL = "all"
 

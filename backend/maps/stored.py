@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.neighbours import Neighbours, nearest
-from backend.manifest import read_json, read_manifest
-from backend.settings import check_name
+from backend.core.manifest import read_json, read_manifest
+from backend.core.settings import check_name
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {

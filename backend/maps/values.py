@@ -17,7 +17,7 @@ from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
+    from backend.core.runs import Run
 
 BY = ("kind", "relation", "bucket", "hit", "label", "cluster")
 NOBODYS, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from backend.answers import DEFAULT_RULE, match_run, rule_for
-from backend.manifest import file_sha256, text_sha256
-from backend.training.leaks import TRAINS, admitted
+from backend.core.manifest import file_sha256, text_sha256
+from backend.text.answers import DEFAULT_RULE, match_run, rule_for
+from backend.training_sets.leaks import TRAINS, admitted
 from db.errors import Missing, Refused
 from db.labels import Labels
 from db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 DEPTH = 100
 """Ranks that positives and negatives are taken from (Karpukhin et al. 2020, section 6.1); RocketQA trains its reader on 50."""
@@ -67,7 +67,7 @@ class RunExamples:
 
     A passage that holds an answer is a positive, unless people call it related or negative; one that holds none is a negative, unless
     people call it positive; pairs in dispute are neither. Questions of dev, test and bucket sets, and what leaks from them
-    (`backend.training.leaks`), never train.
+    (`backend.training_sets.leaks`), never train.
 
     left_out: questions of the run that do not train, by reason.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.answers import answer_spans
+from backend.text.answers import answer_spans
 from db.records import Passage
 
 if TYPE_CHECKING:

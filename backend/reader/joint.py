@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.answers import match_run, rule_for
-from backend.manifest import read_json, text_sha256, whole_folder
+from backend.core.manifest import read_json, text_sha256, whole_folder
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
 from backend.reader.training import TrainedReader, order_of
 from backend.retrieval.dense import Dense, encoder_settings
+from backend.text.answers import match_run, rule_for
 from backend.training.examples import hold_out
 from backend.training.resuming import TRAINING, arguments_of, best, check_packages, device_of, free_name, plan, seal, stand, told
 from backend.training.scoring import weights_hash
@@ -38,8 +38,8 @@ from db.errors import Missing, Refused
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 QUESTION_ENCODER = "question_encoder"
@@ -187,8 +187,8 @@ def retrieve_joint(study: Study, name: str, split: str | None = None, k: int = 1
     Raises:
         Missing: there is no such training. Refused: its index was made by other weights since.
     """
+    from backend.core.runs import refuse_existing, write_run
     from backend.retrieval.retrieve import default_name, questions_of
-    from backend.runs import refuse_existing, write_run
 
     questions, run = questions_of(study, split), run or default_name("dense", name, split)
     refuse_existing(study, run, replace_old)

@@ -13,10 +13,10 @@ from safetensors.torch import save_model
 from sentence_transformers import SentenceTransformer
 from transformers import DPRReader
 
+from backend.core.settings import EncoderSettings
 from backend.reader.loss import reader_loss
 from backend.reader.model import reader_logits
 from backend.reader.trainer import ReaderCollator, ReaderTrainer
-from backend.settings import EncoderSettings
 from backend.training.examples import draw
 from backend.training.starting import Shape, start_model, tower
 from db.records import Question

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
 from backend.reader.inputs import TOKENS, ReaderInputs
 from backend.retrieval.encoder import DPR_TOWERS, locate
 from backend.training.resuming import TRAINING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import DPRReader
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 READER = "DPRReader"
 KIND = "reader"

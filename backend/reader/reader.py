@@ -15,7 +15,7 @@ from db.errors import Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.core.settings import check_name
 from backend.reader.examples import run_hash
 from backend.reader.reader import Read, Reader, selected
-from backend.settings import check_name
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 KS = (1, 5, 10, 20, 50, 100)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import whole_folder
+from backend.core.manifest import whole_folder
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
@@ -27,7 +27,7 @@ from backend.training.training_log import working_folder, write_line
 from db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 

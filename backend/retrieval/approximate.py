@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.manifest import write_json
+from backend.core.manifest import write_json
 from backend.retrieval.retriever import pad, top_k
 from backend.retrieval.search import finite_questions
 from db.errors import Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
+    from backend.core.study import Study
     from backend.retrieval.dense import Dense
-    from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 
@@ -225,7 +225,7 @@ class Approximate:
     @classmethod
     def open(cls, study: Study, dense: Dense, kind: str) -> Approximate:
         """Raises Missing when it is not built, Refused when it was built over other vectors."""
-        from backend.manifest import read_json
+        from backend.core.manifest import read_json
 
         folder = study.path("indexes", dense.name)
         path = folder / f"faiss-{kind}.json"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.manifest import read_manifest, whole_folder, write_manifest
+from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.retrieval.lucene import java_class, java_command, on_jvm
 from backend.retrieval.lucene_batch import FIELD, BatchSearch
 from backend.retrieval.retriever import top_k
@@ -26,7 +26,7 @@ from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
     from db.corpus import Corpus
 
 Progress = Callable[[int, "int | None", str], None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.manifest import file_sha256, read_manifest, write_manifest
+from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.search import ExactSearch
@@ -21,8 +21,8 @@ from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.settings import EncoderSettings
-    from backend.study import Study
+    from backend.core.settings import EncoderSettings
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.settings import EncoderSettings
+from backend.core.settings import EncoderSettings
 from db.errors import Missing, Refused
 from db.records import Passage
 

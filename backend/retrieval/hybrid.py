@@ -23,7 +23,7 @@ from db.errors import Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.retrieval import indexes as held
 from backend.retrieval import remote
-from backend.service import indexes as held
-from backend.service.indexes import Indexes
+from backend.retrieval.indexes import Indexes
 from db.errors import Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 MAX_QUESTION = 2000  # characters; longer ones are no question, and Lucene's cost grows with their words
 

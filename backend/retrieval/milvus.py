@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
 from backend.retrieval.dense import Dense
 from backend.retrieval.retriever import top_k
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.runs import Run, refuse_existing, write_run
+from backend.core.settings import check_name
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Candidates, Hybrid, weighted
 from backend.retrieval.milvus import Milvus
-from backend.runs import Run, refuse_existing, write_run
-from backend.settings import check_name
 from db.errors import Missing, Refused
 from db.records import SPLITS, Hits, Question
 
 if TYPE_CHECKING:
+    from backend.core.study import Study
     from backend.retrieval.retriever import Retriever
-    from backend.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 
@@ -120,8 +120,8 @@ def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | N
 def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str,
                        progress: Progress | None = None) -> dict[float, float]:
     """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
-    from backend.answers import match_run
     from backend.evaluation.relevance import gold_matrix
+    from backend.text.answers import match_run
 
     tops = []
     for start in range(0, len(questions), QUESTIONS_PER_BLOCK):

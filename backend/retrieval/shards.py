@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.manifest import read_json, read_manifest, write_json, write_manifest
+from backend.core.manifest import read_json, read_manifest, write_json, write_manifest
 from backend.retrieval.passage_encoder import PassageEncoder
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused

@@ -17,7 +17,7 @@ from backend.retrieval.remote import BACKEND, TOKEN, Backend
 from db.errors import BlindspotError
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 SECONDS_TO_START = 60
 SECONDS_TO_RESTART = 1
@@ -116,7 +116,7 @@ def _wait(kept: _Kept, backend: Backend) -> None:
     while time.monotonic() < deadline:
         if kept.process.poll() is not None:
             raise BlindspotError(f"the retrieval backend ended at once (exit {kept.process.returncode}); what it said stands above")
-        if backend.answers():
+        if backend.text.answers():
             return
         time.sleep(0.05)
     raise BlindspotError(f"the retrieval backend did not answer within {SECONDS_TO_START} s")

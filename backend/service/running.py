@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LEAST_TOKEN = 16        # characters
@@ -87,7 +87,7 @@ def _leave_signals_to_python() -> None:
 
 def beside_a_parent(folder: str, handle: int) -> None:
     """The process that `beside.started` starts: serves on an inherited socket until its standard input closes."""
-    from backend.study import Study
+    from backend.core.study import Study
 
     def wait_for_parent() -> None:
         while os.read(0, 1024):  # not through sys.stdin: its lock would be held while the interpreter ends

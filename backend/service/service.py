@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from backend.service import indexes as held
+from backend.retrieval import indexes as held
+from backend.retrieval.indexes import Indexes
 from backend.service.batching import WAITING, WINDOW, Batcher, Busy, Found
-from backend.service.indexes import Indexes
 from backend.service.metrics import Metrics, resident_bytes
 from db.errors import BlindspotError, Missing
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 WARMING = "Where was she born?"
 SEARCHES = "blindspot_search_seconds"

@@ -1,1 +1,1 @@
-"""Training data and training: what is mined, cleaned and learned from."""
+"""Learning: encoders, losses, trainers, checkpoints, distillation."""

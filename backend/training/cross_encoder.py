@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.manifest import whole_folder, write_json
+from backend.core.manifest import whole_folder, write_json
 from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
@@ -28,7 +28,7 @@ from db.errors import Missing, Refused
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 FIGURE = "held_out_loss"
@@ -84,7 +84,7 @@ def train_cross_encoder(study: Study, name: str, training_set: str, start: str =
         settings: what differs from the defaults of `CrossEncoderSettings`.
     """
     from backend.training.set_examples import SetExamples
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
     target, opened = free_name(study, name, replace), TrainingSet.open(study, training_set)
     mined = SetExamples(study, opened)

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
 from backend.training.distributed import rank, wait_for_all, world_size
 from backend.training.examples import Drawing, Drawn, Example, Order, draw
-from backend.training.scores import Pair, ScoreStore
+from backend.training_sets.scores import Pair, ScoreStore
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from backend.study import Study
+    from backend.core.study import Study
     from backend.training.scoring import Judge
     from db.records import Passage
 

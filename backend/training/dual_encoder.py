@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import read_json, whole_folder
+from backend.core.manifest import read_json, whole_folder
+from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.retrieval.encoder import load_encoder
-from backend.settings import EncoderSettings, add_encoder, check_name
 from backend.training.distillation import Cost, Teacher
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Pool, Some, digest, hold_out, make_pool, usable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch.nn import Module
 
-    from backend.study import Study
+    from backend.core.study import Study
     from backend.training.trainer import Collator
 
 Progress = Callable[[int, "int | None", str], None]
@@ -75,7 +75,7 @@ def train_dual_encoder(study: Study, name: str, training_set: str, start: str = 
         Refused: a model of that name exists and `replace` is false; and what `train` raises.
     """
     from backend.training.set_examples import SetExamples
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):

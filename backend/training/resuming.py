@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.manifest import read_json, versions, write_json
-from backend.settings import check_name
+from backend.core.manifest import read_json, versions, write_json
+from backend.core.settings import check_name
 from backend.training.distributed import launched, leads, wait_for_all
 from backend.training.training_log import LOG, cut_log, read_lines
 from db.errors import BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 TRAINING = "training.json"
 REQUEST = "request.json"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.manifest import read_json
+from backend.core.manifest import read_json
 from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from db.errors import Missing
 from db.records import Passage
@@ -19,7 +19,7 @@ from db.records import Passage
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 CALIBRATION = "calibration.json"
@@ -112,7 +112,7 @@ def score_run(study: Study, model: str, run: str, depth: int = 100, device: str 
     Raises:
         Missing: no such model or run.
     """
-    from backend.training.scores import ScoreStore
+    from backend.training_sets.scores import ScoreStore
 
     opened, judge = study.run(run), Judge(study.path("models", model), device)
     store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})

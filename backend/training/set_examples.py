@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.training.examples import Example
-from backend.training.training_set import TrainingSet
+from backend.training_sets.training_set import TrainingSet
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 _BLOCK = 200  # questions whose passages are looked up together
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.training.distributed import leads
 from backend.training.dual_encoder import train
@@ -28,9 +28,9 @@ from db.errors import Missing, Refused
 from db.records import Hits, Question
 
 if TYPE_CHECKING:
-    from backend.runs import Run
-    from backend.settings import EncoderSettings
-    from backend.study import Study
+    from backend.core.runs import Run
+    from backend.core.settings import EncoderSettings
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 SPECIALISED = "specialised.json"
@@ -48,7 +48,7 @@ def train_specialised(study: Study, name: str, encoder: str, training_set: str, 
         Refused: the encoder has one tower for both, or no relation has enough questions.
     """
     from backend.training.set_examples import SetExamples
-    from backend.training.training_set import TrainingSet
+    from backend.training_sets.training_set import TrainingSet
 
     target, index = free_name(study, name, replace_old), Dense(study, encoder, device)
     examples = SetExamples(study, TrainingSet.open(study, training_set))
@@ -144,8 +144,8 @@ class Specialised:
 def retrieve_specialised(study: Study, name: str, split: str | None = None, k: int = 100, run: str | None = None,
                          replace_old: bool = False, device: str | None = None, progress: Progress | None = None) -> Run:
     """The job: a run of the questions of a split, each routed to its relation's encoder."""
+    from backend.core.runs import refuse_existing, write_run
     from backend.retrieval.retrieve import default_name, questions_of
-    from backend.runs import refuse_existing, write_run
 
     retriever, questions = Specialised(study, name, device), questions_of(study, split)
     run = run or default_name("dense", name, split)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 from transformers.trainer_callback import TrainerState
 
-from backend.manifest import read_json, write_json
+from backend.core.manifest import read_json, write_json
 from backend.training.average_rank import measure
 from backend.training.distributed import average_gradients, leads, wait_for_all
 from backend.training.examples import Drawn, Order, Pool, passage_number

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backend.study import Study
+from backend.core.study import Study
 
 LOG = "log.jsonl"
 WORKING = ".{name}~training"  # no name of a model can clash with it

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from backend.study import Study
+    from backend.core.study import Study
 
 Progress = Callable[[int, "int | None", str], None]
 

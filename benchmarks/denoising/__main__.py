@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backend.study import Study
+from backend.core.study import Study
 from benchmarks import denoising
 from benchmarks.denoising import plan
 from benchmarks.machine import machine
@@ -56,9 +56,9 @@ def shares(options: argparse.Namespace) -> None:
 
 
 def on_encyclopedia(options: argparse.Namespace) -> None:
-    from backend.manifest import read_json
-    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
-    from backend.training.training_set import TrainingSet
+    from backend.core.manifest import read_json
+    from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
+    from backend.training_sets.training_set import TrainingSet
     from benchmarks.denoising.planted import truth_of
     from benchmarks.denoising.retrievers import outcome, same_plan, set_name
     from benchmarks.denoising.shares import table

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from backend import encyclopedia
-from backend.study import Study
-from backend.training.training_set import TrainingSet
+from backend.core.study import Study
+from backend.data import encyclopedia
+from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import ANNOTATOR_SEED, JUDGED, RIGHT
 from db.gestures import Choice, Gesture
 from db.labels import Labels
@@ -20,7 +20,7 @@ from db.people import People
 
 def prepared(folder: Path, passages: int, seed: int) -> Study:
     """A study of an encyclopedia with a BM25 index, in folder/study; the one that is there, if it was finished."""
-    from backend.importing.importer import import_passages, import_questions
+    from backend.data.importing.importer import import_passages, import_questions
     from backend.retrieval.bm25 import build_index
 
     if (folder / "study").is_dir():

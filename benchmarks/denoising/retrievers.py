@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from analysis.accuracy import Estimate, success_at
+from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.settings import EncoderSettings
+from backend.core.study import Study
 from backend.experiments.gain import crossed_mean
-from backend.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
-from backend.settings import EncoderSettings
-from backend.study import Study
 from backend.training.dual_encoder import start_of, train
 from backend.training.set_examples import SetExamples
-from backend.training.training_set import TrainingSet
 from backend.training.training_settings import DualEncoderSettings
+from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import KS
 from benchmarks.denoising.verdict import Claim, K, claims, of_order
 from db.errors import Refused

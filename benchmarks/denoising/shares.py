@@ -10,11 +10,11 @@ import numpy as np
 
 from analysis.accuracy import wilson
 from analysis.audit import Rate, rate
-from backend.study import Study
-from backend.training.building import make_training_set
-from backend.training.pairs import Pair
-from backend.training.request import SetRequest
-from backend.training.training_set import TrainingSet, training_sets
+from backend.core.study import Study
+from backend.training_sets.building import make_training_set
+from backend.training_sets.pairs import Pair
+from backend.training_sets.request import SetRequest
+from backend.training_sets.training_set import TrainingSet, training_sets
 from benchmarks.denoising.plan import FIRST, JUDGED, LAST, POLICIES, RIGHT, RUN, SPANS
 from benchmarks.denoising.planted import annotate, truth_of
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from analysis.buckets import bucket_group, bucket_order
-from backend.study import Study
-from backend.training.training_set import TrainingSet
+from backend.core.study import Study
+from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising import plan
 from benchmarks.denoising.planted import annotate, moved, prepared, truth_of
 from benchmarks.denoising.retrievers import Bench, set_name
@@ -45,8 +45,8 @@ def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None
 
 def _judged(study: Study, device: str | None, told: Callable[[int, int | None, str], None]) -> str:
     """A cross-encoder, trained without labels as step 2 of the recipe does, and its scores of all that is mined."""
+    from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.cross_encoder import train_cross_encoder
-    from backend.training.recipe_settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.scoring import score_run
 
     _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.LAST - plan.MINED)
@@ -65,9 +65,9 @@ def real_bench(folder: Path, data: Path, device: str | None, say: Say) -> Bench:
     questions = _questions(study, plan.REAL_MEASURED)
 
     def find(encoder: Any, into: Path) -> None:
-        from backend.answers import match_run
         from backend.retrieval.encoder import load_encoder
         from backend.retrieval.search import ExactSearch
+        from backend.text.answers import match_run
 
         vectors = np.load(study.path("indexes", "minilm", "embeddings.npy"), mmap_mode="r")
         asked = load_encoder(encoder, device).encode_questions([question.text for question in questions])
@@ -85,7 +85,7 @@ def buckets(questions: Sequence[Question]) -> dict[str, np.ndarray]:
 
 
 def _real_study(folder: Path, data: Path, device: str | None) -> Study:
-    from backend.importing.importer import import_frequencies, import_passages, import_questions
+    from backend.data.importing.importer import import_frequencies, import_passages, import_questions
     from backend.retrieval import bm25, dense
 
     if (folder / "study").is_dir():
@@ -108,7 +108,7 @@ def _run(study: Study) -> None:
 
 
 def _set(study: Study, policy: str, model: str | None, name: str | None = None, random: int = 0) -> TrainingSet:
-    from backend.training.building import build
+    from backend.training_sets.building import build
 
     name = name or set_name(policy)
     if name in study.parts("training_sets"):

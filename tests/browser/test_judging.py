@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app import server
-from backend.runs import write_run
+from backend.core.runs import write_run
 from db.gestures import Choice, Gesture
 from db.labels import Labels
 from db.people import People

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from app import server
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.evaluation.saved_selections import saved_selections
 from backend.maps import MapRequest, make_map
-from backend.maps.saved import saved_selections
 from backend.retrieval.dense import build_index
-from backend.settings import add_encoder
-from backend.study import Study
 from db.queue import Queue
 from tests.browser.test_journeys import parameters, ready, visit
 from tests.studies import tiny_bert

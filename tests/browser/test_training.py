@@ -9,15 +9,15 @@ import pytest
 from playwright.sync_api import TimeoutError, expect
 
 from app import server
+from backend.core.settings import add_encoder
+from backend.core.study import Study
 from backend.judging.batches import Mix, make_batch
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.settings import add_encoder
-from backend.study import Study
-from backend.training.building import build
-from backend.training.differences import diff
 from backend.training.resuming import models_of
-from backend.training.training_set import TrainingSet
+from backend.training_sets.building import build
+from backend.training_sets.differences import diff
+from backend.training_sets.training_set import TrainingSet
 from db.queue import Queue
 from db.records import Passage
 from tests.browser.test_journeys import parameters
@@ -123,7 +123,7 @@ def test_from_three_key_presses_to_a_comparison(tab, small):
 @pytest.mark.slow
 def test_the_same_on_the_demo(tab, tmp_path):
     """The generated encyclopedia and MiniLM's first two layers."""
-    from backend.demo import make_demo
+    from backend.recipes.demo import make_demo
 
     study, _ = make_demo(tmp_path / "demo", 3000, 0, None)
     retrieve(study, "bm25", split="train", k=20, name="mined")

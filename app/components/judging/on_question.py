@@ -11,8 +11,8 @@ from app.components import judging
 from app.components.marks import count
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag
+from backend.core.study import Study
 from backend.judging.guidelines import guidelines
-from backend.study import Study
 from db.events import Consensus
 from db.people import Person
 from db.records import Question

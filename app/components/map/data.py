@@ -9,10 +9,10 @@ import streamlit as st
 
 from analysis.neighbours import Neighbours
 from app import study as opened_study
+from backend.core.study import Study
 from backend.maps import Map
 from backend.maps.selection import PASSAGE, QUESTION
 from backend.maps.values import Known, known
-from backend.study import Study
 
 START = 140  # characters of a passage that are shown when it is pointed at
 

@@ -13,8 +13,8 @@ from app.components import jobs
 from app.components.marks import notice
 from app.markup import link, show, tag
 from app.url import HOME
+from backend.core.study import Study
 from backend.maps import MapRequest
-from backend.study import Study
 from db.errors import BlindspotError
 
 SOURCES = {"gold": "gold passages of the questions", "top": "the first passages that a run found", "random": "random passages"}

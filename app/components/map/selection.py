@@ -12,8 +12,8 @@ from app.components.map.data import Points, known_of
 from app.components.map.parts import address, point_list
 from app.components.marks import count, notice
 from app.markup import div, link, show, span, tag
+from backend.evaluation.saved_selections import save_selection
 from backend.maps import Map
-from backend.maps.saved import save_selection
 from backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
 from db.errors import BlindspotError, Refused
 

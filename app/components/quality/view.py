@@ -13,9 +13,9 @@ from app.components.quality.audit import BYS, audit_panel
 from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
 from app.markup import Html, div, join, link, show, tag
+from backend.core.study import Study
 from backend.judging.audits import Audit, Progress, audit, progress
 from backend.judging.quality import Quality, quality
-from backend.study import Study
 from db.labels import Labels
 from db.people import Person
 from db.queue import Queue

@@ -13,9 +13,9 @@ from app.components.jobs import duration
 from app.components.marks import count, notice
 from app.entry import one_line
 from app.markup import show
-from backend.study import Study
+from backend.core.study import Study
 from backend.training.resuming import models_of
-from backend.training.training_set import TrainingSet
+from backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
 """Of the session: the model that was asked for last."""

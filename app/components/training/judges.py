@@ -16,9 +16,9 @@ from app.components.tables import scrolling
 from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
 from app.markup import Html, div, join, link, show, span, tag, term
-from backend.study import Study
-from backend.training.scores import ScoreStore
-from backend.training.verdicts import ANSWERS, CROSS_ENCODER, PEOPLE, Verdicts, verdicts
+from backend.core.study import Study
+from backend.training_sets.scores import ScoreStore
+from backend.training_sets.verdicts import ANSWERS, CROSS_ENCODER, PEOPLE, Verdicts, verdicts
 from db.labels import Labels
 
 VIEW = "judges"

@@ -12,8 +12,8 @@ from app.components.jobs import duration
 from app.components.marks import notice
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
-from backend import jobs as work
-from backend.study import Study
+from backend.core import jobs as work
+from backend.core.study import Study
 from backend.training.resuming import models_of
 from backend.training.training_log import read_log
 from backend.training.trial import run_name

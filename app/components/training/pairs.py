@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app import url
 from app.markup import Html, link, span, tag
-from backend.study import Study
+from backend.core.study import Study
 
 
 def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:

@@ -14,12 +14,12 @@ from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
-from backend.study import Study
-from backend.training.denoising import POLICIES
-from backend.training.differences import Change, diff, summary
-from backend.training.new_labels import new_labels
-from backend.training.strata import judge_strata
-from backend.training.training_set import TrainingSet, training_sets
+from backend.core.study import Study
+from backend.training_sets.denoising import POLICIES
+from backend.training_sets.differences import Change, diff, summary
+from backend.training_sets.new_labels import new_labels
+from backend.training_sets.strata import judge_strata
+from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
 
 SHOWN = 40

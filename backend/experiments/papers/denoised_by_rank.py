@@ -31,7 +31,7 @@ class TakenOut:
 
     def values(self, bench: Workbench) -> np.ndarray:
         """(q,) float64; questions without a mined passage at these ranks count as 0."""
-        from backend.training.training_set import TrainingSet
+        from backend.training_sets.training_set import TrainingSet
 
         shares = []
         for _, pairs in TrainingSet.open(bench, bench.name(self.data)).groups():

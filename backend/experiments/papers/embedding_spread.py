@@ -21,7 +21,7 @@ from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
 from backend.maps.request import Points
 from backend.maps.spreads import positives
-from backend.training.leaks import admitted
+from backend.training_sets.leaks import admitted
 
 TAKES = frozenset({"relations"})
 DEFAULTS = {"limit": 8000, "training": {"batch": 24}}

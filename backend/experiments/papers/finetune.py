@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analysis.relations import relation_name
+from backend.data.formats.entityquestions import MAIN
 from backend.experiments.by_relation import LEAST, SMALL_LEAST, K, Together, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, datasets, largest_k, relation_data
 from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
-from backend.formats.entityquestions import MAIN
-from backend.training.leaks import admitted
+from backend.training_sets.leaks import admitted
 from db.records import Question
 
 SIMILAR_ROW = "FT, similar wording"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row, success_cells
 from backend.experiments.workbench import Workbench
-from backend.training.leaks import admitted
+from backend.training_sets.leaks import admitted
 from db.errors import BadInput
 
 TAKES = frozenset({"sizes"})

@@ -21,7 +21,7 @@ from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
-from backend.training.leaks import admitted
+from backend.training_sets.leaks import admitted
 from db.errors import BadInput
 
 SYSTEMS = ("DPR (NQ)", "FT by relation", "FT for all", "DPR (PAQ)", "FT by relation", "FT for all", "BM25")

@@ -1,0 +1,1 @@
+"""The study and its parts: folder, settings, manifests, runs, jobs."""

@@ -1,0 +1,117 @@
+"""Runs: what a retriever found for a set of questions, kept as memory-mapped arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.core.settings import check_name
+from db.errors import BadInput, Missing, Refused
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+
+class Run:
+    """A finished run. `hits` and `answers(rule)` are memory maps: opening one takes milliseconds at any size."""
+
+    def __init__(self, folder: Path, manifest: dict):
+        self.folder, self.name, self.manifest = folder, folder.name, manifest
+
+    @classmethod
+    def open(cls, study: Study, name: str) -> Run:
+        """Raises Missing for a run that is absent or unfinished, Refused for one made over other passages."""
+        check_name(name, "run")
+        folder = study.path("runs", name)
+        manifest = read_manifest(folder)
+        if manifest is None:
+            known = ", ".join(study.runs()) or "none yet; make one with 'blindspot retrieve'"
+            raise Missing(f"there is no run {name!r}; runs here: {known}")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"run {name!r} was made over other passages than this study holds; retrieve again")
+        return cls(folder, manifest)
+
+    @cached_property
+    def question_ids(self) -> list[str]:
+        """Row i of the arrays belongs to question_ids[i]."""
+        return read_json(self.folder / "questions.json")
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {question_id: row for row, question_id in enumerate(self.question_ids)}
+
+    def row(self, question_id: str) -> int | None:
+        return self._rows.get(question_id)
+
+    @cached_property
+    def hits(self) -> Hits:
+        return Hits(self._array("ordinals.npy"), self._array("scores.npy"))
+
+    def answers(self, rule: str = "dpr") -> np.ndarray:
+        """(q, k) bool: does the hit hold an answer by this rule? Raises Missing when it was not computed."""
+        if not (self.folder / f"answers.{rule}.npy").is_file():
+            raise Missing(f"run {self.name!r} has no answer matrix for the rule {rule!r}")
+        return self._array(f"answers.{rule}.npy")
+
+    @property
+    def rules(self) -> list[str]:
+        """The matching rules this run has an answer matrix for."""
+        return sorted(path.name[len("answers."):-len(".npy")] for path in self.folder.glob("answers.*.npy"))
+
+    def _array(self, name: str) -> np.ndarray:
+        path = self.folder / name
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise BadInput(f"is damaged ({error}); delete the run and retrieve again", path) from error
+
+
+def question_set_hash(question_ids: Sequence[str]) -> str:
+    return text_sha256(*question_ids)
+
+
+def write_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, settings: dict, *, rule: str = "dpr",
+              replace: bool = False, progress: Progress | None = None) -> Run:
+    """Keep hits as a run, with its answer matrix.
+
+    Args:
+        question_ids: of the rows of `hits`, all of them questions of the study.
+        settings: how the hits were made (retriever, index, k, split, seconds ...); goes into the manifest.
+        rule: the matching rule of the answer matrix (see `backend.text.answers`).
+
+    Raises:
+        Refused: a run of that name exists and `replace` is false, or an ordinal is no passage of the study.
+    """
+    from backend.text.answers import match_run
+
+    check_name(name, "run")
+    folder = study.path("runs", name)
+    refuse_existing(study, name, replace)
+    if len(question_ids) != len(hits) or hits.ordinals.max(initial=-1) >= len(study.corpus):
+        raise Refused(f"run {name!r}: hits do not fit the questions or the passages of the study")
+    questions = study.questions.some(question_ids)
+    answers = match_run(study.corpus, questions, hits.ordinals, rule=rule, progress=progress)
+    with study.building(f"runs/{name}"), whole_folder(folder) as building:
+        write_json(building / "questions.json", list(question_ids))
+        np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
+        np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))
+        np.save(building / f"answers.{rule}.npy", answers)
+        write_manifest(building, {
+            "kind": "run", "name": name, **settings, "k": hits.k, "questions": len(question_ids),
+            "question_set": question_set_hash(question_ids), "corpus": study.corpus.digest,
+            "ties": "equal scores are ordered by the passage's row in the collection",
+        })
+    return Run.open(study, name)
+
+
+def refuse_existing(study: Study, name: str, replace: bool) -> None:
+    if not replace and read_manifest(study.path("runs", name)) is not None:
+        raise Refused(f"there is already a run named {name!r}; give --name, or --replace to make it again")

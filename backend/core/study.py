@@ -1,0 +1,125 @@
+"""A study: one folder that holds a passage collection, questions, indexes, runs and labels. `docs/study-folder.md` shows it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from backend.core.manifest import read_manifest, write_text
+from backend.core.settings import DEFAULT_TOML, Settings, read_settings
+from db.corpus import Corpus
+from db.errors import Missing, Refused
+from db.questions import Questions
+
+SETTINGS_FILE = "study.toml"
+ENVIRONMENT_VARIABLE = "BLINDSPOT_STUDY"
+
+
+class Study:
+    """An open study. Cheap to make; stores and memory maps open when they are first used."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder.resolve()
+
+    @classmethod
+    def create(cls, folder: str | Path, name: str | None = None) -> Study:
+        """Make a study in a new or empty folder. Raises Refused where something is there already."""
+        folder = Path(folder)
+        if (folder / SETTINGS_FILE).exists():
+            raise Refused(f"{folder} already holds a study; choose another folder")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise Refused(f"{folder} is not empty; choose an empty or a new folder")
+        if folder.exists() and not folder.is_dir():
+            raise Refused(f"{folder} is a file; choose an empty or a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        study = cls(folder)
+        study._migrate()
+        title = name if name is not None else study.folder.name
+        quoted = '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in title) + '"'
+        write_text(folder / SETTINGS_FILE, DEFAULT_TOML.format(name=quoted))
+        return study
+
+    @classmethod
+    def open(cls, folder: str | Path | None = None) -> Study:
+        """Open the study in `folder`, else in $BLINDSPOT_STUDY, else in the current folder. Raises Missing."""
+        folder = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
+        if not (folder / SETTINGS_FILE).is_file():
+            raise Missing(f"{folder} holds no study (no {SETTINGS_FILE}); make one with 'blindspot new {folder}', "
+                          f"or name one with --study or ${ENVIRONMENT_VARIABLE}")
+        study = cls(folder)
+        study._migrate()
+        return study
+
+    def _migrate(self) -> None:
+        from db.migrations import migrate  # here, because sqlite-utils loads pandas where it is installed
+
+        migrate(self.labels_path)
+
+    @property
+    def labels_path(self) -> Path:
+        return self.folder / "labels.db"
+
+    @property
+    def settings_path(self) -> Path:
+        return self.folder / SETTINGS_FILE
+
+    @property
+    def settings(self) -> Settings:
+        """Read afresh each time: a person may edit the file while the app runs."""
+        return read_settings(self.settings_path)
+
+    @property
+    def has_corpus(self) -> bool:
+        return (self.folder / "corpus.db").is_file()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """Raises Missing while no passages are imported."""
+        if not self.has_corpus:
+            raise Missing(f"{self.folder} holds no passages yet; run 'blindspot import passages FILE'")
+        return Corpus(self.folder / "corpus.db")
+
+    @cached_property
+    def questions(self) -> Questions:
+        return Questions(self.labels_path)
+
+    def path(self, *parts: str) -> Path:
+        """A path inside the study. Raises Refused for parts that would lead out of it."""
+        if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+            raise Refused(f"{'/'.join(parts)} is not a place inside the study")
+        return self.folder.joinpath(*parts)
+
+    def parts(self, kind: str) -> dict[str, dict]:
+        """The finished parts of a kind ("indexes", "runs"): name to manifest, oldest first."""
+        folder = self.folder / kind
+        if not folder.is_dir():
+            return {}
+        found = {part.name: manifest for part in sorted(folder.iterdir())
+                 if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None}
+        return dict(sorted(found.items(), key=lambda item: item[1].get("made", "")))
+
+    def runs(self) -> list[str]:
+        """Names of the finished runs, oldest first."""
+        return list(self.parts("runs"))
+
+    def run(self, name: str):
+        """Open a run. Raises Missing."""
+        from backend.core.runs import Run
+
+        return Run.open(self, name)
+
+    @contextmanager
+    def building(self, part: str) -> Iterator[None]:
+        """Hold the right to build `part`. Raises Refused while another process builds it."""
+        locks = self.folder / "jobs"
+        locks.mkdir(exist_ok=True)
+        with open(locks / f".{part.replace('/', '-')}.lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"another process is making {part} of this study; wait for it or cancel it") from None
+            yield

@@ -1,0 +1,1 @@
+"""What comes in and goes out: formats, importing, exporting, downloads, the generated encyclopedia."""

@@ -1,0 +1,198 @@
+"""Fetch the field's data for people who have a network: resumed where it broke off, checked, unpacked safely, recorded.
+
+None of the sources publishes a checksum, so the size that the server announces is checked and the SHA-256 that was seen is
+recorded in `downloads.json`; a later download that differs is reported. DPR's models come through huggingface_hub, which checks
+the hashes that the hub publishes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from backend.core.manifest import file_sha256, read_json, write_json
+from db.errors import BadInput, BlindspotError, Missing, Refused
+
+Progress = Callable[[int, "int | None", str], None]
+
+DPR = "https://dl.fbaipublicfiles.com/dpr"
+FILES = {
+    "entityquestions": ("https://nlp.cs.princeton.edu/projects/entity-questions/dataset.zip",),
+    "wikipedia": (f"{DPR}/wikipedia_split/psgs_w100.tsv.gz",),
+    "nq": tuple(f"{DPR}/data/retriever/{name}" for name in (
+        "biencoder-nq-train.json.gz", "biencoder-nq-dev.json.gz", "nq-dev.qa.csv", "nq-test.qa.csv")),
+}
+MODELS = {"dpr": ("facebook/dpr-question_encoder-single-nq-base", "facebook/dpr-ctx_encoder-single-nq-base")}
+NAMES = (*FILES, *MODELS)
+NEXT = {
+    "entityquestions": "blindspot import questions {folder}/dataset",
+    "wikipedia": "blindspot import passages {folder}/psgs_w100.tsv.gz",
+    "nq": "blindspot import questions {folder}/biencoder-nq-dev.json.gz",
+    "dpr": "blindspot encoder add dpr --question-model {folder}/dpr-question_encoder-single-nq-base "
+           "--passage-model {folder}/dpr-ctx_encoder-single-nq-base",
+}
+
+RECORD = "downloads.json"
+BLOCK = 1 << 20
+TRIES = 5
+TIMEOUT = 60
+MAX_UNPACKED = 64 << 30  # bytes; a bomb stops here
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A finished file. `again`: it was there already and is as it was."""
+
+    path: Path
+    size: int
+    sha256: str
+    again: bool
+
+
+def download(name: str, folder: Path, progress: Progress | None = None) -> list[Path]:
+    """Fetch one of NAMES into `folder`; returns the files or model folders.
+
+    Raises Missing for an unknown name or when the server cannot be reached, BadInput for a file that is not what was promised.
+    """
+    if name not in NAMES:
+        raise Missing(f"there is nothing to download by the name {name!r}; there are: {', '.join(NAMES)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if name in MODELS:
+        return [_model(model, folder) for model in MODELS[name]]
+    paths = []
+    for url in FILES[name]:
+        done = fetch(url, folder, progress)
+        paths.append(done.path)
+        if zipfile.is_zipfile(done.path):
+            unpack(done.path, folder, progress)
+    return paths
+
+
+def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> Downloaded:
+    """Download one file to `folder`, through `NAME.partial`, from which a later call goes on.
+
+    Args:
+        wait: seconds before the first of several tries to go on after a connection broke; doubled each time.
+    """
+    path = folder / _file_name(url)
+    known = _record(folder).get(path.name)
+    if path.is_file() and known and path.stat().st_size == known["size"]:
+        return Downloaded(path, known["size"], known["sha256"], again=True)
+    partial = path.with_name(path.name + ".partial")
+    for attempt in range(TRIES):
+        try:
+            tag = _get(url, partial, _record(folder).get(partial.name, {}).get("etag"), folder, progress)
+            break
+        except urllib.error.HTTPError as error:
+            if error.code < 500 or attempt == TRIES - 1:
+                raise Missing(f"{url}: the server answers {error.code} {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:
+            if attempt == TRIES - 1:
+                kept = f"; {partial.stat().st_size:,} bytes are kept, the same command goes on" if partial.exists() else ""
+                raise Missing(f"{url}: cannot be fetched ({_reason(error)}){kept}") from error
+        time.sleep(wait * 2 ** attempt)
+    digest = file_sha256(partial)
+    if known and known["sha256"] != digest:
+        raise BadInput(f"differs from the download of {known['when']} (SHA-256 {known['sha256'][:12]} then, {digest[:12]} now); "
+                       f"if that is right, delete its entry in {folder / RECORD}", partial)
+    os.replace(partial, path)
+    record = {**_record(folder), path.name: {"url": url, "size": path.stat().st_size, "sha256": digest, "etag": tag,
+                                            "when": time.strftime("%Y-%m-%d", time.gmtime())}}
+    record.pop(partial.name, None)
+    write_json(folder / RECORD, record)
+    return Downloaded(path, path.stat().st_size, digest, again=False)
+
+
+def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Progress | None) -> str | None:
+    """Append what is missing to `partial`; returns the server's tag of the file. Raises BadInput when sizes do not agree."""
+    have = partial.stat().st_size if partial.exists() else 0
+    headers = {"User-Agent": "blindspot", "Accept-Encoding": "identity"}
+    if have and etag:
+        headers |= {"Range": f"bytes={have}-", "If-Range": etag}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as answer:
+        if urlsplit(answer.url).scheme not in ("http", "https") or (url.startswith("https:") and not answer.url.startswith("https:")):
+            raise Refused(f"{url} redirects to {answer.url}, which is not safe to follow")
+        goes_on = answer.status == 206 and (answer.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+        start, tag = (have, etag) if goes_on else (0, answer.headers.get("ETag"))
+        length = answer.headers.get("Content-Length")
+        total = None if length is None else start + int(length)
+        if tag and not tag.startswith("W/"):  # a weak tag cannot vouch for bytes
+            write_json(folder / RECORD, {**_record(folder), partial.name: {"etag": tag}})
+        size = _write(answer, partial, start, total, progress, f"downloading {_file_name(url)}")
+    if total is None and size == 0:
+        raise BadInput("the server sent nothing", partial)
+    return tag
+
+
+def _write(answer, partial: Path, start: int, total: int | None, progress: Progress | None, doing: str) -> int:
+    with open(partial, "r+b" if start else "wb") as file:
+        file.seek(start)
+        size = start
+        while block := answer.read(BLOCK):
+            size += len(block)
+            file.write(block)
+            if progress is not None:
+                progress(size, total, doing)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    if total is not None and size < total:
+        raise ConnectionError(f"the connection ended after {size:,} of {total:,} bytes")
+    return size
+
+
+def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> None:
+    """Unpack a zip into `folder`. Refuses, before anything is written, one with a member that would leave it, or far too large."""
+    with zipfile.ZipFile(archive) as opened:
+        members = opened.infolist()
+        for member in members:
+            place = PurePosixPath(member.filename.replace("\\", "/"))
+            link = (member.external_attr >> 16) & 0o170000 == 0o120000
+            if place.is_absolute() or ".." in place.parts or ":" in member.filename or link:
+                raise BadInput(f"its member {member.filename!r} points outside the archive; it is not unpacked", archive)
+        if (size := sum(member.file_size for member in members)) > MAX_UNPACKED:
+            raise BadInput(f"would unpack to {size:,} bytes; it is not unpacked", archive)
+        for done, member in enumerate(members):
+            if progress is not None:
+                progress(done, len(members), f"unpacking {archive.name}")
+            try:
+                opened.extract(member, folder)
+            except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+                raise BadInput(f"is damaged at its member {member.filename!r} ({error}); delete it and download again", archive) from error
+
+
+def _model(name: str, folder: Path) -> Path:
+    from huggingface_hub import snapshot_download
+
+    target = folder / name.split("/")[-1]
+    try:
+        snapshot_download(name, local_dir=target, allow_patterns=["*.json", "*.txt", "*.bin", "*.safetensors"])
+    except Exception as error:  # the hub's errors have no common class
+        if isinstance(error, BlindspotError):
+            raise
+        raise Missing(f"the model {name} cannot be fetched: {_reason(error)}") from error
+    return target
+
+
+def _record(folder: Path) -> dict:
+    path = folder / RECORD
+    return read_json(path) if path.is_file() else {}
+
+
+def _file_name(url: str) -> str:
+    name = PurePosixPath(urlsplit(url).path).name
+    if not name or name.startswith("."):
+        raise Refused(f"{url} names no file")
+    return name
+
+
+def _reason(error: BaseException) -> str:
+    return (str(getattr(error, "reason", "") or error) or type(error).__name__).splitlines()[0][:200]

@@ -1,0 +1,237 @@
+"""A generated encyclopedia: a collection of any size whose every fact, and every passage that states it, is known.
+
+It is made for demonstrations and as a measuring stick. Its people, places, works and companies do not exist. Facts are
+told in the article of their subject and, in other words, in other articles; only one of these passages is a question's
+gold, so the others are false negatives that were planted (the truth names them all). `world` decides what
+is true and who tells it, `prose` writes it, `language` holds the sentences.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
+from backend.data.encyclopedia.plan import LARGEST, SMALLEST, key
+from backend.data.encyclopedia.prose import article
+from backend.data.encyclopedia.world import World
+from db.errors import Refused
+from db.records import Passage, Question
+
+Progress = Callable[[int, int | None, str], None]
+
+DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
+TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
+SKIPPED_PER_MENTION = 0.9  # a training question is left out with this probability to the power of its subject's frequency
+QUESTION_FIELDS = "id question answers relation subject template frequency bucket dataset split gold".split()
+
+
+class Encyclopedia:
+    """An encyclopedia of exactly `passages` passages; the same seed gives the same bytes everywhere.
+
+    Args:
+        passages: 500 to 1,000,000.
+        seed: 0 or more.
+
+    Raises:
+        Refused: a size or seed outside these limits.
+    """
+
+    def __init__(self, passages: int, seed: int = 0):
+        if not SMALLEST <= passages <= LARGEST:
+            raise Refused(f"an encyclopedia has {SMALLEST:,} to {LARGEST:,} passages, not {passages:,}: choose another size")
+        if seed < 0:
+            raise Refused(f"the seed of an encyclopedia is 0 or more, not {seed}: choose another seed")
+        self.size, self.seed = passages, seed
+        self.world = World(passages, seed)
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages in order: the one with ordinal i has the id str(i + 1). The title is the article's subject."""
+        world = self.world
+        for place in range(world.entities):
+            yield from article(world, world.plan.order.inverse(place))
+
+    def questions(self) -> Iterator[Question]:
+        """All questions, popular subjects first.
+
+        Every question has one gold passage, from its subject's article. `frequency` is the planned number of passages
+        that name the subject: its article's, those that tell its facts and those that only mention it. Subjects are
+        train, dev or test. Dev and test hold every fact that is asked, in the template's words (dataset
+        "encyclopedia") and in a second wording ("encyclopedia-second-wording"); training questions (template only)
+        are drawn by frequency, so that they are mostly about popular subjects.
+        """
+        for question, _ in self.answered():
+            yield question
+
+    def truth(self) -> Iterator[dict]:
+        """For every question, in the order of `questions`: {question: id, passages: ids of all that answer it, gold: id}."""
+        for question, ordinals in self.answered():
+            yield {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
+
+    def unlabelled(self) -> Iterator[str]:
+        """Questions on training entities that nobody labelled, in both wordings: of the facts, mostly rare, that training leaves out."""
+        for number, relation, split, _, drawn in self._facts():
+            if split == "train" and not drawn:
+                for template in (TEMPLATES[relation], SECOND_WORDINGS[relation]):
+                    yield template.replace("[X]", self.world.entity(number).name)
+
+    def answered(self) -> Iterator[tuple[Question, list[int]]]:
+        """Every question with the ordinals of all passages that answer it."""
+        for number, relation, split, gold, drawn in self._facts():
+            if split != "train" or drawn:
+                yield from self._wordings(number, relation, split, int(self.world.plan.frequency[number]), gold)
+
+    def _facts(self) -> Iterator[tuple[int, str, str, int, bool]]:
+        """(entity number, relation, split, gold passage's ordinal, drawn) of every fact that its subject's article tells."""
+        for number in range(self.world.entities):
+            random = Random(key(self.seed, 8, number)).random
+            draw = random()
+            split = "train" if draw < TRAIN_SHARE else "dev" if draw < TRAIN_SHARE + DEV_SHARE else "test"
+            frequency = int(self.world.plan.frequency[number])
+            for relation in self.world.entity(number).asked:
+                chance, choice = random(), random()
+                drawn = number < self.world.plan.assured or chance >= SKIPPED_PER_MENTION**frequency
+                own = self.world.own_statements(number, relation)
+                if own:
+                    yield number, relation, split, own[int(choice * len(own))], drawn
+
+    def _wordings(self, number, relation, split, frequency, gold) -> Iterator[tuple[Question, list[int]]]:
+        entity = self.world.entity(number)
+        ordinals = self.world.statements(number, relation)
+        wordings = [(DATASET, TEMPLATES[relation], "")]
+        if split != "train":
+            wordings.append((SECOND_DATASET, SECOND_WORDINGS[relation], ".second"))
+        for dataset, template, mark in wordings:
+            yield (
+                Question(
+                    id=f"{relation}.{split}.{number}{mark}",
+                    text=template.replace("[X]", entity.name),
+                    answers=entity.facts[relation],
+                    relation=relation,
+                    subject=entity.name,
+                    template=template,
+                    frequency=frequency,
+                    dataset=dataset,
+                    split=split,
+                    gold=(str(gold + 1),),
+                ),
+                ordinals,
+            )
+
+
+def write(folder: str | Path, passages: int, seed: int = 0, progress: Progress | None = None) -> dict:
+    """Writes `passages.tsv` (DPR's psgs_w100 form), `questions.jsonl`, `truth.jsonl` and `unlabelled.txt` into a folder.
+
+    Each file is written beside its place and renamed when all are whole.
+
+    Returns: {passages, entities, questions, train, dev, test, second_wording, planted: questions that more than one
+        passage answers, unlabelled, seed}.
+    Raises: Refused, as `Encyclopedia`.
+    """
+    made = Encyclopedia(passages, seed)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt")
+    partial = {name: folder / f"{name}.partial" for name in names}
+    try:
+        _write_passages(made, partial["passages.tsv"], progress)
+        summary = _write_questions(made, partial["questions.jsonl"], partial["truth.jsonl"], progress)
+        unlabelled = [f"{question}\n" for question in made.unlabelled()]
+        partial["unlabelled.txt"].write_text("".join(unlabelled), encoding="utf-8")
+        for name in names:
+            os.replace(partial[name], folder / name)
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+    return {"passages": passages, "entities": made.world.entities, **summary, "unlabelled": len(unlabelled), "seed": seed}
+
+
+def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+        rows.writerow(("id", "text", "title"))
+        for done, passage in enumerate(made.passages(), 1):
+            rows.writerow((passage.id, passage.text, passage.title))
+            if progress and (done % 2000 == 0 or done == made.size):
+                progress(done, made.size, "writing the encyclopedia")
+
+
+def _write_questions(made: Encyclopedia, questions: Path, truth: Path, progress: Progress | None) -> dict:
+    counts = dict.fromkeys(("questions", "train", "dev", "test", "second_wording", "planted"), 0)
+    with open(questions, "w", encoding="utf-8") as asked, open(truth, "w", encoding="utf-8") as known:
+        for question, ordinals in made.answered():
+            fields = asdict(question) | {"question": question.text}
+            asked.write(json.dumps({name: fields[name] for name in QUESTION_FIELDS}, ensure_ascii=False) + "\n")
+            row = {"question": question.id, "passages": [str(o + 1) for o in ordinals], "gold": question.gold[0]}
+            known.write(json.dumps(row) + "\n")
+            counts["questions"] += 1
+            counts[question.split] += question.dataset == DATASET
+            counts["second_wording"] += question.dataset == SECOND_DATASET
+            counts["planted"] += len(ordinals) > 1
+            if progress and counts["questions"] % 2000 == 0:
+                progress(counts["questions"], None, "writing the questions")
+    return counts
+
+
+def describe(
+    questions: Sequence[Question],
+    truth: Mapping[str, Sequence[str]],
+    bm25: np.ndarray,
+    dense: np.ndarray,
+    matches: tuple[np.ndarray, np.ndarray] | None = None,
+) -> dict[str, dict]:
+    """What an encyclopedia shows: how blind each retriever is, and how many planted false negatives stand near the top.
+
+    Args:
+        questions: q questions, either or both wordings.
+        truth: question id -> ids of all passages that answer it, as `truth.jsonl` has it.
+        bm25, dense: (q, k) ordinals, k >= 5, -1 where a row is short; row i belongs to questions[i].
+        matches: (q, k) bool of BM25 and dense: the passage holds an answer string.
+
+    Returns: figures by name, each {"share": 0..1, "n": of how many}. "Found" is Success@5, relevant being every passage of
+        the truth, so a planted false negative counts as found; the `_by_answer` figures take the answer match instead.
+        false_negatives: of the passages in the dense top 5 that are not gold, those that do answer (n: such passages).
+        only_bm25, only_dense, both, neither: questions found at 5, template wording.
+        bm25_first_wording, bm25_second_wording: BM25's Success@5 on the facts asked in both wordings.
+    """
+    ordinals = {q.id: np.array([int(passage) - 1 for passage in truth[q.id]], np.int64) for q in questions}
+    relevant = tuple(_among(run, [ordinals[q.id] for q in questions]) for run in (bm25, dense))
+    gold = _among(dense, [np.array([int(passage) - 1 for passage in q.gold], np.int64) for q in questions])
+    first = np.array([q.dataset != SECOND_DATASET for q in questions], bool)
+    unlabelled = ((dense >= 0) & ~gold)[first, :5]
+    figures = {"false_negatives": _share(relevant[1][first, :5][unlabelled])}
+    figures |= _only(relevant[0][first, :5], relevant[1][first, :5], "")
+    if matches:
+        figures |= _only(matches[0][first, :5], matches[1][first, :5], "_by_answer")
+    facts = [(q.relation, q.subject) for q in questions]
+    twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
+    paired = np.array([fact in twice for fact in facts], bool)
+    found = relevant[0][:, :5].any(1)
+    figures["bm25_first_wording"] = _share(found[paired & first])
+    figures["bm25_second_wording"] = _share(found[paired & ~first])
+    return figures
+
+
+def _among(run: np.ndarray, wanted: Sequence[np.ndarray]) -> np.ndarray:
+    return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, wanted)], bool).reshape(run.shape)
+
+
+def _only(bm25: np.ndarray, dense: np.ndarray, mark: str) -> dict[str, dict]:
+    sparse_found, dense_found = bm25.any(1), dense.any(1)
+    return {
+        f"only_bm25{mark}": _share(sparse_found & ~dense_found),
+        f"only_dense{mark}": _share(~sparse_found & dense_found),
+        f"both{mark}": _share(sparse_found & dense_found),
+        f"neither{mark}": _share(~sparse_found & ~dense_found),
+    }
+
+
+def _share(hits: np.ndarray) -> dict:
+    return {"share": float(hits.mean()) if len(hits) else 0.0, "n": int(len(hits))}

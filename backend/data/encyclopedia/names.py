@@ -1,0 +1,128 @@
+"""The names of the generated encyclopedia: unique, pronounceable, and in groups that differ by little (near-namesakes)."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from backend.data.encyclopedia import words
+from backend.data.encyclopedia.plan import KindNumbers, Shuffle, key
+
+CROWDING = 0.65  # share of the look-alike names of a group that are given to someone
+
+
+class Groups:
+    """Names that come in groups of `members` look-alikes: index -> (group, member), no pair twice.
+
+    As many groups are used as leave each about CROWDING full; they are drawn from all `available` ones.
+    """
+
+    def __init__(self, count: int, members: int, available: int, random: Random):
+        used = min(available, max(1, math.ceil(count / (members * CROWDING))))
+        self.members = members
+        self._cells = Shuffle(used * members, random)
+        self._groups = Shuffle(available, random)
+
+    def __call__(self, index: int) -> tuple[int, int]:
+        group, member = divmod(self._cells(index), self.members)
+        return self._groups(group), member
+
+
+class Names:
+    """Names by kind and index."""
+
+    def __init__(self, kinds: KindNumbers, seed: int):
+        random, counts = Random(key(seed, 4, 0)), kinds.counts
+        families = len(words.FAMILY_STARTS) * len(words.FAMILY_ENDS)
+        self._people = Groups(kinds.people, 9, families * len(words.GIVEN_CLUSTERS), random)
+        self._landmarks = Groups(counts["landmark"], 3, families * len(words.LANDMARK_WORDS), random)
+        self._makers = Groups(counts["maker"], 3, families * len(words.MAKER_WORDS), random)
+        places = len(words.TOWN_STARTS) * len(words.TOWN_ENDS)
+        self._towns = Groups(counts["town"], 4, places * len(words.TOWN_MIDDLES), random)
+        stems = len(words.FAMILY_STARTS) * len(words.PRODUCT_ENDS)
+        self._products = Groups(counts["product"], 10, stems * len(words.PRODUCT_NUMBERS), random)
+        self._regions = Shuffle(len(words.TOWN_STARTS) * len(words.REGION_WORDS), random)
+        self._nations = Shuffle(len(words.COUNTRY_STARTS) * len(words.COUNTRY_ENDS), random)
+        self._titles = {kind: Titles(forms, counts[kind], random) for kind, forms in words.TITLES.items()}
+
+    def person(self, index: int) -> tuple[str, str, str]:
+        """-> (name, family name, gender). Nine names share a group: Aldren, Aldwin, Alden with Halden, Haldern, Haldin."""
+        group, member = self._people(index)
+        family_group, cluster = divmod(group, len(words.GIVEN_CLUSTERS))
+        given, gender = words.GIVEN_CLUSTERS[cluster]
+        family = _family(family_group, member % 3)
+        return f"{given[member // 3]} {family}", family, gender
+
+    def other(self, kind: str, index: int) -> str:
+        """The name of a country, town, landmark, work, product or company."""
+        if kind in self._titles:
+            return self._titles[kind](index)
+        return getattr(self, kind)(index)
+
+    def country(self, index: int) -> str:
+        end, start = divmod(self._nations(index), len(words.COUNTRY_STARTS))
+        return words.COUNTRY_STARTS[start] + words.COUNTRY_ENDS[end]
+
+    def language(self, index: int) -> str:
+        end, start = divmod(self._nations(index), len(words.COUNTRY_STARTS))
+        return words.COUNTRY_STARTS[start] + words.LANGUAGE_ENDS[end]
+
+    def region(self, index: int) -> str:
+        start, word = divmod(self._regions(index), len(words.REGION_WORDS))
+        return f"{words.TOWN_STARTS[start]}ern {words.REGION_WORDS[word]}"
+
+    def town(self, index: int) -> str:
+        group, member = self._towns(index)
+        rest, middle = divmod(group, len(words.TOWN_MIDDLES))
+        end, start = divmod(rest, len(words.TOWN_STARTS))
+        return words.TOWN_STARTS[start] + words.TOWN_MIDDLES[middle].split()[member] + words.TOWN_ENDS[end]
+
+    def landmark(self, index: int) -> str:
+        group, member = self._landmarks(index)
+        family_group, word = divmod(group, len(words.LANDMARK_WORDS))
+        return f"{_family(family_group, member)} {words.LANDMARK_WORDS[word]}"
+
+    def maker(self, index: int) -> str:
+        group, member = self._makers(index)
+        family_group, word = divmod(group, len(words.MAKER_WORDS))
+        return f"{_family(family_group, member)} {words.MAKER_WORDS[word]}"
+
+    def product(self, index: int) -> str:
+        group, member = self._products(index)
+        stem, numbers = divmod(group, len(words.PRODUCT_NUMBERS))
+        end, start = divmod(stem, len(words.FAMILY_STARTS))
+        return f"{words.FAMILY_STARTS[start]}{words.PRODUCT_ENDS[end]} {words.PRODUCT_NUMBERS[numbers].split()[member]}"
+
+
+def _family(group: int, member: int) -> str:
+    end, start = divmod(group, len(words.FAMILY_STARTS))
+    return words.FAMILY_STARTS[start] + words.FAMILY_ENDS[end].split()[member]
+
+
+class Titles:
+    """Titles of plain words, some numbered in series. Only as many words are used as the count needs, so that titles
+    resemble each other at any size."""
+
+    def __init__(self, forms: tuple[str, ...], count: int, random: Random):
+        self.forms = forms
+        members = len(words.SERIES_NUMBERS) if "{number}" in forms[0] else 1
+        titles = count / members / CROWDING
+        self.adjectives = min(len(words.ADJECTIVES), math.ceil(math.sqrt(max(titles, 8) / len(forms))))
+        self.nouns = min(len(words.NOUNS), math.ceil(titles / len(forms) / self.adjectives) + 2)
+        self._first_adjective = int(random.random() * len(words.ADJECTIVES))
+        self._first_noun = int(random.random() * len(words.NOUNS))
+        self._groups = Groups(count, members, len(forms) * self.adjectives * self.nouns, random)
+
+    def __call__(self, index: int) -> str:
+        group, member = self._groups(index)
+        form, rest = divmod(group, self.adjectives * self.nouns)
+        adjective, noun = divmod(rest, self.nouns)
+        adjective = words.ADJECTIVES[(self._first_adjective + adjective) % len(words.ADJECTIVES)]
+        noun = words.NOUNS[(self._first_noun + noun) % len(words.NOUNS)]
+        number = words.SERIES_NUMBERS[member]
+        return self.forms[form].format(a=adjective, aa=with_article(adjective), n=noun, number=number)
+
+
+def with_article(noun: str) -> str:
+    """`a` or `an` before a noun. No word of ours begins with a silent h or a sounded y."""
+    return ("an " if noun[0].lower() in "aeiou" else "a ") + noun

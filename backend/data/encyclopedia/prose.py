@@ -1,0 +1,220 @@
+"""The prose of the generated encyclopedia: turns what an article states and tells into passages of about 100 words.
+
+Pronouns and short names stand only where a reader cannot take them for someone else: once another entity that the
+pronoun could mean has been named, the next sentence speaks of its subject by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
+from backend.data.encyclopedia.language import CLAUSES, LEADS, OWN
+from backend.data.encyclopedia.names import with_article
+from backend.data.encyclopedia.plan import key
+from backend.data.encyclopedia.world import ANSWERED_BY, Entity, World, dwells
+from db.records import Passage
+
+ENOUGH_WORDS, ROOM_WORDS = 88, 100  # add filler below the first, name further entities below the second
+WITHOUT_CLAUSE = 0.35  # how often a told fact has a sentence of its own instead of a relative clause
+DWELT_ON = 3  # facts that nobody asks for, told where a passage dwells on an entity (1 elsewhere)
+NAMED_AGAIN = 0.6  # how often the next sentence names such an entity in full again
+FOLLOWED = 0.5  # how often one more sentence follows
+
+NOUNS = {
+    "country": "the country", "town": "the town", "landmark": "the building", "novel": "the book", "painting": "the picture",
+    "song": "the song", "product": "the machine", "maker": "the firm", "label": "the label",
+}
+PRONOUNS = {"female": ("she", "her", "her"), "male": ("he", "his", "him"), "": ("it", "its", "it")}
+FEW = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+PERSON_OBJECTS = frozenset("P26 P40 P50 P170 P175 P112 P127".split())  # relations whose object may be a person
+NAME, SHORT, PRONOUN = "name", "short", "pronoun"  # how a sentence may speak of its subject
+
+
+def _naming(forms: tuple[str, ...]) -> tuple[str, ...]:
+    """The forms that name their subject, for places where "the author was ..." would leave open of what."""
+    return tuple(form for form in forms if any(subject in form for subject in ("{S}", "{s}", "{P}", "{p}", "{o}")))
+
+
+NAMING_OWN = {item: _naming(forms) for item, forms in OWN.items()}
+
+
+def article(world: World, number: int) -> list[Passage]:
+    """The passages of one entity's article, in order; ids are ordinals counted from 1."""
+    entity = world.entity(number)
+    first = world.plan.first_passage(number)
+    lines = world.layout(number).items
+    return [
+        Passage(str(first + i + 1), entity.name, _Writer(world, entity, first + i).passage(i, lines[i]))
+        for i in range(len(lines))
+    ]
+
+
+class _Speaker:
+    """Speaks of one entity: fills forms in with its name, its short name or a pronoun, and with passing detail."""
+
+    def __init__(self, entity: Entity, random: Callable[[], float]):
+        self.entity, self.random = entity, random
+        self.short = entity.name.rsplit(" ", 1)[-1] if entity.gender else NOUNS[entity.kind]
+        start = entity.born + 19 if entity.born else 1892 + int(random() * 50)
+        self.year = start
+        self.name = f"the {entity.name}" if entity.kind == "product" else entity.name
+
+    def say(self, form: str, reference: str = PRONOUN, **more: str) -> str:
+        entity, random = self.entity, self.random
+        subject, possessive, other = PRONOUNS[entity.gender]
+        if reference is not PRONOUN or random() < 0.25:
+            subject = other = self.name if reference is NAME else self.short
+            possessive = subject + ("'" if subject[-1] == "s" else "'s")
+        year = self.year + int(random() * 20)
+        sentence = form.format_map({
+            "N": entity.name, "s": subject, "p": possessive, "o": other, "S": subject, "P": possessive,
+            "b": entity.born, "d": entity.died, "age": entity.died - entity.born, "childword": entity.childword,
+            "y": year, "y2": year + 2 + int(random() * 9), "number": 12 + int(random() * 470), "thing": entity.thing,
+            "few": FEW[int(random() * 8)], "season": SEASONS[int(random() * 4)], "quality": QUALITIES[int(random() * 12)],
+            **more,
+        })  # fmt: skip
+        return sentence[0].upper() + sentence[1:]
+
+    def state(self, form: str, answer: str, reference: str = PRONOUN) -> str:
+        return self.say(form, reference, A=_definite(answer), aA=with_article(answer))
+
+
+class _Writer:
+    """Writes one passage. `reference` is how its next sentence may speak of the article's subject."""
+
+    def __init__(self, world: World, entity: Entity, ordinal: int):
+        self.world, self.entity, self.ordinal = world, entity, ordinal
+        self.random: Callable[[], float] = Random(key(world.seed, 7, ordinal)).random
+        self.subject = _Speaker(entity, self.random)
+        self.reference = NAME
+
+    def passage(self, index: int, items: tuple[str, ...]) -> str:
+        blocks: list[Callable[[], str]] = [lambda item=item: self._own(item) for item in items]
+        told = self.world.told(self.ordinal, self.entity.number)
+        if told:
+            blocks.append(lambda: self._telling(*told, dwells(index)))
+        fillers = self._fillers()
+        while len(blocks) < (2 if dwells(index) else 3):
+            blocks.append(fillers.pop())
+        self._shuffle(blocks)
+        sentences = [self._lead()] if index == 0 else []
+        sentences += [block() for block in blocks]
+        words = sum(sentence.count(" ") + 1 for sentence in sentences)
+        if words < ROOM_WORDS:
+            sentences.append(self._mentioning(told[0] if told else None))
+            words += sentences[-1].count(" ") + 1
+        while words < ENOUGH_WORDS and fillers:
+            sentences.append(fillers.pop()())
+            words += sentences[-1].count(" ") + 1
+        return " ".join(filter(None, sentences))
+
+    def _pick(self, options):
+        return options[int(self.random() * len(options))]
+
+    def _shuffle(self, items: list) -> None:
+        for i in range(len(items) - 1, 0, -1):
+            j = int(self.random() * (i + 1))
+            items[i], items[j] = items[j], items[i]
+
+    def _lead(self) -> str:
+        forms = LEADS.get(self.entity.kind) or LEADS["person"]
+        relations, form = forms[self.world.layout(self.entity.number).lead]
+        answers = {relation: self._pick(self.entity.facts[relation]) for relation in relations}
+        with_articles = {"a" + relation: with_article(answer) for relation, answer in answers.items()}
+        self.reference = PRONOUN if self.entity.gender else SHORT
+        return self.subject.say(form, **answers, **with_articles)
+
+    def _own(self, item: str) -> str:
+        """A statement of the article: a fact of its subject, or its part in another entity's fact."""
+        about = self.entity.about.get(item)
+        if about is not None or item == "P26":
+            self.reference = NAME  # where this article's subject is the answer, its name stands in the text
+        form = self._pick(NAMING_OWN[item] if self.reference is NAME else OWN[item])
+        answer = self.world.name(about) if about is not None else self._pick(self.entity.facts[item])
+        sentence = self.subject.state(form, answer, self.reference)
+        names_person = item in PERSON_OBJECTS and item not in ANSWERED_BY
+        self.reference = SHORT if names_person == bool(self.entity.gender) else PRONOUN
+        if self.entity.gender and item in ("P26", "P40"):
+            self.reference = NAME
+        return sentence
+
+    def _telling(self, number: int, relations: tuple[str, ...], dwell: bool) -> str:
+        """Facts of another entity, told in passing in one to three sentences, or in more where the passage dwells on it."""
+        other = self.world.entity(number)
+        hushed = relations[0] in other.quiet and number % 4 == 0  # by the way, in one sentence
+        speaker = _Speaker(other, self.random)
+        frame = self._pick(FRAMES[self.entity.group][other.group])
+        rest = list(relations)
+        clause = ""
+        if self.random() < WITHOUT_CLAUSE and not hushed:
+            frame = frame.replace(", {c},", "").replace(", {c}", "")
+        else:
+            clause = self._clause(other, rest.pop(0))
+        sentences = [self.subject.say(frame, self.reference, N=other.name, aN=with_article(other.name), c=clause)]
+        if not hushed:
+            free = [relation for relation in other.facts if relation not in other.asked and relation != "P26"]
+            rest += free[: DWELT_ON if dwell else 1]
+        reference = self._reference_to(other, relations[:1])
+        for relation in rest:
+            sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), reference))
+            reference = self._reference_to(other, (relation,))
+        following = list(FOLLOWING[other.group])
+        self._shuffle(following)
+        wanted = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
+        sentences += [speaker.say(form, reference) for form in following[:wanted]]
+        self._named(other.name, bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations), not other.gender or bool(relations))
+        return " ".join(sentences)
+
+    def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:
+        """How to go on about another entity, once it and the object of `relations` have been named."""
+        if self.random() < NAMED_AGAIN:
+            return NAME
+        if other.gender:
+            if not PERSON_OBJECTS.isdisjoint(relations):
+                return NAME
+            own = self.subject.short if self.entity.gender else ""
+            return SHORT if own and not other.name.endswith(" " + own) else NAME if own else PRONOUN
+        return NAME if other.kind == self.entity.kind else SHORT
+
+    def _clause(self, other: Entity, relation: str) -> str:
+        answer = self._pick(other.facts[relation])
+        return self._pick(CLAUSES[relation]).format(
+            A=_definite(answer), aA=with_article(answer), childword=other.childword, y=1892 + int(self.random() * 60)
+        )
+
+    def _named(self, name: str, person: bool, thing: bool) -> None:
+        """Others were named: may the next sentence use a pronoun, a short name, or neither?"""
+        if not (person if self.entity.gender else thing):
+            self.reference = PRONOUN
+        elif self.entity.gender and not name.endswith(" " + self.subject.short) and self.random() < 0.6:
+            self.reference = SHORT
+        else:
+            self.reference = NAME
+
+    def _mentioning(self, told: int | None) -> str:
+        world = self.world
+        numbers = {n: world.name(n) for n in world.mentioned(self.ordinal) if n not in (self.entity.number, told)}
+        if len(numbers) < 2:
+            return ""
+        first, second = numbers.values()
+        sentence = self.subject.say(self._pick(MENTIONS), N=first, M=second)
+        self.reference = NAME
+        return sentence
+
+    def _fillers(self) -> list[Callable[[], str]]:
+        forms = list(FILLERS[self.entity.group])
+        self._shuffle(forms)
+        return [lambda form=form: self._filler(form) for form in forms]
+
+    def _filler(self, form: str) -> str:
+        sentence = self.subject.say(form, self.reference)
+        if self.reference is NAME and _naming((form,)):
+            self.reference = PRONOUN
+        return sentence
+
+
+def _definite(answer: str) -> str:
+    """An answer as it stands in a sentence: "the University of Halden"."""
+    return f"the {answer}" if answer.startswith(("University of", "Royal College of")) else answer

@@ -1,0 +1,370 @@
+"""What is true in the generated encyclopedia: its entities, their facts, and which passage tells which fact.
+
+Everything about an entity follows from (seed, entity number), everything about a passage from (seed, ordinal), so that
+neither facts nor prose are ever held for more than one article. Only a few integers per entity are kept (`Plan`).
+
+Who tells whose facts is a permutation. Each passage has one place for facts of another article's subject; the places
+are numbered, an entity owns a run of those numbers, and an invertible shuffle sends the run all over the collection.
+Read one way it says what a passage tells, read the other way it says which passages tell a fact: that is the truth.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+
+from backend.data.encyclopedia import words
+from backend.data.encyclopedia.language import LEADS
+from backend.data.encyclopedia.names import Names
+from backend.data.encyclopedia.plan import ASSURED, GROUPS, MENTIONS, WHEEL, WORKS, KindNumbers, Plan, key
+
+LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
+QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
+RECURRING = 0.95  # share of the loud facts that an article comes back to
+AGAIN = 0.75  # how often each further passage of the article then states it
+
+
+def own_facts(index: int) -> int:
+    """How many facts of its own a passage of an article has room for, besides the opening sentence."""
+    return 1 if dwells(index) else 2 if index == 0 else 3
+
+
+def dwells(index: int) -> bool:
+    """Whether a passage of an article dwells on another entity, leaving room for one fact of its own."""
+    return index % 3 > 0
+
+
+# kind of the maker: what its article says of the made thing, the kind of that, the relation this answers
+MADE = {
+    "writer": ("wrote", "novel", "P50"),
+    "painter": ("painted", "painting", "P170"),
+    "musician": ("sang", "song", "P175"),
+    "maker": ("makes", "product", "P176"),
+}
+MAKER_OF = {made: (maker, relation) for maker, (_, made, relation) in MADE.items()}
+ANSWERED_BY = {"capital": "P36", "started": "P112"} | {item: relation for item, _, relation in MADE.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity and its facts.
+
+    facts: relation -> the strings that count as the answer (the first is the usual one).
+    about: what its article says that answers a question about another entity: item -> that entity's number.
+    kin: numbers of entities whose facts its article does not tell in passing (its spouse, its maker, what it made).
+    loud, quiet: relations that questions ask of it. Loud facts are told in several other articles and often twice in
+        its own; quiet ones once in its own and in one other.
+    """
+
+    number: int
+    kind: str
+    name: str
+    facts: dict[str, tuple[str, ...]]
+    about: dict[str, int] = field(default_factory=dict)
+    kin: frozenset[int] = frozenset()
+    loud: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
+    gender: str = ""
+    born: int = 0
+    died: int = 0
+    childword: str = "child"
+    thing: str = ""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        return self.loud + self.quiet
+
+    @property
+    def group(self) -> str:
+        return GROUPS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What an article says where. lead: index into LEADS; items[i]: what passage i states after its opening;
+    stated: item (a relation, or a key of ANSWERED_BY) -> indexes of the article's passages that state it."""
+
+    lead: int
+    items: tuple[tuple[str, ...], ...]
+    stated: dict[str, tuple[int, ...]]
+
+
+class World:
+    """All entities of an encyclopedia of `passages` passages. Memory: a few integers per entity and bounded caches."""
+
+    def __init__(self, passages: int, seed: int):
+        self.seed, self.passages = seed, passages
+        self.plan = Plan(passages, seed)
+        self.entities = self.plan.entities
+        self._kinds = KindNumbers(self.entities)
+        self.countries = self._kinds.countries
+        self._names = Names(self._kinds, seed)
+        self.name = lru_cache(maxsize=8192)(self._name)
+        self.entity = lru_cache(maxsize=8192)(self._entity)
+        self.layout = lru_cache(maxsize=2048)(self._layout)
+
+    # Entities
+
+    def _name(self, number: int) -> str:
+        kind, index = self._kinds.of(number)
+        if GROUPS[kind] == "person":
+            return self._names.person(self._kinds.person_index(number))[0]
+        return self._names.other(kind, index)
+
+    def _entity(self, number: int) -> Entity:
+        kind, index = self._kinds.of(number)
+        random = Random(key(self.seed, 1, number)).random
+        facts: dict[str, tuple[str, ...]] = {}
+        about: dict[str, int] = {}
+        kin: set[int] = set()
+        more: dict = {}
+        if GROUPS[kind] == "person":
+            more = self._person(kind, number, random, facts, kin)
+        elif kind in WORKS:
+            more = self._work(kind, index, random, facts, kin)
+        elif GROUPS[kind] == "company":
+            self._company(kind, index, number, random, facts, kin)
+        else:
+            self._place(kind, index, number, random, facts, about)
+        self._made(kind, index, about)
+        kin.update(about.values())
+        relations = self._askable(kind, index, facts, random)
+        tells, length = int(self.plan.tells[number]), int(self.plan.lengths[number])
+        if not tells:
+            relations = []
+        louder = max(1, tells // LOUDNESS)
+        quieter = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
+        loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
+        return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
+
+    def _askable(self, kind: str, index: int, facts: dict, random) -> list[str]:
+        relations = list(facts)
+        if kind == "town" and index < self.countries:
+            relations.remove("P17")  # "the capital of" says it too
+        for i in range(len(relations) - 1, 0, -1):
+            j = int(random() * (i + 1))
+            relations[i], relations[j] = relations[j], relations[i]
+        if index < ASSURED * WHEEL.count(kind):  # between them they are asked everything
+            peculiar = list(facts)[-1 - (index + 3 * (kind == "label")) % len(facts)]
+            relations.sort(key=lambda relation: relation != peculiar)
+        return relations
+
+    def _draw(self, kind: str, random) -> int:
+        """An entity of a kind, popular ones rather more often."""
+        return self._kinds.number(kind, int(self._kinds.counts[kind] * random() ** 2))
+
+    def _person(self, kind, number, random, facts, kin) -> dict:
+        person = self._kinds.person_index(number)
+        _, family, gender = self._names.person(person)
+        born = 1872 + int(random() * 48)
+        died = born + 45 + int(random() * 45) if random() < 0.7 else 0
+        towns = {"P19": self._draw("town", random)}
+        if died:
+            towns["P20"] = self._draw("town", random)
+            if towns["P20"] == towns["P19"]:
+                towns["P20"] = self._kinds.number("town", (self._kinds.of(towns["P19"])[1] + 1) % self._kinds.counts["town"])
+        for relation, town in towns.items():
+            facts[relation] = (self.name(town),)
+        school = _pick(words.SCHOOLS, random)
+        school_town = self.name(self._draw("town", random))
+        facts["P69"] = tuple(form.format(t=school_town) for form in school)
+        facts["P106"] = _pick(words.OCCUPATIONS[kind], random)
+        childword = "daughter" if random() < 0.5 else "son"
+        spouse = self._kinds.person_number(person ^ 1)
+        if spouse is not None and Random(key(self.seed, 2, person // 2)).random() < 0.5:
+            facts["P26"] = (self.name(spouse),)
+            kin.add(spouse)
+        elif random() < 0.8:
+            facts["P40"] = (f"{_pick(words.CHILD_NAMES[childword], random)} {family}",)
+        if kind == "footballer":
+            facts["P413"] = _pick(words.POSITIONS, random)
+        if kind == "musician":
+            facts["P136"] = _pick(words.GENRES, random)
+            facts["P264"] = (self.name(self._draw("label", random)),)
+        if kind in words.NOTABLE:
+            form = _pick(words.NOTABLE[kind], random)
+            facts["P800"] = (form.format(a=_pick(words.ADJECTIVES, random), n=_pick(words.NOUNS, random)),)
+        return {"gender": gender, "born": born, "died": died, "childword": childword}
+
+    def _work(self, kind, index, random, facts, kin) -> dict:
+        maker_kind, relation = MAKER_OF[kind]
+        maker = self._kinds.number(maker_kind, self._maker_index(kind, index))
+        kin.add(maker)
+        facts[relation] = (self.name(maker),)
+        country = int(self.countries * random() ** 2)
+        facts["P495"] = (self._names.country(country),)
+        if kind in ("novel", "song"):
+            facts["P407"] = (self._names.language(int(self.countries * random() ** 2)),)
+        if kind == "painting":
+            facts["P276"] = (self.name(self._draw("landmark", random)),)
+        return {"thing": _pick(words.PRODUCT_KINDS, random)} if kind == "product" else {}
+
+    def _maker_index(self, kind: str, index: int) -> int:
+        maker_kind, _ = MAKER_OF[kind]
+        return index * (2 if kind == "song" else 1) % self._kinds.counts[maker_kind]
+
+    def _company(self, kind, index, number, random, facts, kin) -> None:
+        founder = self._founder_of(kind, index)
+        kin.add(founder)
+        facts["P112"] = (self.name(founder),)
+        started, office = self._draw("town", random), self._draw("town", random)
+        facts["P740"] = (self.name(started),)
+        if office != started:
+            facts["P159"] = (self.name(office),)
+        self._owner(number, random, facts)
+
+    def _founder_of(self, kind: str, index: int) -> int:
+        return self._kinds.number("founder", (2 * index + (kind == "label")) % self._kinds.counts["founder"])
+
+    def _owner(self, number, random, facts) -> None:
+        owner = self._draw("founder" if random() < 0.4 else "maker", random)
+        if owner != number:
+            facts["P127"] = (self.name(owner),)
+
+    def _place(self, kind, index, number, random, facts, about) -> None:
+        if kind == "country":
+            facts["P36"] = (self.name(self._kinds.number("town", index)),)
+        elif kind == "town":
+            country = self._country_of_town(index)
+            facts["P17"] = (self._names.country(country),)
+            facts["P131"] = (self._names.region(country * 4 + int(random() * 4)),)
+            if index < self.countries:
+                about["capital"] = country
+        else:
+            town = int(self._kinds.counts["town"] * random() ** 2)
+            facts["P276"] = (self.name(self._kinds.number("town", town)),)
+            facts["P17"] = (self._names.country(self._country_of_town(town)),)
+            self._owner(number, random, facts)
+
+    def _country_of_town(self, index: int) -> int:
+        if index < self.countries:
+            return index
+        return int(self.countries * Random(key(self.seed, 5, index)).random() ** 2)
+
+    def _made(self, kind: str, index: int, about: dict[str, int]) -> None:
+        """What the article of a maker says of the thing it made."""
+        if kind in MADE:
+            item, made, _ = MADE[kind]
+            made_index = index // 2 if kind == "musician" else index
+            if made_index < self._kinds.counts[made] and self._maker_index(made, made_index) == index:
+                about[item] = self._kinds.number(made, made_index)
+        if kind == "founder":
+            company_kind = ("maker", "label")[index % 2]
+            if index // 2 < self._kinds.counts[company_kind]:
+                about["started"] = self._kinds.number(company_kind, index // 2)
+
+    # Who says what
+
+    def _layout(self, number: int) -> Layout:
+        entity = self.entity(number)
+        passages = int(self.plan.lengths[number])
+        random = Random(key(self.seed, 3, number)).random
+        leads = LEADS.get(entity.kind) or LEADS["person"]
+        fitting = [i for i, (relations, _) in enumerate(leads) if all(r in entity.facts for r in relations)]
+        lead = _pick(fitting, random)
+        opened = set(leads[lead][0])
+        places: list[list[str]] = [[] for _ in range(passages)]
+
+        def room(i: int) -> bool:
+            return len(places[i]) < own_facts(i)
+
+        def put(item: str, among=range(passages)) -> None:
+            if free := [i for i in among if room(i)] or [i for i in range(passages) if room(i)]:
+                places[_pick(free, random)].append(item)
+
+        for relation in entity.loud:
+            if relation not in opened:
+                put(relation)
+        for relation in entity.quiet:
+            if relation not in opened:
+                put(relation, [i for i in range(passages) if dwells(i)])
+        for item in entity.about:
+            put(item)
+        for relation in entity.loud:
+            if random() < RECURRING:
+                for i in range(passages):
+                    if random() < AGAIN and relation not in places[i] and (i or relation not in opened) and room(i):
+                        places[i].append(relation)
+        for relation in entity.facts:
+            if relation not in entity.asked and relation not in opened:
+                put(relation)
+        stated: dict[str, list[int]] = {relation: [0] for relation in opened}
+        for i, items in enumerate(places):
+            for item in items:
+                if i not in stated.setdefault(item, []):
+                    stated[item].append(i)
+        return Layout(lead, tuple(map(tuple, places)), {item: tuple(sorted(where)) for item, where in stated.items()})
+
+    def told(self, ordinal: int, host: int) -> tuple[int, tuple[str, ...]] | None:
+        """(entity, its relations) told in passing by passage `ordinal` of the article on `host`, if any."""
+        plan = self.plan
+        number = plan.tell_places.inverse(ordinal)
+        entity = bisect_right(plan.tell_starts, number) - 1
+        if entity == host or entity in self.entity(host).kin:
+            return None
+        return entity, self._told_by(entity, number - plan.tell_starts[entity])
+
+    def _told_by(self, number: int, telling: int) -> tuple[str, ...]:
+        """The facts that the nth passage to tell of an entity tells."""
+        entity = self.entity(number)
+        quiet = telling - (int(self.plan.tells[number]) - len(entity.quiet))
+        if quiet >= 0:
+            return (entity.quiet[quiet],)
+        loud, count = entity.loud, len(entity.loud)
+        return (loud[telling % count], loud[(telling + 1) % count]) if count > 1 else loud
+
+    def mentioned(self, ordinal: int) -> list[int]:
+        """Entities that passage `ordinal` only names."""
+        plan = self.plan
+        places = range(ordinal * MENTIONS, (ordinal + 1) * MENTIONS)
+        return [bisect_right(plan.mention_starts, plan.mention_places.inverse(place)) - 1 for place in places]
+
+    def own_statements(self, number: int, relation: str) -> list[int]:
+        """Ordinals of the passages of its own article that state a fact of an entity."""
+        first = self.plan.first_passage(number)
+        return [first + i for i in self.layout(number).stated.get(relation, ())]
+
+    def statements(self, number: int, relation: str) -> list[int]:
+        """Ordinals of all passages that state a fact, rising: its own article, its partner's, and all that tell it."""
+        found = {*self.own_statements(number, relation), *self._tellings(number, relation)}
+        partner, item = self._partner(number, relation)
+        if partner is not None:
+            found.update(self.own_statements(partner, item))
+            if relation == "P26":  # who tells of one wedding tells of both spouses
+                found.update(self._tellings(partner, relation))
+        return sorted(found)
+
+    def _tellings(self, number: int, relation: str) -> list[int]:
+        """Ordinals of the passages of other articles that tell a fact."""
+        plan, found = self.plan, []
+        if relation not in self.entity(number).asked:
+            return found
+        for telling in range(int(plan.tells[number])):
+            if relation in self._told_by(number, telling):
+                ordinal = plan.tell_places(plan.tell_starts[number] + telling)
+                host, _ = plan.article_of(ordinal)
+                if host != number and number not in self.entity(host).kin:
+                    found.append(ordinal)
+        return found
+
+    def _partner(self, number: int, relation: str) -> tuple[int | None, str]:
+        """The entity whose article also states this fact, and as which item."""
+        kind, index = self._kinds.of(number)
+        if relation == "P26":
+            return self._kinds.person_number(self._kinds.person_index(number) ^ 1), relation
+        if relation == "P36":
+            return self._kinds.number("town", index), "capital"
+        if relation == "P112":
+            partner, item = self._founder_of(kind, index), "started"
+        elif kind in MAKER_OF and relation == MAKER_OF[kind][1]:
+            maker = MAKER_OF[kind][0]
+            partner, item = self._kinds.number(maker, self._maker_index(kind, index)), MADE[maker][0]
+        else:
+            return None, ""
+        return (partner, item) if self.entity(partner).about.get(item) == number else (None, "")
+
+
+def _pick(options, random):
+    return options[int(random() * len(options))]

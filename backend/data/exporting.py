@@ -1,0 +1,100 @@
+"""Write parts of a study in the form that other tools read: streamed, and whole or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.core.runs import Run
+from backend.data.formats import find_writer
+from backend.data.formats.base import Format, Written
+from backend.retrieval.retrieve import questions_of
+from db.errors import Missing
+from db.gold import GoldMatches
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+QUESTIONS_PER_BLOCK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The file that was written, its rows, and one line for everything that the format has no place for."""
+
+    path: Path
+    rows: int
+    notes: tuple[str, ...] = ()
+
+
+def export_run(study: Study, name: str, format: str, path: Path | None = None) -> Exported:
+    """Write a run. `has_answer`, where the format has it, is by the run's own rule.
+
+    Args:
+        format: "trec", "dpr", "pyserini", "msmarco".
+        path: default the run's name and the format's ending, in the current folder.
+
+    Raises Refused for an unknown format or what the format cannot hold, Missing for an unknown run.
+    """
+    chosen = find_writer("runs", format)
+    run = study.run(name)
+    return _written(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run)))
+
+
+def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+    """Write the questions of a split (as `questions_of` takes it), or all. Raises as `export_run` does."""
+    chosen = find_writer("questions", format)
+    questions = questions_of(study, split)
+    return _written(chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions))
+
+
+def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+    """Write the gold of the questions of a split, or all, as qrels: the grade that qrels gave, else 1.
+
+    Raises:
+        Missing: no question has gold.
+        Refused: as `export_run`.
+    """
+    chosen = find_writer("qrels", format)
+    questions = [question for question in questions_of(study, split) if question.gold]
+    if not questions:
+        raise Missing("none of these questions has gold passages; import qrels or questions that name them")
+    grades = GoldMatches(study.labels_path).grades()
+    rows = ((q.id, passage, max(grades.get((q.id, passage), 1), 1)) for q in questions for passage in q.gold)
+    return _written(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write(target, rows))
+
+
+def export_passages(study: Study, format: str, path: Path | None = None) -> Exported:
+    """Write the passage collection. Raises Missing where there is none, Refused for an unknown format."""
+    chosen = find_writer("passages", format)
+    passages = study.corpus.scan()
+    return _written(chosen, path, "passages", lambda target: chosen.write(target, passages))
+
+
+def _written(chosen: Format, path: Path | None, name: str, write) -> Exported:
+    # A split may be named "similar/dev": as a file name that must not lead elsewhere.
+    target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
+    written: Written = write(target)
+    return Exported(target, written.rows, written.notes)
+
+
+def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
+    """The passages of each question in rank order, some questions at a time."""
+    for start in range(0, len(run.hits), QUESTIONS_PER_BLOCK):
+        ordinals = run.hits.ordinals[start:start + QUESTIONS_PER_BLOCK]
+        passages = iter(study.corpus.passages(ordinals[ordinals >= 0].tolist()))
+        yield [[next(passages) for _ in range(int((row >= 0).sum()))] for row in ordinals]
+
+
+def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
+    answers, row = run.answers(run.manifest.get("rule", "dpr")), 0
+    for block in _blocks(study, run):
+        questions = study.questions.some(run.question_ids[row:row + len(block)])
+        for question, passages in zip(questions, block, strict=True):
+            scores, matches = run.hits.scores[row].tolist(), answers[row].tolist()
+            yield question, list(zip(passages, scores, matches, strict=False))
+            row += 1

@@ -1,0 +1,153 @@
+"""The files of a folder or of a tar archive, read as streams: nothing is ever unpacked to disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from backend.data.formats.streams import ByteSource, file_sha256
+from db.errors import BadInput
+
+MAX_TOTAL = 1 << 30  # bytes of all members that are kept
+MAX_MEMBERS = 100_000
+
+
+def is_tar(start: bytes) -> bool:
+    """Whether the first 512 bytes are a tar header."""
+    return start[257:262] == b"ustar"
+
+
+def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The contents of the wanted files of a folder or tar (plain or compressed), by their path inside it, sorted.
+
+    Raises:
+        BadInput: a broken or truncated archive, or one with a member that points outside it or is no plain file.
+    """
+    return dict(sorted(_folder(path, wanted) if path.is_dir() else _tar(path, wanted)))
+
+
+def members_sha256(path: Path, wanted: Callable[[str], bool]) -> str:
+    """The sha256 of an archive's bytes, or of the names and contents of a folder's wanted files."""
+    if not path.is_dir():
+        return file_sha256(path)
+    digest = hashlib.sha256()
+    for name, data in sorted(_folder(path, wanted)):
+        digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
+    return digest.hexdigest()
+
+
+def member_place(path: Path, name: str) -> str:
+    """How a message names a member: `folder/member` or `archive.tar.xz:member`."""
+    return str(path / name) if path.is_dir() else f"{path}:{name}"
+
+
+def _folder(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            file = Path(folder, name)
+            inside = file.relative_to(path).as_posix()
+            if not wanted(inside):
+                continue
+            if not file.resolve().is_relative_to(path.resolve()):
+                raise BadInput("this link points outside the folder; put the file itself there", file)
+            try:
+                total += file.stat().st_size
+                _check_total(total, path)
+                yield inside, file.read_bytes()
+            except OSError as error:
+                raise BadInput(f"cannot be read ({error.strerror or error})", file) from error
+
+
+def _tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    stream = _Stream(ByteSource(path))
+    seen: set[str] = set()
+    total = 0
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
+            for member in archive:
+                _check(member, path)
+                if not member.isreg() or not wanted(_inside(member)):
+                    continue
+                if _inside(member) in seen or len(seen) > MAX_MEMBERS:
+                    raise BadInput("this file stands twice in the archive", f"{path}:{member.name}")
+                seen.add(_inside(member))
+                total += member.size
+                _check_total(total, path)
+                yield _inside(member), archive.extractfile(member).read()
+        stream.drain()
+    except BadInput:
+        raise
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, AttributeError, MemoryError) as error:
+        # tarfile lets some of these through for headers that make no sense.
+        raise BadInput(f"the archive is truncated or broken ({error}); fetch it again", path) from error
+    finally:
+        stream.close()
+    if not stream.ended_with_zeros:
+        raise BadInput("the archive is truncated (its end marker is missing); fetch it again", path)
+
+
+def _inside(member: tarfile.TarInfo) -> str:
+    return PurePosixPath(member.name).as_posix()
+
+
+def _check(member: tarfile.TarInfo, path: Path) -> None:
+    """Refuse the whole archive for a member that no data set has a reason to hold."""
+    place = f"{path}:{member.name}"
+    name = PurePosixPath(member.name.replace("\\", "/"))
+    if name.is_absolute() or ".." in name.parts or (name.parts and name.parts[0].endswith(":")):
+        raise BadInput("this member points outside the archive; the archive is refused", place)
+    if member.issym() or member.islnk():
+        raise BadInput("this member is a link; the archive is refused", place)
+    if not (member.isreg() or member.isdir()):
+        raise BadInput("this member is no plain file; the archive is refused", place)
+    if member.size < 0:
+        raise BadInput("this member has no sensible size; the archive is refused", place)
+
+
+def _check_total(total: int, path: Path) -> None:
+    if total > MAX_TOTAL:
+        raise BadInput(f"holds more than {MAX_TOTAL >> 20} MB of questions; is this the right archive?", path)
+
+
+class _Stream(io.RawIOBase):
+    """A ByteSource as the file object that tarfile reads."""
+
+    def __init__(self, source: ByteSource):
+        self._blocks, self._rest, self._end = iter(source), b"", b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        parts = [self._rest]
+        have = len(self._rest)
+        while size < 0 or have < size:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            parts.append(block)
+            have += len(block)
+            self._end = (self._end + block[-512:])[-512:]
+        data = b"".join(parts)
+        size = len(data) if size < 0 else size
+        self._rest = data[size:]
+        return data[:size]
+
+    def drain(self) -> None:
+        """Read to the end, so that a compressed file's own check is made."""
+        while self.read(1 << 20):
+            pass
+
+    def close(self) -> None:
+        if not self.closed:
+            self._blocks.close()
+        super().close()
+
+    @property
+    def ended_with_zeros(self) -> bool:
+        return self._end == b"\0" * 512

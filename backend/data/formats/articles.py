@@ -1,0 +1,110 @@
+"""Articles, one JSON object a line, `{"title", "text"}`, cut into passages.
+
+`unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as in REALM;
+no word is cut in two, and `tokenizer` names a folder or Hugging Face name (default: the packaged MiniLM's uncased vocabulary).
+Blocks do not overlap, the last of an article is what is left, and white space within a block becomes one space. A passage is
+called by the article's `id`, or its line, and the block's number from 0: "12-0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput, Refused
+
+SETTINGS = {"unit": "words", "length": 0, "tokenizer": "minilm"}
+LENGTHS = {"words": 100, "pieces": 288}
+_BATCH = 2048
+Cut = Callable[[str], Iterator[str]]
+
+
+def recognise(head: Head) -> bool:
+    try:
+        record = fields.parse_object(head.first_line)
+    except fields.Wrong:
+        cut_short = len(head.first_line) == len(head.text)
+        named = '"id"' in head.text or '"_id"' in head.text
+        return cut_short and head.text.startswith(('{"title"', '{"text"')) and not named and '"question"' not in head.text
+    return {"title", "text"} <= set(record) and not {"id", "_id", "question", "answers", "gold", "split"} & set(record)
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
+    cut = _cutter({**SETTINGS, **options.settings})
+    source, empty = ByteSource(path), True
+    batch = PassageBatch()
+    for line, text in numbered_lines(source):
+        empty = False
+        try:
+            if not_utf8(text):
+                raise fields.Wrong("this line holds bytes that are not UTF-8")
+            record = fields.parse_object(text)
+            id = fields.identifier(record, "id", "_id", required=False) or str(line)
+            title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
+            if not_utf8(body) or not_utf8(title):
+                raise fields.Wrong("half a surrogate pair stands in it")
+        except fields.Wrong as error:
+            batch.problems.append(BadInput(str(error), path, line))
+            continue
+        rows = [(f"{id}-{number}", title, block) for number, block in enumerate(cut(body))]
+        if not rows:
+            batch.problems.append(BadInput("the text is empty", path, line))
+        batch.rows += rows
+        batch.lines += [line] * len(rows)
+        if len(batch.rows) >= _BATCH:
+            batch.share = source.read / max(source.size, 1)
+            yield batch
+            batch = PassageBatch()
+    if empty:
+        raise BadInput("the file is empty", path)
+    batch.share, batch.sha256 = 1.0, source.sha256
+    yield batch
+
+
+def _cutter(settings: dict[str, Any]) -> Cut:
+    unit = settings["unit"]
+    if unit not in LENGTHS:
+        raise Refused(f"--set unit={unit}: the unit is one of {', '.join(LENGTHS)}")
+    length = settings["length"] or LENGTHS[unit]
+    return (lambda text: word_blocks(text, length)) if unit == "words" else piece_blocks(settings["tokenizer"], length)
+
+
+def word_blocks(text: str, length: int) -> Iterator[str]:
+    words = text.split()
+    for start in range(0, len(words), length):
+        yield " ".join(words[start : start + length])
+
+
+def piece_blocks(tokenizer: str, length: int) -> Cut:
+    """Cuts a text into blocks whose words have at most `length` pieces together; a longer word is a block of its own."""
+    from transformers import AutoTokenizer
+
+    from backend.retrieval.encoder import locate
+
+    try:
+        made = AutoTokenizer.from_pretrained(locate(tokenizer))
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).splitlines() or [""])[0][:120]
+        raise Refused(f"--set tokenizer={tokenizer}: cannot be loaded ({reason}); name a folder that holds one") from error
+
+    def cut(text: str) -> Iterator[str]:
+        words = text.split()
+        counts = [len(ids) for ids in made(words, add_special_tokens=False)["input_ids"]] if words else []
+        block, have = [], 0
+        for word, count in zip(words, counts, strict=True):
+            if block and have + count > length:
+                yield " ".join(block)
+                block, have = [], 0
+            block.append(word)
+            have += count
+        if block:
+            yield " ".join(block)
+
+    return cut
+
+
+FORMATS = [Format("articles", "passages", "JSON lines of articles (title, text), cut into blocks", recognise, read, settings=SETTINGS)]

@@ -1,0 +1,166 @@
+"""BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and qrels/{train,dev,test}.tsv (a
+header, then question, passage, grade).
+
+A question's split is that of the qrels that name it, test before dev before train where several do; one that none names is
+unlabelled. Above 0 a grade makes gold. A single queries.jsonl or qrels file can be read by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields, passage_jsonl
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Judgement, Options, Written, wrong_with_id, wrong_with_question
+from backend.data.formats.files import written_whole
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from backend.data.formats.trec import grade
+from db.errors import BadInput
+from db.records import Passage, Question
+
+HEADER = ("query-id", "corpus-id", "score")
+_SPLITS = ("test", "dev", "train")
+
+
+def recognise_folder(head: Head) -> bool:
+    return head.folder and bool({"corpus.jsonl", "corpus.jsonl.gz"} & head.names)
+
+
+def recognise_queries(head: Head) -> bool:
+    if head.folder:
+        return bool({"queries.jsonl", "queries.jsonl.gz"} & head.names)
+    try:
+        record = fields.parse_object(head.first_line)
+    except fields.Wrong:
+        return False
+    return {"_id", "text"} <= set(record) and not {"title", "answers", "gold", "split", "relation", "set", "subject"} & set(record)
+
+
+def recognise_qrels(head: Head) -> bool:
+    return tuple(name.strip().lower() for name in head.columns) == HEADER
+
+
+def corpus_files(folder: Path) -> list[Path]:
+    return [_part(folder, "corpus")]
+
+
+def query_files(folder: Path) -> list[Path]:
+    return [_part(folder, "queries"), *(file for split in _SPLITS if (file := folder / "qrels" / f"{split}.tsv").is_file())]
+
+
+def _part(folder: Path, name: str) -> Path:
+    files = [folder / f"{name}.jsonl", folder / f"{name}.jsonl.gz"]
+    return next((file for file in files if file.is_file()), files[0])
+
+
+def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement | BadInput]:
+    lines = numbered_lines(ByteSource(path))
+    number, header = next(lines, (1, ""))
+    if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
+        raise BadInput(f"the header must be {', '.join(HEADER)}, with tabs between", path, number)
+    for line, text in lines:
+        try:
+            if not_utf8(text):
+                raise fields.Wrong("this line holds bytes that are not UTF-8")
+            columns = text.split("\t")
+            if len(columns) != 3:
+                raise fields.Wrong(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
+            if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
+                raise fields.Wrong(message)
+            yield Judgement(columns[0], columns[1], grade(columns[2]), str(path), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+
+
+class _Gold:
+    """What the qrels of a folder say: of each question its splits, its gold, and where that stands."""
+
+    def __init__(self) -> None:
+        self.splits: dict[str, str] = {}
+        self.gold: dict[str, dict[str, tuple[str, int]]] = {}
+
+    def read(self, file: Path) -> Iterator[BadInput]:
+        seen: set[tuple[str, str]] = set()
+        for row in read_qrels(file):
+            if isinstance(row, BadInput):
+                yield row
+            elif (row.question_id, row.passage_id) in seen:
+                yield BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line)
+            else:
+                seen.add((row.question_id, row.passage_id))
+                self.splits.setdefault(row.question_id, file.name.split(".")[0])
+                if row.grade > 0:
+                    self.gold.setdefault(row.question_id, {}).setdefault(row.passage_id, (row.path, row.line))
+
+
+def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    files = query_files(path) if path.is_dir() else [path]
+    known = _Gold()
+    for file in files[1:]:
+        yield from known.read(file)
+    if not files[1:] and options.split is None:
+        raise BadInput("there are no qrels beside it to tell the split; say --split train, dev, test or unlabelled", path)
+    dataset = options.dataset or (stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
+    empty = True
+    for line, text in numbered_lines(ByteSource(files[0])):
+        empty = False
+        try:
+            item = _item(text, files, line, dataset, known, options)
+        except fields.Wrong as error:
+            yield BadInput(str(error), files[0], line)
+            continue
+        if options.split in (None, item.question.split):
+            yield item
+    if empty:
+        raise BadInput("the file is empty", files[0])
+
+
+def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> Item:
+    if not_utf8(text):
+        raise fields.Wrong("this line holds bytes that are not UTF-8")
+    record: dict[str, Any] = fields.parse_object(text)
+    id = fields.identifier(record, "_id", "id")
+    places = known.gold.get(id, {})
+    split: Any = known.splits.get(id, "unlabelled") if files[1:] else options.split
+    gold = tuple(places) if options.gold == "all" else tuple(places)[:1]
+    question = Question(id, fields.required_text(record, "text"), dataset=dataset, split=split, gold=gold)
+    if message := wrong_with_question(question):
+        raise fields.Wrong(message)
+    return Item(question, str(files[0]), line, gold_places=places)
+
+
+def write_corpus(path: Path, passages: Iterable[Passage]) -> Written:
+    return _lines(path, ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages))
+
+
+def write_queries(path: Path, questions: Iterable[Question]) -> Written:
+    return _lines(path, ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions))
+
+
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Written:
+    rows = 0
+    with written_whole(path) as file:
+        file.write("\t".join(HEADER) + "\n")
+        for question_id, passage_id, value in judgements:
+            file.write(f"{question_id}\t{passage_id}\t{value}\n")
+            rows += 1
+    return Written(rows)
+
+
+def _lines(path: Path, made: Iterable[dict]) -> Written:
+    rows = 0
+    with written_whole(path) as file:
+        for record in made:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            rows += 1
+    return Written(rows)
+
+
+FORMATS = [
+    Format("beir", "passages", "BEIR's folder (corpus.jsonl)", recognise_folder, passage_jsonl.read, write_corpus, ".jsonl", corpus_files),
+    Format("beir", "questions", "BEIR's folder or queries.jsonl", recognise_queries, read_queries, write_queries, ".jsonl", query_files),
+    Format("beir", "qrels", "BEIR's qrels (a header, tabs)", recognise_qrels, read_qrels, write_qrels, ".tsv"),
+]

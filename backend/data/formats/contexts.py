@@ -1,0 +1,71 @@
+"""Entries of retriever output as DPR and Pyserini write it: a question with its passages. The two differ in names only."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import Context, Entry, wrong_with_id, wrong_with_text
+from db.errors import BadInput
+
+IDS = ("id", "docid", "passage_id", "psg_id")
+_LARGEST = 3.4e38  # float32; scores are kept so
+
+
+def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> Entry:
+    """An entry whose passages stand under the name `passages`. Raises `fields.Wrong` where the question is wrong."""
+    question = fields.required_text(record, "question")
+    message = wrong_with_text("question", question) or (question_id is not None and wrong_with_id(question_id))
+    if message:
+        raise fields.Wrong(message)
+    answers = fields.texts(record, "answers")
+    values = record.get(passages)
+    if not isinstance(values, list):
+        raise fields.Wrong(f"there is no list '{passages}'")
+    contexts, problems = [], []
+    for number, value in enumerate(values, 1):
+        try:
+            contexts.append(_context(value, line))
+        except fields.Wrong as error:
+            problems.append(BadInput(f"passage {number} of the question {question[:60]!r}: {error}", path, line))
+    return Entry(question_id, question, answers, contexts, str(path), line, tuple(problems))
+
+
+def score(value: Any) -> float:
+    """A score, which DPR writes as text. Raises `fields.Wrong`."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) < _LARGEST:
+        raise fields.Wrong(f"the score is {str(value)[:40]!r}; it must be a number")
+    return number
+
+
+def _context(value: Any, line: int) -> Context:
+    if not isinstance(value, dict):
+        raise fields.Wrong(f"this is {fields.kind_of(value)}, not a passage")
+    id = fields.identifier(value, *IDS)
+    if message := wrong_with_id(id):
+        raise fields.Wrong(message)
+    holds = value.get("has_answer")
+    if holds is not None and not isinstance(holds, bool):
+        raise fields.Wrong("'has_answer' must be true or false")
+    if "score" not in value:
+        raise fields.Wrong("there is no 'score'")
+    title, text = fields.text(value, "title"), fields.text(value, "text")
+    if title is None and text is not None:
+        title, text = split_contents(text)
+    return Context(id, score(value["score"]), line, title, text, holds)
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """Title and text out of Pyserini's `"title"\\ntext`; without a line end it is all text."""
+    title, end, text = contents.partition("\n")
+    if not end:
+        return "", contents
+    if len(title) > 1 and title[0] == title[-1] == '"':
+        title = title[1:-1].replace('""', '"')
+    return title, text

@@ -1,0 +1,106 @@
+"""DPR's question "CSV": tab separated, no header, a question and its answers as a Python list, `who sang it\\t['Ada', "Bo's"]`.
+
+Fields are quoted as in CSV where they hold quotes. As in DPR, a right single quotation mark in a question becomes an
+apostrophe. The answers are read with `ast.literal_eval`: a file is never run. Ids are data set (or file name) and line.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Written, wrong_with_question
+from backend.data.formats.files import one_line, written_whole
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import Question
+
+_LIST = ("[", '"[', "(", '"(')
+MAX_ANSWERS_TEXT = 1_000_000  # characters
+
+
+def recognise(head: Head) -> bool:
+    return len(head.columns) == 2 and head.columns[1].lstrip().startswith(_LIST) and head.columns[1].rstrip().endswith(("]", ")", '"'))
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    dataset, split = options.dataset or stem(path), options.split or _split(path)
+    empty = True
+    for line, text in numbered_lines(ByteSource(path)):
+        empty = False
+        try:
+            question, answers = _columns(text)
+            made = Question(
+                id=f"{'-'.join(dataset.split())}.{line}", text=question.replace("\u2019", "'"), answers=_answers(answers),
+                dataset=dataset, split=split,
+            )  # fmt: skip
+            if message := wrong_with_question(made):
+                raise fields.Wrong(message)
+            yield Item(made, str(path), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+    if empty:
+        raise BadInput("the file is empty", path)
+
+
+def _split(path: Path) -> str:
+    """DPR's files say it in their names (nq-dev.qa.csv)."""
+    parts = path.name.lower().replace("-", ".").replace("_", ".").split(".")
+    found = [split for split in ("train", "dev", "test") if split in parts]
+    if len(found) != 1:
+        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+    return found[0]
+
+
+def _columns(line: str) -> list[str]:
+    if not_utf8(line):
+        raise fields.Wrong("this line holds bytes that are not UTF-8")
+    try:
+        columns = next(csv.reader([line], delimiter="\t"), [])
+    except csv.Error as error:
+        raise fields.Wrong(f"this line is not CSV ({error})") from None
+    if len(columns) != 2:
+        hint = "; a quote opens and does not close" if line.count('"') % 2 else ""
+        raise fields.Wrong(f"{len(columns)} fields; there must be two, question and list of answers{hint}")
+    return columns
+
+
+def _answers(text: str) -> tuple[str, ...]:
+    if len(text) > MAX_ANSWERS_TEXT:
+        raise fields.Wrong("the list of answers is too long")
+    try:
+        # A wrong list warns about its escapes before it fails; the message below is enough.
+        value = _quietly(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise fields.Wrong(f"the answers are {text[:60]!r}; they must be a list, as in ['Oslo', 'Kristiania']") from None
+    if not isinstance(value, list | tuple) or not all(isinstance(answer, str) for answer in value):
+        raise fields.Wrong("the answers must be a list of texts, as in ['Oslo', 'Kristiania']")
+    return tuple(dict.fromkeys(value))
+
+
+def _quietly(text: str):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.literal_eval(text.strip())
+
+
+def write(path: Path, questions: Iterable[Question]) -> Written:
+    """Ids, gold and all else but text and answers have no place here; tabs and line ends in a question become spaces."""
+    rows = folded = 0
+    with written_whole(path) as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        for question in questions:
+            text = one_line(question.text)
+            folded += text != question.text
+            writer.writerow([text, repr(list(question.answers))])
+            rows += 1
+    return Written(rows, (f"{folded:,} questions held tabs or line ends, which became spaces",) if folded else ())
+
+
+FORMATS = [Format("dpr-csv", "questions", "DPR's questions, tab separated (question, ['answers'])", recognise, read, write, ".qa.csv")]

@@ -1,0 +1,65 @@
+"""What DPR's retriever writes: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`.
+
+Scores are text, as there. Questions have no ids: their texts name them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Entry, Format, Head, Options, Written
+from backend.data.formats.contexts import entry
+from backend.data.formats.files import written_whole
+from backend.data.formats.json_stream import open_json, records
+from backend.data.formats.streams import ByteSource
+from db.errors import BadInput
+from db.records import Passage, Question
+
+Retrieved = Sequence[tuple[Passage, float, bool]]
+"""A question's passages in rank order, each with its score and whether it holds an answer."""
+
+
+def recognise(head: Head) -> bool:
+    return head.start == "[" and '"ctxs"' in head.text
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+    for line, record in records(open_json(ByteSource(path))):
+        if isinstance(record, BadInput):
+            yield record
+            continue
+        try:
+            yield entry(record, "ctxs", None, path, line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+
+
+def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]]) -> int:
+    """Write entry by entry: a run of any size needs the memory of one question. Gives the number of questions."""
+    count = 0
+    with written_whole(path) as file:
+        file.write("[")
+        for question, retrieved in entries:
+            file.write(",\n" if count else "\n")
+            json.dump(_entry(question, retrieved), file, ensure_ascii=False)
+            count += 1
+        file.write("\n]\n")
+    return count
+
+
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+    return Written(write_results(path, entries))
+
+
+def _entry(question: Question, retrieved: Retrieved) -> dict:
+    contexts = [
+        {"id": p.id, "title": p.title, "text": p.text, "score": str(float(score)), "has_answer": bool(has_answer)}
+        for p, score, has_answer in retrieved
+    ]
+    return {"question": question.text, "answers": list(question.answers), "ctxs": contexts}
+
+
+FORMATS = [Format("dpr", "runs", "DPR's retriever output (JSON, ctxs)", recognise, read, write, ".json")]

@@ -1,0 +1,79 @@
+"""DPR's training JSON: an array of `{dataset?, question, answers, positive_ctxs, negative_ctxs, hard_negative_ctxs}`, a ctx
+being `{title, text, score?, title_score?, passage_id | psg_id?}`.
+
+Read are the questions and their positives, which become gold; the negatives belong to a training set, not to the questions.
+A question without positives (DPR drops it when it trains) is kept, without gold. The split is train unless said otherwise.
+Ids are data set (or file name) and index from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    Item,
+    Options,
+    Paragraph,
+    wrong_with_id,
+    wrong_with_question,
+    wrong_with_text,
+)
+from backend.data.formats.json_stream import open_json, records
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource
+from db.errors import BadInput
+from db.records import Question
+
+
+def recognise(head: Head) -> bool:
+    return head.start == "[" and '"positive_ctxs"' in head.text
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    prefix = "-".join((options.dataset or stem(path)).split())
+    for index, (line, record) in enumerate(records(open_json(ByteSource(path)))):
+        if isinstance(record, BadInput):
+            yield record
+            continue
+        try:
+            yield _item(record, f"{prefix}.{index}", path, line, options)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+
+
+def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Options) -> Item:
+    question = Question(
+        id=id,
+        text=fields.required_text(record, "question"),
+        answers=tuple(dict.fromkeys(fields.texts(record, "answers"))),
+        dataset=options.dataset or fields.text(record, "dataset") or stem(path),
+        split=options.split or "train",
+    )
+    if message := wrong_with_question(question):
+        raise fields.Wrong(message)
+    contexts = record.get("positive_ctxs", [])
+    if not isinstance(contexts, list):
+        raise fields.Wrong(f"'positive_ctxs' is {fields.kind_of(contexts)}; it must be a list of passages")
+    paragraphs = tuple(_paragraph(context) for context in contexts)
+    return Item(question, str(path), line, paragraphs if options.gold == "all" else paragraphs[:1])
+
+
+def _paragraph(value: Any) -> Paragraph:
+    if not isinstance(value, dict):
+        raise fields.Wrong(f"'positive_ctxs' holds {fields.kind_of(value)}; it must be a list of passages")
+    id = fields.identifier(value, *(name for name in ("passage_id", "psg_id") if value.get(name) is not None), required=False)
+    title, text = fields.text(value, "title", ""), fields.text(value, "text", "")
+    if message := (id is not None and wrong_with_id(id)) or wrong_with_text("title", title, empty=True) or wrong_with_text(
+        "text", text, empty=id is not None
+    ):
+        raise fields.Wrong(f"a positive: {message}")
+    return Paragraph(title, text, id)
+
+
+FORMATS = [Format("dpr-training", "questions", "DPR's training JSON (positive_ctxs become gold)", recognise, read)]

@@ -1,0 +1,163 @@
+"""EntityQuestions (Sciavolino et al. 2021) in its own layout, as a folder or a tar, plain or compressed.
+
+    dataset/{train,dev,test}/P19.dev.json                      -> data set "entityquestions"
+    dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, split test
+    dataset/one-off/no-overlap/P19/P19_no_overlap.train.json      -> data set "no-overlap", its own splits
+    relation_query_templates.json                              -> the wordings; ours are used where it is absent
+
+A file is an array of `{question, answers}`. The subject comes from inverting the wording, and the relation from the file's
+name: P131 and P276 share a wording, and "similar" uses a second one. `no-overlap` and `similar` are fine-tuning experiments
+with splits of their own, drawn anew from the same facts: counting all of them as test would take their facts out of every
+training set, so they keep their splits, and their data set's name keeps them apart.
+
+Ids are data set (left out for the main one), relation, split or bucket, and index from 0: "P19.dev.12",
+"common-random-buckets.P19.3.17", "no-overlap.P19.train.5".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.archive import member_place, read_members
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.json_stream import JsonStream
+from db.errors import BadInput
+from db.records import Question
+
+TEMPLATES_FILE = "relation_query_templates.json"
+MAIN = "entityquestions"
+
+# The wordings of the data set's 24 relations, for its `dataset.zip`, which does not hold them.
+TEMPLATES = {
+    "P17": "Which country is [X] located in?", "P19": "Where was [X] born?", "P20": "Where did [X] die?",
+    "P26": "Who is [X] married to?", "P36": "What is the capital of [X]?", "P40": "Who is [X]'s child?",
+    "P50": "Who is the author of [X]?", "P69": "Where was [X] educated?", "P106": "What kind of work does [X] do?",
+    "P112": "Who founded [X]?", "P127": "Who owns [X]?", "P131": "Where is [X] located?",
+    "P136": "What type of music does [X] play?", "P159": "Where is the headquarter of [X]?",
+    "P170": "Who was [X] created by?", "P175": "Who performed [X]?", "P176": "Which company is [X] produced by?",
+    "P264": "What music label is [X] represented by?", "P276": "Where is [X] located?",
+    "P407": "Which language was [X] written in?", "P413": "What position does [X] play?",
+    "P495": "Which country was [X] created in?", "P740": "Where was [X] founded?", "P800": "What is [X] famous for?",
+    "P19_similar": "What is the birthplace of [X]?", "P159_similar": "Where is [X] headquartered?",
+    "P170_similar": "Who is the creator of [X]?",
+}  # fmt: skip
+
+_FILE = re.compile(
+    r"(?:.*/)?(?:"
+    r"(?P<folder>train|dev|test)/(?P<main>P\d{1,9})\.(?P<split>train|dev|test)"
+    r"|one-off/(?P<bucket_set>[\w-]+)/(?P<bucket_relation>P\d{1,9})/bucket(?P<bucket>\d{1,4})\.test"
+    r"|one-off/(?P<one_off>[\w-]+)/(?P<one_off_relation>P\d{1,9})/P\d{1,9}_\w+\.(?P<one_off_split>train|dev|test)"
+    r")\.json"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What a file's path says."""
+
+    dataset: str
+    relation: str
+    split: str
+    bucket: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        own = f"{self.relation}.{self.split if self.bucket is None else self.bucket}"
+        return own if self.dataset == MAIN else f"{self.dataset}.{own}"
+
+
+def recognise(head: Head) -> bool:
+    return head.tar or (head.folder and not {"corpus.jsonl", "queries.jsonl"} & head.names)  # those would be BEIR
+
+
+def wanted(name: str) -> bool:
+    """Whether a file inside the folder or archive belongs to the data set."""
+    return _FILE.fullmatch(name) is not None or name.split("/")[-1] == TEMPLATES_FILE
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    """Raises BadInput where the archive is broken, a file is no JSON array, or nothing in it is EntityQuestions."""
+    members = read_members(path, wanted)
+    templates = _templates(path, members)
+    files = {name: _described(name) for name in members if _FILE.fullmatch(name)}
+    if not files:
+        raise BadInput("holds no EntityQuestions files (dataset/dev/P19.dev.json and the like)", path)
+    for name, file in sorted(files.items(), key=lambda entry: _order(entry[1])):
+        if options.split in (None, file.split) and options.dataset in (None, file.dataset):
+            yield from _questions(members[name], member_place(path, name), file, templates)
+
+
+def _described(name: str) -> _File:
+    found = _FILE.fullmatch(name)
+    if found["main"]:
+        return _File(MAIN, found["main"], found["split"])
+    if found["bucket_set"]:
+        return _File(found["bucket_set"], found["bucket_relation"], "test", int(found["bucket"]))
+    return _File(found["one_off"], found["one_off_relation"], found["one_off_split"])
+
+
+def _order(file: _File) -> tuple:
+    splits = ("train", "dev", "test")
+    return file.dataset != MAIN, file.dataset, splits.index(file.split), int(file.relation[1:]), file.bucket or 0
+
+
+def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
+    named = [name for name in members if name.split("/")[-1] == TEMPLATES_FILE]
+    if not named:
+        return TEMPLATES
+    place = member_place(path, named[0])
+    try:
+        templates = fields.parse_object(_decoded(members[named[0]], place))
+    except fields.Wrong as error:
+        raise BadInput(str(error), place) from None
+    for key, wording in templates.items():
+        if not isinstance(wording, str) or wording.count("[X]") != 1:
+            raise BadInput(f"the wording of {key!r} must be text with one [X]", place)
+    return templates
+
+
+def _questions(data: bytes, place: str, file: _File, templates: dict[str, str]) -> Iterator[Item | BadInput]:
+    template = templates.get(f"{file.relation}_{file.dataset}") or templates.get(file.relation)
+    if template is None:
+        raise BadInput(f"the wordings ({TEMPLATES_FILE}) do not name {file.relation}", place)
+    before, after = template.split("[X]")
+    for index, (line, record) in enumerate(_array(_decoded(data, place), place)):
+        try:
+            if not isinstance(record, dict):
+                raise fields.Wrong(f"this is {fields.kind_of(record)}, not a question")
+            text = fields.required_text(record, "question")
+            if not (text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)):
+                raise fields.Wrong(f"the question {text[:100]!r} is not worded {template!r}, as {file.relation} is")
+            question = Question(
+                id=f"{file.prefix}.{index}", text=text, answers=fields.texts(record, "answers"), relation=file.relation,
+                subject=text[len(before) : len(text) - len(after)], template=template, bucket=file.bucket,
+                dataset=file.dataset, split=file.split,
+            )  # fmt: skip
+            if message := wrong_with_question(question):
+                raise fields.Wrong(message)
+            yield Item(question, place, line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), place, line)
+
+
+def _decoded(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput("bytes that are not UTF-8", place, data.count(b"\n", 0, error.start) + 1) from None
+
+
+def _array(text: str, place: str) -> Iterator[tuple[int, object]]:
+    """The elements of a JSON array, each with the line it begins in."""
+    stream = JsonStream([text], place)
+    if stream.peek() != "[":
+        raise BadInput("this is no JSON array of questions", place, 1)
+    yield from stream.array()
+    stream.end()
+
+
+FORMATS = [Format("entityquestions", "questions", "EntityQuestions, its folder or a tar of it", recognise, read)]

@@ -1,0 +1,167 @@
+"""JSON of any size, a value at a time: what stands in an array or object is decoded when it is asked for, and then let go."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.streams import ByteSource, without_mark
+from db.errors import BadInput
+
+MAX_VALUE = 256 << 20  # characters of one value; what is longer is no list of questions
+_SPACE = re.compile(r"[ \t\r\n]*")
+_LONGEST_WORD = 12  # characters: -Infinity, \uXXXX\uXXXX; an error nearer to the end may only mean that the rest is to come
+
+
+class JsonStream:
+    """Reads one JSON text out of pieces.
+
+    `array` and `object` go through one level; whoever iterates over an object reads each member (`value`, `array` or
+    `object`) before going on to the next.
+
+    Args:
+        chunks: the text, in pieces of any length.
+        place: how messages name the file.
+    """
+
+    def __init__(self, chunks: Iterable[str], place: object):
+        self._chunks, self.place = iter(chunks), place
+        self._decoder = json.JSONDecoder()
+        self._text, self._at = "", 0
+        self._line, self._counted = 1, 0
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def line(self) -> int:
+        """The line of what comes next, from 1."""
+        self._line += self._text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self._line
+
+    def array(self) -> Iterator[tuple[int, Any]]:
+        """The elements of the array that comes next, each with its line."""
+        for _ in self._members("[", "]", "a JSON array"):
+            line = self.line()
+            yield line, self.value()
+
+    def object(self) -> Iterator[tuple[int, str]]:
+        """The keys of the object that comes next, each with its line."""
+        for _ in self._members("{", "}", "a JSON object"):
+            line = self.line()
+            if self.peek() != '"':
+                raise self._bad("a key must be text")
+            key = self.value()
+            self._take(":", "a colon is missing; is the file cut short?")
+            self.peek()
+            yield line, key
+
+    def value(self) -> Any:
+        """Decode what comes next, whole."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except RecursionError:
+                raise self._bad("this is not JSON (nested too deeply)") from None
+            except ValueError as error:
+                if self._may_go_on(error) and self._grow():
+                    continue
+                raise self._broken(error) from None
+            # A number at the very end may have more digits to come.
+            if end == len(self._text) and self._text[end - 1] not in '"]}' and self._grow():
+                continue
+            self.line()
+            self._at = end
+            return value
+
+    def end(self) -> None:
+        """Raises BadInput unless nothing but white space is left."""
+        if self.peek():
+            raise BadInput("there is more after the end of the JSON", self.place, self.line())
+
+    def _members(self, opening: str, closing: str, what: str) -> Iterator[None]:
+        if self.peek() != opening:
+            raise self._bad(f"this is not {what}")
+        self._at += 1
+        if self.peek() != closing:
+            while True:
+                self.peek()
+                yield
+                if self.peek() != ",":
+                    break
+                self._at += 1
+        self._take(closing, "a comma or the end is missing; is the file cut short?")
+
+    def _take(self, character: str, otherwise: str) -> None:
+        if self.peek() != character:
+            raise self._bad(otherwise)
+        self._at += 1
+
+    def _more(self) -> bool:
+        piece = next(self._chunks, None)
+        if piece is None:
+            return False
+        self.line()
+        self._text, self._at, self._counted = self._text[self._at :] + piece, 0, 0
+        return True
+
+    def _grow(self) -> bool:
+        """Read on until twice as much is there, so that a long value is not tried again for every piece."""
+        have = len(self._text) - self._at
+        if have > MAX_VALUE:
+            raise self._bad(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
+        grown = False
+        while len(self._text) - self._at < 2 * have + 1 and self._more():
+            grown = True
+        return grown
+
+    def _may_go_on(self, error: ValueError) -> bool:
+        if not isinstance(error, json.JSONDecodeError):
+            return False
+        return error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _LONGEST_WORD
+
+    def _broken(self, error: ValueError) -> BadInput:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
+        line = self.line() + (self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0)
+        return BadInput(f"this is not JSON ({reason}); is the file cut short?", self.place, line)
+
+    def _bad(self, message: str) -> BadInput:
+        return BadInput(message, self.place, self.line())
+
+
+def open_json(source: ByteSource) -> JsonStream:
+    """The JSON of a file. Raises BadInput, here or while it is read, for bytes that are not UTF-8."""
+    return JsonStream(_decoded(source), source.path)
+
+
+def records(stream: JsonStream) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
+    """The objects of an array, each with its line; BadInput in place of an element that is none."""
+    for line, value in stream.array():
+        if isinstance(value, dict):
+            yield line, value
+        else:
+            yield line, BadInput(f"this is {fields.kind_of(value)}, not an object", stream.place, line)
+    stream.end()
+
+
+def _decoded(source: ByteSource) -> Iterator[str]:
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    for number, block in enumerate(source):
+        block = without_mark(block, source.path) if number == 0 else block
+        try:
+            yield decoder.decode(block)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            raise BadInput("bytes that are not UTF-8", source.path, line) from None
+        line += block.count(b"\n")
+    if decoder.getstate()[0]:
+        raise BadInput("the file ends within a character; is it cut short?", source.path, line)

@@ -1,0 +1,176 @@
+"""Label events as JSON lines and as CSV: a column for each field of `db.labels.Event`, and the question's split.
+
+CSV is opened in spreadsheets, where a cell that begins with = + - @ is a formula. Such a text (one that begins with a tab, a
+line end or an apostrophe too) gets an apostrophe before it, which is taken away when it is read. Every text is quoted.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from backend.data.formats.streams import not_utf8
+from db.errors import BadInput
+from db.events import COLUMNS, Event
+from db.gestures import LABELLING, Choice, Gesture, check
+
+HEADER = (*COLUMNS, "split")
+_WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}
+_REAL = {"score", "suggestion", "inclusion_probability", "client_time", "server_time"}
+_NEEDED = {"number", "gesture", "part", "kind", "question", "annotator", "practice", "blind", "guideline_version", "server_time"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last: full-width, Excel takes them too
+_LARGEST = 2**63 - 1
+_MAX_NAME = 64
+
+
+class Line(NamedTuple):
+    """An event and the line (from 1) on which it begins."""
+
+    line: int
+    event: Event
+
+
+class Problem(NamedTuple):
+    """What is wrong with a line."""
+
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventFormat:
+    """read: the lines of a file, raising BadInput where it cannot be read on. writer: takes a file, gives what writes an event."""
+
+    read: Callable[[Path], Iterator[Line | Problem]]
+    writer: Callable[[TextIO], Callable[[Event, str], None]]
+
+
+def safe_cell(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
+def plain_cell(cell: str) -> str:
+    """What `safe_cell` was given."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
+
+
+def _json_writer(file: TextIO) -> Callable[[Event, str], None]:
+    def write(event: Event, split: str) -> None:
+        file.write(json.dumps(dict(zip(HEADER, (*_values(event), split), strict=True)), ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _csv_writer(file: TextIO) -> Callable[[Event, str], None]:
+    rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    rows.writerow(HEADER)
+
+    def write(event: Event, split: str) -> None:
+        values = ("" if value is None else safe_cell(value) if isinstance(value, str) else value for value in (*_values(event), split))
+        rows.writerow(values)
+
+    return write
+
+
+def _read_json(path: Path) -> Iterator[Line | Problem]:
+    with _opened(path, "\n") as file:
+        for line, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                yield Problem(line, "this is no JSON")
+                continue
+            yield _line(line, value) if isinstance(value, dict) else Problem(line, "this is no JSON object")
+
+
+def _read_csv(path: Path) -> Iterator[Line | Problem]:
+    with _opened(path, "") as file:
+        rows = csv.reader(file, strict=True)
+        try:
+            header = next(rows, [])
+            if missing := _NEEDED - set(header):
+                raise BadInput(f"the header must name the column {sorted(missing)[0]}", path, 1)
+            first = rows.line_num + 1
+            for row in rows:
+                if row:
+                    yield _csv_line(first, header, row)
+                first = rows.line_num + 1
+        except csv.Error as error:
+            raise BadInput(f"is no CSV ({error})", path, rows.line_num) from error
+
+
+def _csv_line(line: int, header: list[str], row: list[str]) -> Line | Problem:
+    if len(row) != len(header):
+        return Problem(line, f"{len(row)} cells; the header has {len(header)}")
+    value: dict[str, Any] = {}
+    for name, cell in zip(header, row, strict=True):
+        try:
+            value[name] = None if cell == "" else int(cell) if name in _WHOLE else float(cell) if name in _REAL else plain_cell(cell)
+        except ValueError:
+            return Problem(line, f"{name} is {cell[:40]!r}; it must be a number")
+    return _line(line, value)
+
+
+def _line(line: int, value: dict[str, Any]) -> Line | Problem:
+    try:
+        return Line(line, _event(value))
+    except BadInput as error:
+        return Problem(line, error.message)
+
+
+def _event(value: dict[str, Any]) -> Event:
+    """Raises BadInput. What depends on other events, or on the study, is not asked here."""
+    if absent := [name for name in HEADER if name in _NEEDED and value.get(name) is None]:
+        raise BadInput(f"there is no {absent[0]}")
+    for name in COLUMNS:
+        _check_type(name, value.get(name))
+    event = Event(**{name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name) for name in COLUMNS})
+    choices = () if event.passage is None or event.kind == "undo" else (
+        Choice(event.passage, event.label, event.run, event.rank, event.score, event.suggestion),)
+    if event.label is not None and event.kind not in LABELLING:
+        raise BadInput(f"an event of the kind {event.kind!r} has no label")
+    check(Gesture(event.gesture, event.kind, event.question, choices, event.note, None if event.undoes is None else str(event.undoes),
+                  event.batch, bool(event.blind), event.guideline_version, event.milliseconds, event.client_time))
+    if event.number < 1 or event.part < 0 or event.practice not in (0, 1) or event.blind not in (0, 1):
+        raise BadInput("number is from 1, part from 0, practice and blind are 0 or 1")
+    if event.inclusion_probability is not None and not 0 < event.inclusion_probability <= 1:
+        raise BadInput("inclusion_probability must be above 0 and at most 1")
+    if len(event.annotator) > _MAX_NAME or event.annotator != event.annotator.strip() or not event.annotator.isprintable():
+        raise BadInput(f"{event.annotator[:80]!r} will not do as an annotator's name")
+    return event
+
+
+def _check_type(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in _WHOLE:
+        fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    elif name in _REAL:
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    else:
+        fits = isinstance(value, str) and value != "" and not not_utf8(value) and "\0" not in value
+    if not fits:
+        kind = "a whole number" if name in _WHOLE else "a number" if name in _REAL else "text, and not empty"
+        raise BadInput(f"{name} must be {kind}")
+
+
+def _values(event: Event) -> tuple:
+    return tuple(getattr(event, name) for name in COLUMNS)
+
+
+def _opened(path: Path, newline: str) -> TextIO:
+    try:
+        return open(path, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror or error})", path) from error
+
+
+JSONL = EventFormat(_read_json, _json_writer)
+CSV = EventFormat(_read_csv, _csv_writer)

@@ -1,0 +1,55 @@
+"""Entity frequencies: tab separated, a header, the column `entity` (or `subject`) and one other, the count.
+
+Fields are as they stand; nothing is quoted, so an entity may hold quotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.data.formats.base import MAX_INTEGER, NO_OPTIONS, Format, Head, Options, wrong_with_text
+from backend.data.formats.streams import ByteSource, numbered_lines
+from db.errors import BadInput
+
+_ENTITY = ("entity", "subject")
+
+
+def recognise(head: Head) -> bool:
+    names = _names(head.first_line)
+    return len(names) == 2 and any(name in _ENTITY for name in names)
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, int] | BadInput]:
+    lines = numbered_lines(ByteSource(path))
+    number, header = next(lines, (1, None))
+    if header is None:
+        raise BadInput("the file is empty", path)
+    names = _names(header)
+    if len(names) != 2 or not any(name in _ENTITY for name in names):
+        raise BadInput("the header must name two columns: entity and count", path, number)
+    entity_at = 0 if names[0] in _ENTITY else 1
+    empty = True
+    for line, text in lines:
+        empty = False
+        values = text.split("\t")
+        message = _wrong(values, entity_at)
+        yield BadInput(message, path, line) if message else (values[entity_at], int(values[1 - entity_at]), line)
+    if empty:
+        raise BadInput("the file holds a header and nothing else", path)
+
+
+def _names(line: str) -> list[str]:
+    return [name.strip().lower() for name in line.split("\t")]
+
+
+def _wrong(values: list[str], entity_at: int) -> str | None:
+    if len(values) != 2:
+        return f"{len(values)} fields; there must be two, entity and count"
+    count = values[1 - entity_at]
+    if not (count.isascii() and count.isdigit() and len(count) < 20 and int(count) <= MAX_INTEGER):
+        return f"the count is {count[:40]!r}; it must be a whole number"
+    return wrong_with_text("entity", values[entity_at])
+
+
+FORMATS = [Format("mentions-tsv", "frequencies", "tab-separated entity and count, with a header", recognise, read)]

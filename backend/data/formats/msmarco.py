@@ -1,0 +1,165 @@
+"""MS MARCO passages: collection.tsv (id, text), queries.*.tsv (id, text), runs (question, passage, rank); tabs, no header, no
+quoting. There are no answers: relevance is the qrels, which are TREC's with tabs (`trec` reads them).
+
+A file is recognised where the ids are numbers; name the format for other ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from backend.data.formats import fields, trec
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Context,
+    Entry,
+    Format,
+    Head,
+    Item,
+    Options,
+    PassageBatch,
+    Written,
+    wrong_with_id,
+    wrong_with_question,
+)
+from backend.data.formats.dpr_results import Retrieved
+from backend.data.formats.files import one_line, written_whole
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import SPLITS, Passage, Question
+
+_BATCH = 4096
+_SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
+
+
+def recognise_texts(head: Head) -> bool:
+    columns = head.columns
+    return len(columns) == 2 and _number(columns[0]) and not columns[1].lstrip('"').startswith("[") and not _number(columns[1].strip())
+
+
+def recognise_run(head: Head) -> bool:
+    return len(head.columns) == 3 and all(map(_number, head.columns))
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
+    source, empty = ByteSource(path), True
+    batch = PassageBatch()
+    for line, text in numbered_lines(source):
+        empty = False
+        columns = text.split("\t")
+        if len(columns) == 2:
+            batch.rows.append((columns[0], "", columns[1]))
+            batch.lines.append(line)
+        else:
+            batch.problems.append(BadInput(f"{len(columns)} fields; there must be two, id and text", path, line))
+        if len(batch.rows) + len(batch.problems) >= _BATCH:
+            batch.share = source.read / max(source.size, 1)
+            yield batch
+            batch = PassageBatch()
+    if empty:
+        raise BadInput("the file is empty", path)
+    batch.share, batch.sha256 = 1.0, source.sha256
+    yield batch
+
+
+def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    """The split is asked for, or told by the file's name (queries.dev.small.tsv; eval is test)."""
+    told = [_SPLITS[part] for part in path.name.lower().split(".") if part in _SPLITS]
+    split = options.split or (told[0] if told else None)
+    if split not in SPLITS:
+        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+    dataset, empty = options.dataset or stem(path), True
+    for line, text in numbered_lines(ByteSource(path)):
+        empty = False
+        columns = text.split("\t")
+        if len(columns) != 2:
+            yield BadInput(f"{len(columns)} fields; there must be two, id and text", path, line)
+            continue
+        question = Question(columns[0], columns[1], dataset=dataset, split=split)
+        message = wrong_with_question(question)
+        yield Item(question, str(path), line) if message is None else BadInput(message, path, line)
+    if empty:
+        raise BadInput("the file is empty", path)
+
+
+def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+    """The score is 1 / rank."""
+    question_id, first, contexts = None, 0, []
+    for line, text in numbered_lines(ByteSource(path)):
+        try:
+            columns = _run_columns(text)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+            continue
+        if columns[0] != question_id:
+            if contexts:
+                yield Entry(question_id, None, (), contexts, str(path), first)
+            question_id, first, contexts = columns[0], line, []
+        contexts.append(Context(columns[1], 1 / int(columns[2]), line))
+    if contexts:
+        yield Entry(question_id, None, (), contexts, str(path), first)
+
+
+def _run_columns(text: str) -> list[str]:
+    columns = text.split("\t")
+    if len(columns) != 3:
+        raise fields.Wrong(f"{len(columns)} fields; there must be three: question, passage, rank")
+    if not_utf8(text):
+        raise fields.Wrong("this line holds bytes that are not UTF-8")
+    if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
+        raise fields.Wrong(message)
+    if not (_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
+        raise fields.Wrong(f"the rank is {columns[2][:40]!r}; it must be a whole number from 1")
+    return columns
+
+
+def write_collection(path: Path, passages: Iterable[Passage]) -> Written:
+    titles = folded = rows = 0
+    with written_whole(path) as file:
+        for passage in passages:
+            text = one_line(passage.text)
+            file.write(f"{passage.id}\t{text}\n")
+            rows, titles, folded = rows + 1, titles + bool(passage.title), folded + (text != passage.text)
+    notes = [f"{titles:,} titles were left out: the collection has no place for them"] if titles else []
+    return Written(rows, (*notes, *_folded(folded, "texts")))
+
+
+def write_queries(path: Path, questions: Iterable[Question]) -> Written:
+    folded = rows = 0
+    with written_whole(path) as file:
+        for question in questions:
+            text = one_line(question.text)
+            file.write(f"{question.id}\t{text}\n")
+            rows, folded = rows + 1, folded + (text != question.text)
+    return Written(rows, _folded(folded, "questions"))
+
+
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Written:
+    return trec.write_qrels(path, judgements, "\t")
+
+
+def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+    rows = 0
+    with written_whole(path) as file:
+        for question, retrieved in entries:
+            file.writelines(f"{question.id}\t{p.id}\t{rank}\n" for rank, (p, _, _) in enumerate(retrieved, 1))
+            rows += 1
+    return Written(rows, ("scores were left out: the form has ranks only",))
+
+
+def _folded(count: int, what: str) -> tuple[str, ...]:
+    return (f"{count:,} {what} held tabs or line ends, which became spaces",) if count else ()
+
+
+FORMATS = [
+    Format("msmarco", "passages", "MS MARCO's collection.tsv", recognise_texts, read_collection, write_collection, ".tsv"),
+    Format("msmarco", "questions", "MS MARCO's queries.*.tsv", recognise_texts, read_queries, write_queries, ".tsv"),
+    Format("msmarco", "runs", "an MS MARCO run (question, passage, rank)", recognise_run, read_run, write_run, ".tsv"),
+    Format("msmarco", "qrels", "MS MARCO's qrels, with tabs", lambda head: False, trec.read_qrels, write_qrels, ".tsv"),
+]

@@ -1,0 +1,53 @@
+"""NQ-open: one JSON object a line, `{"question", "answer": [...]}`. TriviaQA's open form and PAQ without metadata are the same.
+
+There are no paragraphs in it, so the questions have no gold. The split is asked for, or told by the file's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import Question
+
+
+def recognise(head: Head) -> bool:
+    try:
+        record = fields.parse_object(head.first_line)
+    except fields.Wrong:
+        return False
+    return "question" in record and isinstance(record.get("answer"), list) and "answers" not in record
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    # "NQ-open.train-dev.jsonl" is the dev part of train: the last word tells.
+    told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
+    split = options.split or (told[-1] if told else None)
+    if split is None:
+        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+    dataset, empty = options.dataset or stem(path), True
+    prefix = "-".join(dataset.split())
+    for line, text in numbered_lines(ByteSource(path)):
+        empty = False
+        try:
+            if not_utf8(text):
+                raise fields.Wrong("this line holds bytes that are not UTF-8")
+            record = fields.parse_object(text)
+            answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
+            question = Question(f"{prefix}.{split}.{line}", fields.required_text(record, "question"), answers, dataset=dataset, split=split)
+            if message := wrong_with_question(question):
+                raise fields.Wrong(message)
+            yield Item(question, str(path), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+    if empty:
+        raise BadInput("the file is empty", path)
+
+
+FORMATS = [Format("nq-open", "questions", "NQ-open's JSON lines (question, answer)", recognise, read)]

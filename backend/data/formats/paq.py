@@ -1,0 +1,111 @@
+"""PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id", ...}]}`.
+
+Not all 65 million questions are taken but a sample, as in appendix B of the EntityQuestions paper: of the passages that at
+least 3 questions were asked about, 100,000 at random, and one question of each; 70, 15 and 15 in a hundred are train, dev and
+test. The passage is the gold. The file is read twice; `seed` makes the sample the same every time and is kept with the import.
+
+PAQ's other file, without passages, is NQ-open's form and is read as that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_id, wrong_with_question
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import Question
+
+SETTINGS = {"sample": 100_000, "least": 3, "seed": 0}
+SHARES = (("train", 0.70), ("dev", 0.85), ("test", 1.0))
+
+
+def recognise(head: Head) -> bool:
+    try:
+        record = fields.parse_object(head.first_line)
+    except fields.Wrong:
+        return False
+    answers = record.get("answers")
+    return "question" in record and isinstance(answers, list) and isinstance(next(iter(answers), None), dict) and "passage_id" in answers[0]
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    settings = {**SETTINGS, **options.settings}
+    asked: Counter[str] = Counter()
+    empty = True
+    for _, record in _records(path):
+        empty = False
+        if isinstance(record, BadInput):
+            yield record
+        else:
+            asked.update(_passages(record))
+    if empty:
+        raise BadInput("the file is empty", path)
+    chosen = sorted(passage for passage, count in asked.items() if count >= settings["least"])
+    del asked
+    draw = random.Random(settings["seed"])
+    if len(chosen) > settings["sample"]:
+        chosen = sorted(draw.sample(chosen, settings["sample"]))
+    yield from _questions(path, chosen, draw, options)
+
+
+def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[Item]:
+    """One question of each chosen passage, every one as likely; each text once."""
+    seen: Counter[str] = Counter()
+    kept: dict[str, tuple[int, str, tuple[str, ...]]] = dict.fromkeys(chosen)
+    for line, record in _records(path):
+        if isinstance(record, BadInput):
+            continue
+        for passage in _passages(record):
+            if passage in kept:
+                seen[passage] += 1
+                if draw.random() * seen[passage] < 1:
+                    kept[passage] = line, record["question"], _answers(record)
+    order = list(kept)
+    draw.shuffle(order)
+    dataset, texts = options.dataset or "paq", set()
+    for number, passage in enumerate(order):
+        line, text, answers = kept[passage]
+        if text in texts:
+            continue  # one text in two splits would leak
+        texts.add(text)
+        split: Any = next(name for name, share in SHARES if number < share * len(order))
+        if options.split in (None, split):
+            id = f"{'-'.join(dataset.split())}.{passage}"
+            yield Item(Question(id, text, answers, dataset=dataset, split=split, gold=(passage,)), str(path), line)
+
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
+    for line, text in numbered_lines(ByteSource(path)):
+        try:
+            if not_utf8(text):
+                raise fields.Wrong("this line holds bytes that are not UTF-8")
+            record = fields.parse_object(text)
+            question = Question("x", fields.required_text(record, "question"), _answers(record))
+            if message := wrong_with_question(question) or next(filter(None, map(wrong_with_id, _passages(record))), None):
+                raise fields.Wrong(message)
+            yield line, record
+        except fields.Wrong as error:
+            yield line, BadInput(str(error), path, line)
+
+
+def _passages(record: dict[str, Any]) -> tuple[str, ...]:
+    values = record.get("answers")
+    if not isinstance(values, list):
+        raise fields.Wrong("there is no list 'answers'; this needs PAQ's file with metadata")
+    if not all(isinstance(value, dict) for value in values):
+        raise fields.Wrong("'answers' must be a list of objects with passage_id")
+    return tuple(dict.fromkeys(fields.identifier(value, "passage_id") for value in values))
+
+
+def _answers(record: dict[str, Any]) -> tuple[str, ...]:
+    value = record.get("answer", record.get("canonical_answer"))
+    return fields.texts({"answer": [value] if isinstance(value, str) else value}, "answer")
+
+
+FORMATS = [Format("paq", "questions", "PAQ with metadata, sampled (answers with passage_id)", recognise, read, settings=SETTINGS)]

@@ -1,0 +1,36 @@
+"""Plain questions, one a line, without answers. They are always of the split "unlabelled"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource, numbered_lines
+from db.errors import BadInput
+from db.records import Question
+
+
+def recognise(head: Head) -> bool:
+    """Text that is nothing else: any text could be questions, so the importer asks this format last."""
+    start = head.text.lstrip()[:1]
+    return not head.folder and not head.tar and bool(start) and start not in "{[<" and "\t" not in head.first_line
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    """Raises BadInput unless the split asked for is "unlabelled"."""
+    if options.split != "unlabelled":
+        raise BadInput("plain questions have no answers; say --split unlabelled, or use JSON lines with answers", path)
+    empty = True
+    for line, text in numbered_lines(ByteSource(path)):
+        empty = False
+        dataset = options.dataset or stem(path)
+        question = Question(f"{'-'.join(dataset.split())}.{line}", text.strip(), dataset=dataset, split="unlabelled")
+        message = wrong_with_question(question)
+        yield Item(question, str(path), line) if message is None else BadInput(message, path, line)
+    if empty:
+        raise BadInput("the file is empty", path)
+
+
+FORMATS = [Format("plain", "questions", "plain text, one question a line (with --split unlabelled)", recognise, read)]

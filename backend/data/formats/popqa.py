@@ -1,0 +1,78 @@
+"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. Read are `id`, `question`, `subj`, `prop`
+(the relation), `s_pop` (the subject's popularity, which becomes its frequency) and `possible_answers`, a JSON list.
+
+It is a test set. Without `id` questions are called by data set and line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import Question
+
+COLUMNS = ("question", "subj", "prop", "s_pop", "possible_answers")
+
+
+def recognise(head: Head) -> bool:
+    return {"question", "s_pop", "possible_answers"} <= set(_names(head.first_line))
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    lines = numbered_lines(ByteSource(path))
+    number, header = next(lines, (1, None))
+    if header is None:
+        raise BadInput("the file is empty", path)
+    names = _names(header)
+    missing = [name for name in COLUMNS if names.count(name) != 1]
+    if missing:
+        raise BadInput(f"the header does not name the column {' and '.join(missing)} once", path, number)
+    dataset, empty = options.dataset or "popqa", True
+    for line, text in lines:
+        empty = False
+        try:
+            question = _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
+            if message := wrong_with_question(question):
+                raise fields.Wrong(message)
+            yield Item(question, str(path), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+    if empty:
+        raise BadInput("the file holds a header and nothing else", path)
+
+
+def _names(header: str) -> list[str]:
+    return [name.strip().strip('"').lower() for name in header.split("\t")]
+
+
+def _columns(line: str, width: int) -> list[str]:
+    if not_utf8(line):
+        raise fields.Wrong("this line holds bytes that are not UTF-8")
+    try:
+        columns = next(csv.reader([line], delimiter="\t"), [])
+    except csv.Error as error:
+        raise fields.Wrong(f"this line is not CSV ({error})") from None
+    if len(columns) != width:
+        raise fields.Wrong(f"{len(columns)} fields where the header names {width}")
+    return columns
+
+
+def _question(row: dict[str, str], dataset: str, line: int, options: Options) -> Question:
+    popularity = row["s_pop"]
+    if not (popularity.isascii() and popularity.isdigit() and len(popularity) < 19):
+        raise fields.Wrong(f"s_pop is {popularity[:40]!r}; it must be a whole number")
+    answers = fields.parse(row["possible_answers"])
+    return Question(
+        id=row.get("id") or f"{'-'.join(dataset.split())}.{line}", text=row["question"],
+        answers=tuple(dict.fromkeys(fields.texts({"possible_answers": answers}, "possible_answers"))),
+        relation=row["prop"] or None, subject=row["subj"] or None, frequency=int(popularity), dataset=dataset,
+        split=options.split or "test",
+    )  # fmt: skip
+
+
+FORMATS = [Format("popqa", "questions", "PopQA's TSV (subj, prop, s_pop, possible_answers)", recognise, read)]

@@ -1,0 +1,213 @@
+"""DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields quoted as
+in CSV (inner quotes doubled). Nothing is stripped. Further columns are passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, Written
+from backend.data.formats.files import written_whole
+from backend.data.formats.streams import ByteSource, text_blocks
+from db.errors import BadInput
+from db.records import Passage
+
+COLUMNS = ("id", "title", "text")
+MAX_RECORD_LINES = 1000
+_BATCH = 4096
+
+
+class _Open(Exception):
+    """A quote is still open where the text ends."""
+
+
+class _Malformed(Exception):
+    """A quote closes in the middle of a field."""
+
+
+def recognise(head: Head) -> bool:
+    names = [name.strip('"').lower() for name in head.first_line.split("\t")]
+    return len(names) > 1 and bool({"id", "text"} & set(names)) and not {"question", "query", "answers"} & set(names)
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
+    """Passages in batches, streamed. Raises BadInput for a header without the columns or a broken file."""
+    source = ByteSource(path)
+    parser: _Parser | None = None
+    for block in text_blocks(source):
+        lines, line = block.lines, block.line
+        if parser is None:
+            parser, lines, line = _Parser(path, lines[0]), lines[1:], line + 1
+        yield from _shared(parser.parse(lines, line), source)
+    if parser is None:
+        raise BadInput("the file is empty", path)
+    yield from _shared(parser.finish(), source)
+    yield PassageBatch(share=1.0, sha256=source.sha256)
+
+
+def _shared(batches: Iterator[PassageBatch], source: ByteSource) -> Iterator[PassageBatch]:
+    for batch in batches:
+        batch.share = source.read / max(source.size, 1)
+        yield batch
+
+
+class _Parser:
+    """Lines to rows. A line without quotes, or whose quoted fields end in it, takes the short way: a split at tabs."""
+
+    def __init__(self, path: Path, header: str):
+        self.path = path
+        self.crlf = header.endswith("\r")
+        names = [name.strip().lower() for name in _fields(header.removesuffix("\r"), path)]
+        missing = [column for column in COLUMNS if names.count(column) != 1]
+        if missing:
+            found = ", ".join(name[:40] for name in names[:8])
+            what = "names twice" if missing[0] in names else "does not name"
+            raise BadInput(f"the header {what} the column {' and '.join(missing)}; it has: {found}", path, 1)
+        self.width = len(names)
+        self.order = tuple(names.index(column) for column in COLUMNS)
+        self.kept: list[str] = []
+        self.kept_line = 0
+
+    def parse(self, raw: list[str], line: int, last: bool = False) -> Iterator[PassageBatch]:
+        """The rows of a block of whole lines. A record that is open at its end is kept for the next block."""
+        if self.kept:
+            raw, line, self.kept = self.kept + raw, self.kept_line, []
+        lines = [each.removesuffix("\r") for each in raw] if self.crlf else raw
+        batch = PassageBatch()
+        rows, numbers = batch.rows, batch.lines
+        first, second, third = self.order
+        width, at, end = self.width, 0, len(lines)
+        while at < end:
+            here = at
+            row = lines[at]
+            at += 1
+            if '"' in row:
+                fields = _quoted(row)
+                if fields is None:
+                    try:
+                        fields, at = self._long(raw, here, last)
+                        batch.spanning += at > here + 1
+                    except _Open:
+                        self.kept, self.kept_line = raw[here:], line + here
+                        break
+                    except _Malformed as error:
+                        batch.problems.append(BadInput(str(error), self.path, line + here))
+                        continue
+            else:
+                fields = row.split("\t")
+            if len(fields) != width:
+                if fields != [""]:
+                    what = f"{len(fields)} fields where the header names {width}"
+                    batch.problems.append(BadInput(what, self.path, line + here))
+                continue
+            rows.append((fields[first], fields[second], fields[third]))
+            numbers.append(line + here)
+            if len(rows) == _BATCH:
+                yield batch
+                batch = PassageBatch()
+                rows, numbers = batch.rows, batch.lines
+        yield batch
+
+    def finish(self) -> Iterator[PassageBatch]:
+        if self.kept:
+            yield from self.parse([], self.kept_line, last=True)
+
+    def _long(self, raw: list[str], start: int, last: bool) -> tuple[list[str], int]:
+        """The record that begins at line `start` and may go on over several; and the line after it."""
+        for count in (1, 16, MAX_RECORD_LINES):
+            chunk = "\n".join(raw[start : start + count])
+            try:
+                fields, used = _record(chunk)
+                return fields, start + chunk.count("\n", 0, used) + 1
+            except _Open:
+                if len(chunk) > 2 * MAX_TEXT:
+                    break
+                if start + count < len(raw):
+                    continue
+                if not last and len(raw) - start < MAX_RECORD_LINES:
+                    raise
+                break
+        raise _Malformed(f"a quote opens here and does not close (within {MAX_RECORD_LINES:,} lines); double the quotes "
+                         "inside a quoted field")  # fmt: skip
+
+
+def _quoted(row: str) -> list[str] | None:
+    """The fields of a line whose quoted fields hold neither tabs nor line ends; None where that is not so."""
+    fields = row.split("\t")
+    for i, value in enumerate(fields):
+        if value[:1] != '"':
+            continue
+        inner = value[1:-1]
+        if len(value) < 2 or value[-1] != '"':
+            return None
+        if '"' in inner:
+            pieces = inner.split('""')
+            inner = '"'.join(pieces)
+            if inner.count('"') != len(pieces) - 1:
+                return None
+        fields[i] = inner
+    return fields
+
+
+def _record(text: str) -> tuple[list[str], int]:
+    """The fields of the first record of a text, and the offset at which it ends.
+
+    Raises _Open where the text ends inside quotes, _Malformed where something stands between a closing quote and the tab.
+    """
+    fields, at = [], 0
+    while True:
+        if text[at : at + 1] == '"':
+            value, at = _quoted_field(text, at + 1)
+        else:
+            ends = [end for end in (text.find("\t", at), text.find("\n", at)) if end >= 0]
+            end = min(ends, default=len(text))
+            value = text[at:end].removesuffix("\r") if text[end : end + 1] != "\t" else text[at:end]
+            at = end
+        fields.append(value)
+        if text[at : at + 1] == "\t":
+            at += 1
+        elif text[at : at + 1] in ("", "\n") or text[at : at + 2] in ("\r", "\r\n"):
+            return fields, at
+        else:
+            raise _Malformed("a quote closes in the middle of a field; double the quotes inside a quoted field, or close the "
+                             "one that opens in this line")  # fmt: skip
+
+
+def _quoted_field(text: str, at: int) -> tuple[str, int]:
+    pieces = []
+    while True:
+        quote = text.find('"', at)
+        if quote < 0:
+            raise _Open
+        if text[quote + 1 : quote + 2] != '"':
+            pieces.append(text[at:quote])
+            return "".join(pieces), quote + 1
+        pieces.append(text[at : quote + 1])
+        at = quote + 2
+
+
+def _fields(line: str, path: Path) -> list[str]:
+    try:
+        return _record(line)[0]
+    except (_Open, _Malformed):
+        raise BadInput("the header's quotes do not close", path, 1) from None
+
+
+def write(path: Path, passages: Iterable[Passage]) -> Written:
+    """Fields that hold a quote, a tab or a line end are quoted."""
+    rows = 0
+    with written_whole(path) as file:
+        file.write("id\ttext\ttitle\n")
+        for p in passages:
+            file.write(f"{p.id}\t{_written(p.text)}\t{_written(p.title)}\n")
+            rows += 1
+    return Written(rows)
+
+
+def _written(value: str) -> str:
+    if '"' in value or "\t" in value or "\n" in value or "\r" in value:
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+FORMATS = [Format("psgs", "passages", "DPR's tab-separated passages (id, text, title)", recognise, read, write, ".tsv")]

@@ -1,0 +1,69 @@
+"""Pyserini's form of DPR's retriever output: an object keyed by question id, each `{question, answers, contexts: [{docid,
+score, text, has_answer}]}`. A text is `"title"`, a line end, and the passage; without `--store-raw` there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Entry, Format, Head, Options, Written
+from backend.data.formats.contexts import entry
+from backend.data.formats.dpr_results import Retrieved
+from backend.data.formats.files import one_line, written_whole
+from backend.data.formats.json_stream import open_json
+from backend.data.formats.streams import ByteSource
+from db.errors import BadInput
+from db.records import Question
+
+
+def recognise(head: Head) -> bool:
+    return head.start == "{" and '"contexts"' in head.text
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+    stream, seen = open_json(ByteSource(path)), set()
+    for line, key in stream.object():
+        record = stream.value()
+        try:
+            if key in seen:
+                raise fields.Wrong(f"the question id {key[:60]!r} stands twice")
+            seen.add(key)
+            if not isinstance(record, dict):
+                raise fields.Wrong(f"this is {fields.kind_of(record)}, not an object")
+            yield entry(record, "contexts", key, path, line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+    stream.end()
+
+
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+    """Tabs and line ends within a passage become spaces: Pyserini's evaluation takes the first for the end of the title."""
+    count = 0
+    with written_whole(path) as file:
+        file.write("{")
+        for question, retrieved in entries:
+            file.write(",\n" if count else "\n")
+            json.dump(question.id, file, ensure_ascii=False)
+            file.write(": ")
+            json.dump(_entry(question, retrieved), file, ensure_ascii=False)
+            count += 1
+        file.write("\n}\n")
+    return Written(count)
+
+
+def _entry(question: Question, retrieved: Retrieved) -> dict:
+    contexts = [
+        {"docid": p.id, "score": str(float(score)), "text": _contents(p.title, p.text), "has_answer": bool(has_answer)}
+        for p, score, has_answer in retrieved
+    ]
+    return {"question": question.text, "answers": list(question.answers), "contexts": contexts}
+
+
+def _contents(title: str, text: str) -> str:
+    quoted = one_line(title).replace('"', '""')
+    return f'"{quoted}"\n{one_line(text)}'
+
+
+FORMATS = [Format("pyserini", "runs", "Pyserini's DPR output (JSON, contexts)", recognise, read, write, ".json")]

@@ -1,0 +1,128 @@
+"""Questions, one JSON object a line, with our fields: id, question (or text), answers, relation, subject, template,
+frequency, bucket, dataset, split, gold, answer_rule. Only the question is required.
+
+`set` in place of dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a data set of its own
+(a bucket set), which counts as test. `subject_mentions` is taken for frequency. A question without an id is called by its
+data set and line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Written, wrong_with_question
+from backend.data.formats.files import written_whole
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+from db.records import SPLITS, Question
+
+_TELLING = {"answers", "gold", "relation", "split", "set", "subject"}
+
+
+def recognise(head: Head) -> bool:
+    try:
+        record = fields.parse_object(head.first_line)
+    except fields.Wrong:
+        cut_short = len(head.first_line) == len(head.text)
+        return cut_short and head.text.startswith('{"') and '"question"' in head.text
+    if "answer" in record and "answers" not in record:
+        return False  # NQ-open's
+    if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
+        return False  # PAQ's
+    return "question" in record or ("text" in record and bool(_TELLING & set(record)))
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    empty = True
+    for line, text in numbered_lines(ByteSource(path)):
+        empty = False
+        try:
+            if not_utf8(text):
+                raise fields.Wrong("this line holds bytes that are not UTF-8")
+            question = _question(fields.parse_object(text), path, line, options)
+            if message := wrong_with_question(question):
+                raise fields.Wrong(message)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+            continue
+        if options.split in (None, question.split) and options.dataset in (None, question.dataset):
+            yield Item(question, str(path), line)
+    if empty:
+        raise BadInput("the file is empty", path)
+
+
+def _question(record: dict[str, Any], path: Path, line: int, options: Options) -> Question:
+    text = fields.required_text(record, "question", "text")
+    split, dataset = _split_and_dataset(record, options)
+    id = fields.identifier(record, "id", "_id", required=False)
+    rule = fields.text(record, "answer_rule", "string")
+    if rule not in ("string", "regex"):
+        raise fields.Wrong(f"'answer_rule' is {rule!r}; it must be string or regex")
+    return Question(
+        id=f"{dataset or stem(path)}.{line}" if id is None else id,
+        text=text,
+        answers=fields.texts(record, "answers"),
+        relation=fields.text(record, "relation"),
+        subject=fields.text(record, "subject"),
+        template=fields.text(record, "template"),
+        frequency=fields.integer(record, "frequency", "subject_mentions"),
+        bucket=fields.integer(record, "bucket"),
+        dataset=dataset,
+        split=split,
+        gold=_gold(record, options.gold),
+        answer_rule=rule,
+    )
+
+
+def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, str]:
+    split, dataset, name = (fields.text(record, field) for field in ("split", "dataset", "set"))
+    if name in SPLITS:
+        split, dataset = split or name, dataset or "entityquestions"
+    elif name is not None:
+        split, dataset = split or "test", dataset or name
+    split = split or options.split
+    if split is None:
+        raise fields.Wrong("there is no 'split'; add it, or say --split train, dev, test or unlabelled")
+    if split not in SPLITS:
+        raise fields.Wrong(f"'split' is {split!r}; it must be one of {', '.join(SPLITS)}")
+    return split, dataset or options.dataset or ""
+
+
+def _gold(record: dict[str, Any], keep: str) -> tuple[str, ...]:
+    """All gold passages, or one: the first in the subject's own article, else the first that names it, else the first."""
+    gold = _ids(record, "gold")
+    if keep == "all":
+        return gold
+    candidates = _ids(record, "gold_own_article") or _ids(record, "gold_comention") or gold
+    return candidates[:1]
+
+
+def _ids(record: dict[str, Any], name: str) -> tuple[str, ...]:
+    value = record.get(name)
+    if isinstance(value, list):
+        record = {name: [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]}
+    return tuple(dict.fromkeys(fields.texts(record, name)))
+
+
+def stem(path: Path) -> str:
+    """The file's name without its endings, as the beginning of ids."""
+    return "-".join(path.name.split(".")[0].split()) or "question"
+
+
+def write(path: Path, questions: Iterable[Question]) -> Written:
+    """All that is known of each question; fields that are empty are left out."""
+    rows = 0
+    with written_whole(path) as file:
+        for question in questions:
+            known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
+            file.write(json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n")
+            rows += 1
+    return Written(rows)
+
+
+FORMATS = [Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read, write, ".jsonl")]

@@ -1,0 +1,92 @@
+"""SQuAD 1.1 and 2.0: `{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}`.
+
+A question's paragraph is looked for in the collection and becomes its gold. A question that its paragraph does not answer
+(2.0's `is_impossible`) has neither answers nor gold. The split is asked for, or told by the file's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Paragraph, wrong_with_question, wrong_with_text
+from backend.data.formats.json_stream import open_json
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import ByteSource
+from db.errors import BadInput
+from db.records import Question
+
+
+def recognise(head: Head) -> bool:
+    return head.start == "{" and '"paragraphs"' in head.text and '"context"' in head.text
+
+
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+    told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
+    split = options.split or (told[0] if told else None)
+    if split is None:
+        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+    stream, found = open_json(ByteSource(path)), False
+    if stream.peek() != "{":
+        raise BadInput("this is no SQuAD file: it must be an object with 'data'", path, 1)
+    for _, key in stream.object():
+        if key != "data":
+            stream.value()
+            continue
+        found = True
+        for line, article in stream.array():
+            yield from _article(article, path, line, options.dataset or stem(path), split)
+    stream.end()
+    if not found:
+        raise BadInput("this is no SQuAD file: there is no 'data'", path)
+
+
+def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[Item | BadInput]:
+    """An article's questions. Its lines are not known, so a message names the article and the question."""
+    try:
+        title = fields.text(_object(article, "an article"), "title", "") or ""
+        for paragraph in _list(article, "paragraphs"):
+            context = fields.required_text(_object(paragraph, "a paragraph"), "context")
+            if message := wrong_with_text("context", context) or wrong_with_text("title", title, empty=True):
+                raise fields.Wrong(message)
+            place = Paragraph(title.replace("_", " "), context)
+            for value in _list(paragraph, "qas"):
+                try:
+                    yield _item(value, place, path, line, dataset, split)
+                except fields.Wrong as error:
+                    named = value.get("id") if isinstance(value, dict) else None
+                    yield BadInput(f"article {title[:60]!r}, question {str(named)[:60]!r}: {error}", path, line)
+    except fields.Wrong as error:
+        yield BadInput(str(error), path, line)
+
+
+def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str) -> Item:
+    record = _object(value, "a question")
+    impossible = record.get("is_impossible") is True
+    answers = [] if impossible else [fields.required_text(_object(each, "an answer"), "text") for each in _list(record, "answers")]
+    question = Question(
+        fields.identifier(record, "id"), fields.required_text(record, "question"), tuple(dict.fromkeys(answers)),
+        dataset=dataset, split=split,
+    )  # fmt: skip
+    if message := wrong_with_question(question):
+        raise fields.Wrong(message)
+    return Item(question, str(path), line, () if impossible else (paragraph,))
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise fields.Wrong(f"{what} is {fields.kind_of(value)}; it must be an object")
+    return value
+
+
+def _list(record: dict[str, Any], name: str) -> list[Any]:
+    value = record.get(name)
+    if not isinstance(value, list):
+        raise fields.Wrong(f"there is no list '{name}'")
+    return value
+
+
+FORMATS = [Format("squad", "questions", "SQuAD's JSON (data, paragraphs, qas)", recognise, read)]

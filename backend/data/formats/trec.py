@@ -1,0 +1,167 @@
+"""TREC runs, `question Q0 passage rank score run`, and qrels, `question 0 passage grade`: separated by white space.
+
+Of a run the scores count, as in trec_eval; its ranks are not looked at. MS MARCO's qrels are the same with tabs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from backend.data.formats import fields
+from backend.data.formats.base import NO_OPTIONS, Context, Entry, Format, Head, Judgement, Options, Written, wrong_with_id
+from backend.data.formats.contexts import score as score_of
+from backend.data.formats.dpr_results import Retrieved
+from backend.data.formats.files import written_whole
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput, Refused
+from db.records import Question
+
+_AT_ONCE = 10_000  # lines of one question that are handed on together
+_ITERATION = ("0", "Q0")
+
+
+def recognise_run(head: Head) -> bool:
+    parts = head.first_line.split()
+    return len(parts) == 6 and parts[1] in _ITERATION and parts[3].isdigit()
+
+
+def recognise_qrels(head: Head) -> bool:
+    parts = head.first_line.split()
+    return len(parts) == 4 and parts[1] in _ITERATION and parts[3].lstrip("-").isdigit()
+
+
+def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+    question_id, first, contexts = None, 0, []
+    for line, text in numbered_lines(ByteSource(path)):
+        try:
+            parts = _parts(text, 6, "question Q0 passage rank score run")
+            context = Context(parts[2], score_of(parts[4]), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+            continue
+        if parts[0] != question_id or len(contexts) == _AT_ONCE:
+            if contexts:
+                yield Entry(question_id, None, (), contexts, str(path), first)
+            question_id, first, contexts = parts[0], line, []
+        contexts.append(context)
+    if contexts:
+        yield Entry(question_id, None, (), contexts, str(path), first)
+
+
+def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement | BadInput]:
+    for line, text in numbered_lines(ByteSource(path)):
+        try:
+            parts = _parts(text, 4, "question 0 passage grade")
+            yield Judgement(parts[0], parts[2], grade(parts[3]), str(path), line)
+        except fields.Wrong as error:
+            yield BadInput(str(error), path, line)
+
+
+def grade(text: str) -> int:
+    """A relevance grade. Raises `fields.Wrong`."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise fields.Wrong(f"the grade is {text[:40]!r}; it must be a whole number")
+    return int(text)
+
+
+def _parts(text: str, count: int, form: str) -> list[str]:
+    if not text.isascii() and not_utf8(text):
+        raise fields.Wrong("this line holds bytes that are not UTF-8")
+    parts = text.split()
+    if len(parts) != count:
+        raise fields.Wrong(f"{len(parts)} fields; there must be {count}: {form}")
+    if message := wrong_with_id(parts[0]) or wrong_with_id(parts[2]):
+        raise fields.Wrong(message)
+    return parts
+
+
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+    """A run. Questions without a hit have no line in it."""
+    entries = iter(entries)
+    questions = 0
+    silent = 0
+
+    def rows() -> Iterator[tuple[str, list[str], np.ndarray]]:
+        nonlocal questions, silent
+        for question, retrieved in entries:
+            questions += 1
+            silent += not retrieved
+            yield question.id, [p.id for p, _, _ in retrieved], np.array([score for _, score, _ in retrieved], dtype=np.float32)
+
+    _write_lines(path, name, rows())
+    notes = (f"{silent:,} questions have no hits, and so no line",) if silent else ()
+    return Written(questions, notes)
+
+
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> Written:
+    rows = 0
+    with written_whole(path) as file:
+        for question_id, passage_id, value in judgements:
+            _refuse_space("a question id", question_id)
+            _refuse_space("a passage id", passage_id)
+            file.write(separator.join((question_id, "0", passage_id, str(value))) + "\n")
+            rows += 1
+    return Written(rows)
+
+
+def write_run(
+    path: str | Path,
+    run_name: str,
+    question_ids: Sequence[str],
+    passage_ids: Iterable[Sequence[str]],
+    scores: Sequence[np.ndarray],
+) -> int:
+    """Write a run. Gives the number of lines.
+
+    Evaluation tools order by score and break ties each in its own way. So the scores written fall strictly: one that does
+    not is lowered to the next smaller float32. Numbers are written so that they read back as the same float32.
+
+    Args:
+        passage_ids: for each question the ids in rank order; a row may be shorter than the scores' row.
+        scores: (q, k) float32, not rising along a row.
+
+    Raises:
+        Refused: white space in the name or an id, or scores that rise or are not numbers.
+    """
+    rows = zip(question_ids, passage_ids, scores, strict=True)
+    return _write_lines(path, run_name, rows)
+
+
+def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequence[str], np.ndarray]]) -> int:
+    _refuse_space("the run's name", run_name)
+    lines = 0
+    with written_whole(path) as file:
+        for question_id, ids, row in rows:
+            _refuse_space("a question id", question_id)
+            values = falling(row[: len(ids)], question_id)
+            for rank, (passage_id, score) in enumerate(zip(ids, values, strict=True), 1):
+                _refuse_space("a passage id", passage_id)
+                file.write(f"{question_id} Q0 {passage_id} {rank} {score:.9g} {run_name}\n")
+            lines += len(ids)
+    return lines
+
+
+def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
+    """The scores (k,) as float32, each below the one before it."""
+    values = np.array(scores, dtype=np.float32)
+    if not np.isfinite(values).all() or (np.diff(values) > 0).any():
+        raise Refused(f"question {question_id!r}: its scores are not falling numbers; retrieve the run again")
+    for i in range(1, len(values)):
+        if values[i] >= values[i - 1]:
+            values[i] = np.nextafter(values[i - 1], np.float32(-np.inf))
+    return values
+
+
+def _refuse_space(what: str, value: str) -> None:
+    if not value or value.split() != [value]:
+        raise Refused(f"{what} is {value!r}; TREC files are separated by spaces, so it must hold none")
+
+
+FORMATS = [
+    Format("trec", "runs", "a TREC run", recognise_run, read_run, write, ".trec"),
+    Format("trec", "qrels", "TREC qrels", recognise_qrels, read_qrels, write_qrels, ".qrels"),
+]

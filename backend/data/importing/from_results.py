@@ -1,0 +1,268 @@
+"""A study out of retriever output alone: the questions, answers, passages and scores that the files hold, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.core.runs import write_run
+from backend.core.study import SETTINGS_FILE, Study
+from backend.data.formats import find_format
+from backend.data.formats.base import Context, Entry, Options, wrong_with_passage, wrong_with_question
+from backend.data.formats.question_jsonl import stem
+from backend.data.formats.streams import file_sha256
+from backend.data.importing.gold import other_form
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.run_rows import Flags, RunRows, compare_flags
+from backend.data.importing.runs import text_key
+from backend.data.importing.tools import Paced, Progress, refuse_other, writable
+from backend.text.answers import DEFAULT_RULE
+from db.corpus import CorpusWriter
+from db.errors import BadInput, Refused
+from db.imports import ImportRecord, Imports
+from db.records import SPLITS, Question
+
+if TYPE_CHECKING:
+    from db.corpus import Row
+
+KIND = "results"  # of the import record
+_BATCH = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What came of one file. `changed`: questions whose answers were others than in an earlier file."""
+
+    run: str
+    file: str
+    questions: int
+    depth: int
+    flags: Flags
+    changed: int
+    left_out: int
+    left_out_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFromResults:
+    study: Study
+    passages: int
+    files: list[FileResult]
+    seconds: float
+
+
+def study_from_results(
+    folder: str | Path, files: Sequence[str | Path], title: str | None = None, split: str = "test", skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> MadeFromResults:  # fmt: skip
+    """Make a study of results files, whole or not at all. Every file becomes a run, named after it.
+
+    Files over the same questions are told by the questions' texts; a passage that several hold is kept once.
+
+    Args:
+        split: of all the questions. Results are usually over a test set, and one that counts as test leaks into no training.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both places.
+        Refused: the folder is in use, or a split that does not exist.
+    """
+    began, folder = time.monotonic(), Path(folder)
+    refuse_other("split", split, SPLITS)
+    if not files:
+        raise Refused("there is no results file to start from")
+    _refuse_used(folder)
+    made_folder = not folder.exists()
+    building = folder / ".building"
+    with writable(folder):
+        building.mkdir(parents=True)
+        try:
+            study = Study.create(building, title if title is not None else folder.absolute().name)
+            passages, results = _fill(study, [Path(file) for file in files], split, skip_bad, Paced(progress), progress)
+            for store in (study.questions, study.corpus):
+                store.close()
+            # The settings come last: a folder without them is no study.
+            for part in sorted(building.iterdir(), key=lambda part: part.name == SETTINGS_FILE):
+                part.rename(folder / part.name)
+            building.rmdir()
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            if made_folder:
+                folder.rmdir()
+            raise
+    results = [_moved(result, folder.absolute()) for result in results]
+    return MadeFromResults(Study.open(folder), passages, results, time.monotonic() - began)
+
+
+def _refuse_used(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file; choose an empty or a new folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise Refused(f"{folder} is not empty; choose an empty or a new folder")
+
+
+def _moved(result: FileResult, folder: Path) -> FileResult:
+    from dataclasses import replace
+
+    place = result.left_out_file
+    return replace(result, left_out_file=None if place is None else folder / place.parent.name / place.name)
+
+
+def _fill(study: Study, files: list[Path], split: str, skip_bad: bool, tell: Paced, progress: Progress | None):
+    gathered, readings = _Gathered(split), []
+    with CorpusWriter(study.folder / "corpus.db") as writer:
+        for number, path in enumerate(files):
+            with LeftOut(study.folder, path, skip_bad) as left:
+                readings.append((gathered.read(path, number, writer, left, tell), left))
+        gathered.write(writer)
+        count = writer.count
+        if not count:
+            raise BadInput("holds no passages", files[0])
+        hashes = [file_sha256(path) for path in files]
+        writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
+    study.questions.add(gathered.questions)
+    results = []
+    for path, sha256, (reading, left) in zip(files, hashes, readings, strict=True):
+        results.append(_keep(study, path, sha256, reading, left, [result.run for result in results], split, progress))
+    return count, results
+
+
+def _keep(study: Study, path: Path, sha256: str, reading: _Reading, left: LeftOut, taken: Iterable[str], split: str,
+          progress: Progress | None) -> FileResult:  # fmt: skip
+    ids, hits, flags = reading.rows.finish()
+    run = write_run(
+        study, _run_name(path, taken), ids, hits,
+        {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": reading.format, "split": split,
+         "rule": DEFAULT_RULE},
+        rule=DEFAULT_RULE, progress=progress,
+    )  # fmt: skip
+    compared = compare_flags(run, flags, DEFAULT_RULE)
+    said = {"run": run.name, "flags": compared.compared, "only_file": compared.only_file, "only_here": compared.only_here}
+    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), left.count, json.dumps(said))
+    Imports(study.labels_path).add(record)
+    return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, left.count, left.file)
+
+
+def _joint(hashes: Sequence[str]) -> str:
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _run_name(path: Path, taken: Iterable[str]) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.(json|gz|xz|bz2))+$", "", path.name)).strip("-._")[:56] or "run"
+    taken = set(taken)
+    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if each not in taken)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One file, read."""
+
+    format: str
+    rows: RunRows = field(default_factory=RunRows)
+    changed: int = 0
+
+
+class _Gathered:
+    """Questions and passages of all files so far, each once."""
+
+    def __init__(self, split: str):
+        self.questions: list[Question] = []
+        self._split = split
+        self._ids: set[str] = set()
+        self._by_text: dict[str, list[Question]] = {}
+        self._passages: dict[str, tuple[int, bytes, int, int]] = {}  # ordinal, digest, file, line
+        self._files: list[Path] = []
+        self._waiting: list[Row] = []
+
+    def read(self, path: Path, number: int, writer: CorpusWriter, left: LeftOut, tell: Paced) -> _Reading:
+        self._files.append(path)
+        chosen = find_format(path, "runs", None)
+        reading, index = _Reading(chosen.name), 0
+        with closing(chosen.read(path, Options())) as entries:
+            for entry in entries:
+                if isinstance(entry, BadInput):
+                    left.add(entry)
+                    continue
+                if entry.question is None:
+                    raise BadInput(f"holds ids without texts ({chosen.what}); import its passages and questions, and then "
+                                   "'blindspot import run'", path)  # fmt: skip
+                self._entry(entry, index, number, reading, left)
+                index += 1
+                if len(self._waiting) >= _BATCH:
+                    self.write(writer)
+                tell(index, None, f"reading {path.name}")
+        if not len(reading.rows):
+            raise left.first or BadInput("holds no questions", path)
+        return reading
+
+    def write(self, writer: CorpusWriter) -> None:
+        writer.add_rows(self._waiting)
+        self._waiting = []
+
+    def _entry(self, entry: Entry, index: int, file: int, reading: _Reading, left: LeftOut) -> None:
+        try:
+            question = self._question(entry, index, reading)
+        except BadInput as problem:
+            left.add(problem)
+            return
+        for problem in entry.problems:
+            left.add(problem)
+        hits, seen = [], set()
+        for context in entry.contexts:
+            try:
+                ordinal = self._passage(context, entry, file)
+                if ordinal in seen:
+                    raise BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line)
+            except BadInput as problem:
+                left.add(problem)
+                continue
+            seen.add(ordinal)
+            hits.append((ordinal, context.score, context.has_answer))
+        reading.rows.add(question.id, hits)
+
+    def _question(self, entry: Entry, index: int, reading: _Reading) -> Question:
+        same = self._by_text.setdefault(text_key(entry.question), [])
+        # A text that stands twice in a file is two questions; the next file's first is then the first of them.
+        known = next((question for question in same if question.id not in reading.rows), None)
+        if known is not None:
+            reading.changed += set(known.answers) != set(entry.answers)
+            return known
+        dataset = stem(self._files[0])
+        id = f"{stem(Path(entry.path))}.{index}"
+        if entry.question_id is not None and entry.question_id not in self._ids:
+            id = entry.question_id
+        while id in self._ids:
+            id += "-2"
+        question = Question(id, entry.question, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=self._split)
+        if message := wrong_with_question(question):
+            raise BadInput(message, entry.path, entry.line)
+        same.append(question)
+        self._ids.add(id)
+        self.questions.append(question)
+        return question
+
+    def _passage(self, context: Context, entry: Entry, file: int) -> int:
+        """The ordinal of a passage, which is new or the same as before."""
+        if context.text is None:
+            raise BadInput(f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",
+                           entry.path, context.line)  # fmt: skip
+        row = (context.id, context.title or "", context.text)
+        digest = hashlib.blake2b(" ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12).digest()
+        known = self._passages.get(context.id) or self._passages.get(other_form(context.id))
+        if known is not None:
+            if known[1] != digest:
+                raise BadInput(f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "
+                               "come from one collection?", entry.path, context.line)  # fmt: skip
+            return known[0]
+        if message := wrong_with_passage(row):
+            raise BadInput(f"the passage {context.id[:80]!r}: {message}", entry.path, context.line)
+        self._passages[context.id] = (len(self._passages), digest, file, context.line or 0)
+        self._waiting.append(row)
+        return len(self._passages) - 1

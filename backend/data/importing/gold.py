@@ -1,0 +1,117 @@
+"""Gold passages that a file gives by an id of its own, or by text: which passages of the collection they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from backend.data.formats.base import Item, Paragraph
+from backend.data.importing.tools import Progress
+from backend.text.answers import DEFAULT_RULE, rule_for
+from backend.text.gold_matching import THRESHOLD, Wanted, containment, lower_tokens, match_gold
+from db.gold import GoldMatch
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older ones do not
+
+
+def other_form(id: str) -> str:
+    """The id with `wiki:` before it, or without."""
+    return id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
+
+
+def find_ordinals(corpus, ids: Iterable[str]) -> dict[str, int]:
+    """The row of each id as it stands, or with or without `wiki:`. Unknown ids are left out."""
+    ids = list(ids)
+    found = corpus.ordinals(ids)
+    absent = {other_form(id): id for id in ids if id not in found}
+    return found | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else found
+
+
+def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
+    """The collection's own form of each id: as it stands, or with or without `wiki:`. Unknown ids are left out."""
+    ordinals = find_ordinals(corpus, ids)
+    rows = sorted(set(ordinals.values()))
+    own = {ordinal: passage.id for ordinal, passage in zip(rows, corpus.passages(rows), strict=True)}
+    return {id: own[ordinal] for id, ordinal in ordinals.items()}
+
+
+def resolve(study: Study, items: Sequence[Item], progress: Progress | None = None) -> tuple[list[Question], list[GoldMatch]]:
+    """The items' questions, with the passages that their paragraphs are as gold, and how each pair was found.
+
+    A paragraph whose id the collection knows is that passage, unless the two texts have nothing in common: then the id
+    belongs to some other collection, and the text decides.
+    """
+    if not any(item.paragraphs for item in items):
+        return [item.question for item in items], []
+    by_id = _by_id(study, items)
+    todo = {(item.question.id, number): (item.question, paragraph) for item in items for number, paragraph in enumerate(item.paragraphs)}
+    todo = {key: pair for key, pair in todo.items() if key not in by_id}
+    wanted = [_wanted(question, paragraph) for question, paragraph in todo.values()]
+    found = dict(zip(todo, match_gold(study.corpus, wanted, progress=progress), strict=True))
+    ordinals = sorted({match.ordinal for match in found.values() if match.ordinal is not None})
+    ids = {ordinal: passage.id for ordinal, passage in zip(ordinals, study.corpus.passages(ordinals), strict=True)}
+    questions, matches = [], []
+    for item in items:
+        made = []
+        for number in range(len(item.paragraphs)):
+            key = item.question.id, number
+            if key in by_id:
+                made.append(GoldMatch(item.question.id, by_id[key], "id"))
+            else:
+                match = found[key]
+                made.append(GoldMatch(item.question.id, ids.get(match.ordinal), match.how, round(match.score, 4), match.reason))
+        gold = dict.fromkeys([*item.question.gold, *(match.passage for match in made if match.passage is not None)])
+        questions.append(replace(item.question, gold=tuple(gold)))
+        matches += made
+    return questions, matches
+
+
+def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]:
+    """What to say about the gold that was looked for."""
+    if not any(item.paragraphs for item in items):
+        return ()
+    ways = Counter(match.how for match in matches)
+    named = (("id", "id"), ("same text", "the same text"), ("overlap", "overlap"))
+    parts = [f"{ways[how]:,} by {name}" for how, name in named if ways[how]]
+    overlaps = [match.score for match in matches if match.how == "overlap"]
+    if overlaps:
+        parts[-1] += f" (scores {min(overlaps):.2f} to {max(overlaps):.2f})"
+    lines = [f"Gold passages found: {', '.join(parts) or 'none'}, of {len(matches):,} named."]
+    for reason, count in Counter(match.reason for match in matches if match.reason).items():
+        lines.append(f"{count:,} not found: {reason}.")
+    with_gold = {match.question for match in matches if match.passage is not None}
+    bare = sum(item.question.id not in with_gold and not item.question.gold for item in items)
+    if bare:
+        lines.append(f"{bare:,} questions are without gold.")
+    return tuple(lines)
+
+
+def _by_id(study: Study, items: Sequence[Item]) -> dict[tuple[str, int], str]:
+    """(question, number of the paragraph) to the passage that its id names."""
+    named = [(item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None]
+    ordinals = find_ordinals(study.corpus, {paragraph.id for _, _, paragraph in named})
+    found: dict[tuple[str, int], str] = {}
+    for start in range(0, len(named), 1000):
+        block = [one for one in named[start : start + 1000] if one[2].id in ordinals]
+        passages = study.corpus.passages(ordinals[paragraph.id] for _, _, paragraph in block)
+        for (question, number, paragraph), passage in zip(block, passages, strict=True):
+            if _same(paragraph.text, passage.text):
+                found[question, number] = passage.id
+    return found
+
+
+def _same(text: str, other: str) -> bool:
+    if not text or text.split() == other.split():
+        return True
+    ours, theirs = lower_tokens(text), lower_tokens(other)
+    return ours == theirs or containment(ours, theirs) >= THRESHOLD
+
+
+def _wanted(question: Question, paragraph: Paragraph) -> Wanted:
+    return Wanted(paragraph.title, paragraph.text, question.answers, rule_for(question, DEFAULT_RULE))

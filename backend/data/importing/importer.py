@@ -1,0 +1,342 @@
+"""Bringing files into a study. Each import is all or nothing: after an error, a cancel or Ctrl-C the study is as before."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.data.formats import find_format, settings_of
+from backend.data.formats.base import Format, Item, Options, PassageBatch, checked
+from backend.data.formats.streams import file_sha256
+from backend.data.importing.gold import resolve, told
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.mentions import count_mentions
+from backend.data.importing.tools import Paced, Progress, refuse_other, source_file, source_sha256, writable
+from db.corpus import CorpusWriter, DuplicateId, pack
+from db.errors import BadInput, Refused
+from db.imports import ImportRecord, Imports
+from db.records import SPLITS, Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+COUNTED = "counted in the passages"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What an import did. `left_out_file` lists the rows left out; `unchanged`: all of it was in the study already."""
+
+    rows: int
+    left_out: int = 0
+    left_out_file: Path | None = None
+    seconds: float = 0.0
+    unchanged: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def import_passages(
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    skip_bad: bool = False,
+    settings: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import the study's passage collection, streamed: memory does not grow with the file.
+
+    Args:
+        format: a name from `backend.data.formats`; else the contents decide.
+        skip_bad: leave out what is wrong and list it in a file of the study, instead of raising.
+        settings: of the format, as "name=value".
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line.
+        Refused: the study holds a (different) collection, or the format knows no such setting.
+    """
+    began, path = time.monotonic(), Path(path)
+    if study.has_corpus:
+        return _second_collection(study, path)
+    chosen, tell = find_format(path, "passages", format), Paced(progress)
+    path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        try:
+            written = _build_corpus(study, chosen, path, options, left, {}, tell)
+        except DuplicateId as error:
+            if not skip_bad:
+                raise _with_lines(error, chosen, path, options) from None
+            # Rows are numbered without gaps, so the file is read once more, without them.
+            left.restart()
+            written = _build_corpus(study, chosen, path, options, left, error.all, tell)
+    size = path.stat().st_size
+    asked = json.dumps(dict(options.settings)) if options.settings else ""
+    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count, asked))
+    notes = (f"{written.spanning:,} passages go over several lines",) if written.spanning else ()
+    return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
+
+
+def import_questions(
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    split: str | None = None,
+    dataset: str | None = None,
+    gold: str = "all",
+    skip_bad: bool = False,
+    settings: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import questions. Gold passages that a file gives by text are looked for in the collection.
+
+    Args:
+        split, dataset: take only questions of these; a question whose file names none is put there.
+        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so that the others
+            become positives that nobody labelled.
+        settings: of the format, as "name=value".
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; also a gold passage that the collection does not hold.
+        Refused: an unknown split, gold or setting.
+    """
+    began, path = time.monotonic(), Path(path)
+    refuse_other("split", split, (None, *SPLITS))
+    refuse_other("gold", gold, ("all", "one"))
+    chosen, tell = find_format(path, "questions", format), Paced(progress)
+    options = Options(split, dataset, gold, settings_of(chosen, settings))
+    sha256 = source_sha256(chosen, path)
+    asked = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
+    if _imports(study).find("questions", sha256, asked):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
+        if not items:
+            wanted = "".join(f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value)
+            raise left.first or BadInput(f"holds no questions{wanted}", path)
+        questions, matches = resolve(study, items, progress)
+        tell.now(len(items), len(items), "saving questions")
+        size = path.stat().st_size if path.is_file() else 0
+        record = ImportRecord("questions", path.name, sha256, size, len(items), left.count, asked)
+        study.questions.add(questions, record, matches)
+    return ImportResult(len(items), left.count, left.file, time.monotonic() - began, notes=told(items, matches))
+
+
+def import_frequencies(
+    study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
+) -> ImportResult:
+    """Import how often entities are mentioned, for the questions in the study. `rows` is the number of questions set.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line.
+        Refused: there are no questions with a subject yet.
+    """
+    began, path = time.monotonic(), Path(path)
+    chosen, tell = find_format(path, "frequencies", format), Paced(progress)
+    subjects = set(study.questions.subjects())
+    if not subjects:
+        raise Refused("no question of this study has a subject; import questions before their frequencies")
+    sha256 = file_sha256(path)
+    if _is_last_word(study, sha256):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        counts = _counts(chosen, path, left, tell)
+        wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
+        record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), left.count)
+        tell.now(len(counts), len(counts), "saving frequencies")
+        rows = study.questions.set_frequencies(wanted, record)
+    absent = len(subjects) - len(wanted)
+    notes = (f"{absent:,} of {len(subjects):,} subjects are not in {path.name}",) if absent else ()
+    return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
+
+
+def count_frequencies(study: Study, progress: Progress | None = None) -> ImportResult:
+    """Give the questions that have a subject but no frequency one: the number of passages that mention the subject.
+
+    Raises:
+        Missing: the study holds no passages.
+    """
+    began = time.monotonic()
+    subjects = study.questions.subjects(without_frequency=True)
+    if not subjects:
+        return ImportResult(0, unchanged=True, notes=("every question with a subject has a frequency",))
+    corpus, before = study.corpus, study.questions.frequency_source
+    counts = count_mentions(subjects, corpus.blocks(), len(corpus), progress)
+    record = ImportRecord("frequencies", COUNTED, corpus.digest, 0, len(counts))
+    rows = study.questions.set_frequencies(counts, record, only_missing=True)
+    mixed = before not in (None, COUNTED)
+    notes = (f"the other questions keep their frequencies from {before}: two counts side by side",) if mixed else ()
+    return ImportResult(rows, seconds=time.monotonic() - began, notes=notes)
+
+
+# Passages
+
+
+@dataclass(slots=True)
+class _Written:
+    rows: int = 0
+    sha256: str = ""
+    spanning: int = 0
+
+
+class _Duplicates(DuplicateId):
+    """`all`: every row to be left out, with the row in which its id stands first."""
+
+    def __init__(self, error: DuplicateId, all: dict[int, int]):
+        super().__init__(error.id, error.first, error.second)
+        self.all = all
+
+
+def _build_corpus(
+    study: Study, chosen: Format, path: Path, options: Options, left: LeftOut, drop: dict[int, int], tell: Paced
+) -> _Written:
+    written = _Written()
+    with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path, options)) as batches:
+        for batch, contents in _sound(batches, path, left, drop):
+            writer.add_rows(batch.rows, contents)
+            written.spanning += batch.spanning
+            written.sha256 = batch.sha256 or written.sha256
+            tell(writer.count, int(writer.count / batch.share) if batch.share else None, "importing passages")
+        if not writer.count:
+            raise left.first or BadInput("holds no passages", path)
+        written.rows = writer.count
+        tell.now(writer.count, writer.count, "indexing ids")
+        try:
+            writer.finish(path.name, written.sha256, lambda: tell.now(writer.count, writer.count, "indexing ids"))
+        except DuplicateId as error:
+            raise _Duplicates(error, dict(writer.duplicates())) from None
+    return written
+
+
+def _sound(
+    batches: Iterator[PassageBatch], path: Path, left: LeftOut, drop: dict[int, int]
+) -> Iterator[tuple[PassageBatch, bytes]]:
+    """The rows that may be written, with their digest's bytes. The others go to `left`; `drop` are rows by number."""
+    firsts, lines, row = set(drop.values()), {}, 0
+    for batch in batches:
+        batch, contents = checked(batch, path)
+        for problem in batch.problems:
+            left.add(problem)
+        if drop:
+            kept = []
+            for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
+                if number in firsts:
+                    lines[number] = line
+                if number in drop:
+                    left.add(_twice(values[0], path, lines[drop[number]], line))
+                else:
+                    kept.append(values)
+            row += len(batch.rows)
+            batch.rows = kept
+            contents = pack(kept) if kept else b""
+        yield batch, contents
+
+
+def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
+    """The message for an id that stands twice: the file is read again to find the lines of the two rows."""
+    lines: dict[int, int] = {}
+    row = 0
+    with closing(chosen.read(path, options)) as batches:
+        for batch in batches:
+            for wanted in (error.first, error.second):
+                if row <= wanted < row + len(batch.rows):
+                    lines[wanted] = batch.lines[wanted - row]
+            row += len(batch.rows)
+            if len(lines) == 2:
+                break
+    return _twice(error.id, path, lines.get(error.first), lines.get(error.second))
+
+
+def _twice(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
+    return BadInput(f"the id {id!r} stands twice, first in line {first}", path, second)
+
+
+def _second_collection(study: Study, path: Path) -> ImportResult:
+    path = source_file(find_format(path, "passages"), path) if not path.is_file() else path
+    source = study.corpus.source
+    if file_sha256(path) == source.sha256:
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {len(study.corpus):,} passages); "
+                  "make a new study for another one")  # fmt: skip
+
+
+# Questions and frequencies
+
+
+def _items(chosen: Format, path: Path, options: Options, left: LeftOut, tell: Paced) -> list[Item]:
+    """The questions of a file, each id once."""
+    found: dict[str, Item] = {}
+    with closing(chosen.read(path, options)) as items:
+        for item in items:
+            if isinstance(item, BadInput):
+                left.add(item)
+                continue
+            earlier = found.setdefault(item.question.id, item)
+            if earlier is not item:
+                where = f"line {earlier.line}" if earlier.path == item.path else f"{earlier.path}:{earlier.line}"
+                left.add(item.wrong(f"the id {item.question.id!r} stands twice, first in {where}"))
+            tell(len(found), None, "reading questions")
+    return list(found.values())
+
+
+def _new(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+    known = study.questions.known(item.question.id for item in items)
+    for item in items:
+        if item.question.id in known:
+            left.add(item.wrong(f"question {item.question.id!r} is in the study already"))
+    return [item for item in items if item.question.id not in known]
+
+
+def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+    """The questions whose gold passages all exist."""
+    first = next((item for item in items if item.question.gold or item.paragraphs), None)
+    if first is None:
+        return items
+    if not study.has_corpus:
+        raise first.wrong("names gold passages, but the study holds no passages yet; import the passages first")
+    known = study.corpus.ordinals(id for item in items for id in item.question.gold)
+    good = []
+    for item in items:
+        absent = _first_absent(item.question, known)
+        if absent is None:
+            good.append(item)
+        else:
+            place = item.gold_places.get(absent, (item.path, item.line))
+            left.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
+    return good
+
+
+def _first_absent(question: Question, known: dict[str, int]) -> str | None:
+    return next((id for id in question.gold if id not in known), None)
+
+
+def _counts(chosen: Format, path: Path, left: LeftOut, tell: Paced) -> dict[str, tuple[int, int]]:
+    """Entity to its count and line."""
+    found: dict[str, tuple[int, int]] = {}
+    with closing(chosen.read(path)) as rows:
+        for row in rows:
+            if isinstance(row, BadInput):
+                left.add(row)
+                continue
+            entity, count, line = row
+            if entity in found:
+                left.add(BadInput(f"the entity {entity!r} stands twice, first in line {found[entity][1]}", path, line))
+                continue
+            found[entity] = count, line
+            tell(len(found), None, "reading frequencies")
+    if not found:
+        raise left.first or BadInput("holds no frequencies", path)
+    return found
+
+
+def _is_last_word(study: Study, sha256: str) -> bool:
+    """Whether this frequency file was imported and neither questions nor other frequencies came since."""
+    since = [record for record in _imports(study).all() if record.kind != "passages"]
+    return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
+
+
+def _imports(study: Study) -> Imports:
+    return Imports(study.folder / "labels.db")

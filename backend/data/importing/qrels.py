@@ -1,0 +1,89 @@
+"""Qrels brought into a study: the passages that they call relevant become gold of the questions."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.data.formats import find_format
+from backend.data.formats.base import Judgement
+from backend.data.formats.streams import file_sha256
+from backend.data.importing.gold import known_ids
+from backend.data.importing.importer import ImportResult
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.tools import Paced, Progress, writable
+from db.errors import BadInput, Missing
+from db.gold import GoldMatch
+from db.imports import ImportRecord, Imports
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+_BLOCK = 5000
+
+
+def import_qrels(
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import qrels. Gold is added, none is taken away; a grade of 0 or less is recorded and makes no gold. `rows` are lines.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; also a question or passage that the study does not hold.
+        Missing: the study holds no passages or no questions.
+    """
+    began, path = time.monotonic(), Path(path)
+    chosen, tell = find_format(path, "qrels", format), Paced(progress)
+    if not len(study.questions):
+        raise Missing("the study holds no questions yet; import them before their qrels")
+    corpus, sha256 = study.corpus, file_sha256(path)
+    imports = Imports(study.labels_path)
+    if imports.find("qrels", sha256):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        matches: list[GoldMatch] = []
+        seen: set[tuple[str, str]] = set()
+        block: list[Judgement] = []
+        with closing(chosen.read(path)) as rows:
+            for row in rows:
+                if isinstance(row, BadInput):
+                    left.add(row)
+                    continue
+                block.append(row)
+                if len(block) == _BLOCK:
+                    matches += _matches(study, corpus, block, seen, left)
+                    block = []
+                    tell(len(matches), None, "reading qrels")
+        matches += _matches(study, corpus, block, seen, left)
+        if not matches:
+            raise left.first or BadInput("holds no qrels", path)
+        record = ImportRecord("qrels", path.name, sha256, path.stat().st_size, len(matches), left.count)
+        tell.now(len(matches), len(matches), "saving qrels")
+        grown = study.questions.add_gold(matches, record)
+    least = sum(match.score <= 0 for match in matches)
+    notes = [f"{grown:,} questions have more gold than before"]
+    notes += [f"{least:,} lines have a grade of 0 or less, and make no gold"] if least else []
+    return ImportResult(len(matches), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _matches(study: Study, corpus, block: list[Judgement], seen: set[tuple[str, str]], left: LeftOut) -> list[GoldMatch]:
+    questions = study.questions.known({row.question_id for row in block})
+    passages = known_ids(corpus, {row.passage_id for row in block})
+    made = []
+    for row in block:
+        passage = passages.get(row.passage_id)
+        if row.question_id not in questions:
+            left.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
+        elif passage is None:
+            left.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
+        elif (row.question_id, passage) in seen:
+            left.add(BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line))
+        else:
+            seen.add((row.question_id, passage))
+            made.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))
+    return made

@@ -1,0 +1,148 @@
+"""A run that some other tool made, brought into a study that holds its passages and questions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import read_manifest
+from backend.core.runs import refuse_existing, write_run
+from backend.core.settings import check_name
+from backend.data.formats import find_format
+from backend.data.formats.base import Entry, Options
+from backend.data.formats.streams import file_sha256
+from backend.data.importing.gold import find_ordinals
+from backend.data.importing.importer import ImportResult
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.run_rows import RunRows, compare_flags
+from backend.data.importing.tools import Paced, Progress, writable
+from backend.retrieval.retrieve import questions_of
+from backend.text.answers import DEFAULT_RULE
+from db.errors import BadInput
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+def import_run(
+    study: Study,
+    path: str | Path,
+    name: str,
+    format: str | None = None,
+    split: str | None = None,
+    rule: str = DEFAULT_RULE,
+    replace: bool = False,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> ImportResult:
+    """Import a run. `rows` is the number of its questions. Scores order the hits; equal ones stay as the file has them.
+
+    Args:
+        split: as `retrieve` takes it. Its questions alone are looked for, and one that the file does not name found nothing.
+        rule: of the answer matrix; the file's own flags are compared with it and not used.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; also a question or passage that the study does not hold.
+        Refused: there is a run of that name, made from something else.
+        Missing: the study holds no passages, or no questions of that split.
+    """
+    began, path = time.monotonic(), Path(path)
+    check_name(name, "run")
+    chosen, tell = find_format(path, "runs", format), Paced(progress)
+    sha256 = file_sha256(path)
+    made = read_manifest(study.path("runs", name))
+    if made and not replace and (made.get("sha256"), made.get("split")) == (sha256, split):
+        return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
+    refuse_existing(study, name, replace)
+    corpus, questions = study.corpus, questions_of(study, split)
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), left, tell)
+        if not len(rows):
+            raise left.first or BadInput("holds no hits", path)
+        silent = [q.id for q in questions if q.id not in rows] if split is not None else []
+        ids, hits, flags = rows.finish(silent)
+        run = write_run(
+            study, name, ids, hits,
+            {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": chosen.name, "split": split, "rule": rule},
+            rule=rule, replace=replace, progress=progress,
+        )  # fmt: skip
+    compared = compare_flags(run, flags, rule)
+    notes = [compared.told(path.name, rule)] if compared.compared else []
+    if silent:
+        notes.append(f"{len(silent):,} questions of {split!r} are not in {path.name}; they count as not found")
+    return ImportResult(len(ids), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _rows(corpus, questions: Sequence[Question], entries, left: LeftOut, tell: Paced) -> RunRows:
+    finder, rows = _Finder(questions), RunRows()
+    with closing(entries) as entries:
+        for entry in entries:
+            if isinstance(entry, BadInput):
+                left.add(entry)
+                continue
+            for problem in entry.problems:
+                left.add(problem)
+            try:
+                question = finder.find(entry)
+                if entry.question is not None and question.id in rows:
+                    raise BadInput(f"the question {question.id!r} stands twice", entry.path, entry.line)
+            except BadInput as problem:
+                left.add(problem)
+                continue
+            rows.add(question.id, _hits(corpus, entry, rows.known(question.id), left))
+            tell(len(rows), None, "reading the run")
+    return rows
+
+
+def _hits(corpus, entry: Entry, seen: set[int], left: LeftOut) -> Iterable[tuple[int, float, bool | None]]:
+    ordinals = find_ordinals(corpus, [context.id for context in entry.contexts])
+    hits = []
+    for context in entry.contexts:
+        if context.id not in ordinals:
+            left.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
+        elif (ordinal := ordinals[context.id]) in seen:
+            left.add(BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line))
+        else:
+            seen.add(ordinal)
+            hits.append((ordinal, context.score, context.has_answer))
+    return hits
+
+
+def text_key(text: str) -> str:
+    """What two writings of one question share: DPR straightens apostrophes, and spaces get lost on the way."""
+    return " ".join(text.replace("\u2019", "'").split())
+
+
+class _Finder:
+    """The study's question that an entry is about: by id, else by text, for DPR's form names no ids."""
+
+    def __init__(self, questions: Sequence[Question]):
+        self._by_id = {question.id: question for question in questions}
+        self._by_text: dict[str, list[Question]] = {}
+        for question in questions:
+            self._by_text.setdefault(text_key(question.text), []).append(question)
+        self._taken: set[str] = set()
+
+    def find(self, entry: Entry) -> Question:
+        """Raises BadInput for a question that is not there, or that the text alone does not tell."""
+        key = None if entry.question is None else text_key(entry.question)
+        named = self._by_id.get(entry.question_id)
+        if named is not None and key in (None, text_key(named.text)):
+            return named
+        if key is None:
+            raise BadInput(f"the question {entry.question_id!r} is not in the study", entry.path, entry.line)
+        found = self._by_text.get(key, [])
+        same = [question for question in found if set(question.answers) == set(entry.answers)]
+        found = same or found
+        if not found:
+            raise BadInput(f"the question {entry.question[:80]!r} is not in the study", entry.path, entry.line)
+        if len({(question.dataset, question.split) for question in found}) > 1:
+            where = ", ".join(question.id for question in found[:3])
+            raise BadInput(f"the question {entry.question[:80]!r} stands in several sets ({where}); say --split", entry.path, entry.line)
+        chosen = next((question for question in found if question.id not in self._taken), found[-1])
+        self._taken.add(chosen.id)
+        return chosen

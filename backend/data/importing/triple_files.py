@@ -1,0 +1,110 @@
+"""Triples out of a file: a subject, a relation, an object, and how often the subject is mentioned where that is known.
+
+Tab separated with a header that names the columns `subject`, `relation`, `object` and perhaps `frequency`, or JSON lines with these
+fields, where `object` may be a list. Templates are one JSON object: a relation to its question, with [X] for the subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from backend.data.formats import fields
+from backend.data.formats.base import MAX_INTEGER, wrong_with_text
+from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from db.errors import BadInput
+
+COLUMNS = ("subject", "relation", "object")
+
+
+class Triple(NamedTuple):
+    """One fact. objects: one, or several of the same kind. frequency: None where it is not given."""
+
+    subject: str
+    relation: str
+    objects: tuple[str, ...]
+    frequency: int | None
+
+
+def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
+    """The triples, streamed; in place of a row that is wrong, what is wrong with it. Raises BadInput for a file that is none."""
+    lines = numbered_lines(source)
+    number, first = next(lines, (1, None))
+    if first is None:
+        raise BadInput("the file is empty", source.path)
+    if first.lstrip().startswith("{"):
+        yield _or_wrong(_from_json, first, source.path, number)
+        rows, read = lines, _from_json
+    else:
+        rows, read = lines, _from_columns(first, source.path, number)
+    for number, text in rows:
+        yield _or_wrong(read, text, source.path, number)
+
+
+def _or_wrong(read, text: str, path: Path, line: int) -> Triple | BadInput:
+    try:
+        if not_utf8(text):
+            raise fields.Wrong("this line holds bytes that are not UTF-8")
+        return _checked(read(text))
+    except fields.Wrong as error:
+        return BadInput(str(error), path, line)
+
+
+def _from_columns(header: str, path: Path, line: int):
+    names = [name.strip().lower() for name in header.split("\t")]
+    if absent := [name for name in COLUMNS if name not in names]:
+        raise BadInput(f"the header names no column {absent[0]!r}; it must name subject, relation and object, with tabs between, or the "
+                       "file holds JSON lines", path, line)
+
+    def read(text: str) -> Triple:
+        values = text.split("\t")
+        if len(values) != len(names):
+            raise fields.Wrong(f"{len(values)} fields; the header names {len(names)}")
+        row = dict(zip(names, values, strict=True))
+        return Triple(row["subject"], row["relation"], (row["object"],), _count(row.get("frequency", "")))
+
+    return read
+
+
+def _count(text: str) -> int | None:
+    if not text.strip():
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER):
+        raise fields.Wrong(f"the frequency is {text[:40]!r}; it must be a whole number")
+    return int(text)
+
+
+def _from_json(text: str) -> Triple:
+    record = fields.parse_object(text)
+    objects = fields.texts(record, "object") if isinstance(record.get("object"), list) else (fields.required_text(record, "object"),)
+    if not objects:
+        raise fields.Wrong("there is no 'object'")
+    return Triple(fields.required_text(record, "subject"), fields.required_text(record, "relation"), objects,
+                  fields.integer(record, "frequency"))
+
+
+def _checked(triple: Triple) -> Triple:
+    named = [("subject", triple.subject), ("relation", triple.relation), *(("object", each) for each in triple.objects)]
+    for name, text in named:
+        if message := wrong_with_text(name, text):
+            raise fields.Wrong(message)
+    return triple._replace(subject=triple.subject.strip(), relation=triple.relation.strip(),
+                           objects=tuple(each.strip() for each in triple.objects))
+
+
+def read_templates(path: str | Path) -> dict[str, str]:
+    """A question for each relation. Raises BadInput where the file is no such object."""
+    path = Path(path)
+    try:
+        templates = fields.parse_object(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror or error})", path) from error
+    except UnicodeDecodeError:
+        raise BadInput("bytes that are not UTF-8", path) from None
+    except fields.Wrong as error:
+        raise BadInput(str(error), path) from None
+    for relation, template in templates.items():
+        if not isinstance(template, str) or template.count("[X]") != 1:
+            raise BadInput(f"the question of {relation!r} must be text with one [X], as in \"Where was [X] born?\"", path)
+    return templates

@@ -1,0 +1,219 @@
+"""Question sets in the manner of EntityQuestions, from any triples (Sciavolino et al. 2021, section 3).
+
+Facts become questions through one template for each relation; all objects of a subject are answers. The paper takes relations with
+more than 2,000 triples and without a mere handful of answers, triples that a sentence of Wikipedia tells, and draws up to 1,000 facts of
+a relation for each of its dev and test sets, up to 8,000 to train on (eight, one and one of ten). Here a fact is told where one passage
+names the subject, in title or text, and holds an object in its text; such passages become gold, the subject's own article first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.buckets import subject_key
+from analysis.relations import relation_order
+from backend.core.settings import check_name
+from backend.data.formats.base import wrong_with_question
+from backend.data.formats.entityquestions import TEMPLATES
+from backend.data.formats.streams import ByteSource
+from backend.data.importing.importer import ImportResult
+from backend.data.importing.left_out import LeftOut
+from backend.data.importing.mentions import MentionCounter
+from backend.data.importing.tools import Paced, Progress, writable
+from backend.data.importing.triple_files import read_templates, read_triples
+from backend.text.answers import DEFAULT_RULE, RULES
+from backend.training_sets.leaks import drawn
+from db.corpus import Row
+from db.errors import BadInput, Refused
+from db.imports import ImportRecord
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+LEAST_FACTS, LEAST_ANSWERS = 2000, 20
+MOST, MOST_TRAINING = 1000, 8000
+MOST_GOLD = 10
+SHARE = 0.1  # of a relation's facts for dev, and as many for test
+"""The paper says more than 2,000 triples and 1,000 questions; how few answers are too few it does not say."""
+
+
+@dataclass(slots=True)
+class Fact:
+    """What is known of a subject and a relation. own, others: passages that tell it, from the subject's article and from others."""
+
+    subject: str
+    relation: str
+    answers: dict[str, None] = field(default_factory=dict)
+    frequency: int | None = None
+    own: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+
+    @property
+    def told(self) -> bool:
+        return bool(self.own or self.others)
+
+    @property
+    def gold(self) -> tuple[str, ...]:
+        return tuple([*self.own, *self.others][:MOST_GOLD])
+
+
+def import_triples(study: Study, path: str | Path, dataset: str | None = None, templates: str | Path | None = None,
+                   split: str | None = None, least: int = LEAST_FACTS, least_answers: int = LEAST_ANSWERS, most: int = MOST,
+                   gold: bool = True, seed: int = 0, skip_bad: bool = False, progress: Progress | None = None) -> ImportResult:
+    """Make questions of triples, and add them to a study that holds passages.
+
+    Args:
+        dataset: name of the question set; default the file's name.
+        templates: a file of relation to question; None for EntityQuestions' own 24.
+        split: put all questions there, `most` of a relation; None for train, dev and test as the paper has them.
+        least: facts of a relation, below which it is left out. least_answers: different answers.
+        most: questions of a relation in dev and in test (in train eight times as many).
+        gold: keep the passages that tell a fact as its question's gold.
+        seed: of drawing. A larger `most` only adds to what a smaller one draws.
+
+    Raises:
+        BadInput: the first thing that is wrong, with file and line; or nothing is left to ask.
+        Refused: values that make no sense, or questions of that set are there already. Missing: there are no passages.
+    """
+    began, path = time.monotonic(), Path(path)
+    dataset = check_name(dataset or path.name.split(".")[0], "question set")
+    if least < 1 or least_answers < 1 or most < 1 or split not in (None, "train", "dev", "test"):
+        raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
+    wordings, tell, corpus = TEMPLATES if templates is None else read_templates(templates), Paced(progress), study.corpus
+    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+        source = ByteSource(path)
+        facts, unknown = _facts(source, wordings, left, tell)
+        if not facts:
+            raise left.first or BadInput(f"no triple's relation has a question; relations: {', '.join(sorted(unknown)[:5]) or 'none'}; "
+                                         "give --templates", path)
+        _align(facts.values(), corpus.blocks(), len(corpus), tell)
+        questions, notes = made_of(list(facts.values()), wordings, dataset, split, least, least_answers, most, gold, seed)
+        for question in questions:
+            if message := wrong_with_question(question):
+                raise BadInput(f"the question {question.text[:80]!r}: {message}", path)
+        if unknown:
+            notes.append(f"without a question in the templates: {_counts(unknown)}")
+        if not questions:
+            raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
+        asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
+        record = ImportRecord("questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), left.count, asked)
+        tell.now(len(questions), len(questions), "saving questions")
+        study.questions.add(questions, record)
+    return ImportResult(len(questions), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _facts(source: ByteSource, wordings: Mapping[str, str], left: LeftOut, tell: Paced) -> tuple[dict[tuple[str, str], Fact], Counter]:
+    """(facts by relation and subject, triples without a template by relation)."""
+    facts: dict[tuple[str, str], Fact] = {}
+    unknown: Counter[str] = Counter()
+    for number, row in enumerate(read_triples(source)):
+        if isinstance(row, BadInput):
+            left.add(row)
+            continue
+        tell(number, None, "reading triples")
+        if row.relation not in wordings:
+            unknown[row.relation] += 1
+            continue
+        fact = facts.setdefault((row.relation, row.subject), Fact(row.subject, row.relation))
+        fact.answers.update(dict.fromkeys(row.objects))
+        if row.frequency is not None:
+            fact.frequency = max(row.frequency, fact.frequency or 0)
+    return facts, unknown
+
+
+class _Aligner(MentionCounter):
+    """Finds the passages that tell facts while it counts how many mention their subjects."""
+
+    def __init__(self, facts: Iterable[Fact]):
+        self._facts: dict[str, list[tuple[Fact, object]]] = {}
+        facts, rule = list(facts), RULES[DEFAULT_RULE]
+        super().__init__({fact.subject for fact in facts})
+        for fact in facts:
+            self._facts.setdefault(self._keys[fact.subject], []).append((fact, rule.needles(tuple(fact.answers))))
+        self._rule = rule
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            id, title, text = row
+            if found := self.mentioned(row):
+                self._counts.update(found)
+                passage = self._rule.passage(text)
+                for fact, needles in (each for key in found for each in self._facts.get(key, ())):
+                    if self._rule.holds(passage, needles):
+                        places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
+                        if len(places) < MOST_GOLD:
+                            places.append(id)
+
+
+def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, tell: Paced) -> None:
+    """Which passages tell each fact; and its frequency, the number of passages that mention the subject, where the file gives none."""
+    facts = list(facts)
+    aligner, done = _Aligner(facts), 0
+    for rows in blocks:
+        tell(done, total, "looking for passages that tell the facts")
+        aligner.add(rows)
+        done += len(rows)
+    counts = aligner.counts()
+    for fact in facts:
+        fact.frequency = counts[fact.subject] if fact.frequency is None else fact.frequency
+
+
+def made_of(facts: Sequence[Fact], wordings: Mapping[str, str], dataset: str, split: str | None = None, least: int = LEAST_FACTS,
+            least_answers: int = LEAST_ANSWERS, most: int = MOST, gold: bool = True, seed: int = 0) -> tuple[list[Question], list[str]]:
+    """(questions, one line for each relation, also for those left out). `facts` are aligned with the passages."""
+    by_relation: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_relation.setdefault(fact.relation, []).append(fact)
+    questions: list[Question] = []
+    notes: list[str] = []
+    for relation in sorted(by_relation, key=relation_order):
+        told = sorted((fact for fact in by_relation[relation] if fact.told), key=lambda fact: fact.subject)
+        answers = len({answer for fact in told for answer in fact.answers})
+        said = f"{relation}: {len(by_relation[relation]):,} facts, {len(told):,} told by a passage, {answers:,} different answers"
+        if len(told) < least:
+            notes.append(f"{said}; left out, fewer than {least:,} facts")
+        elif answers < least_answers:
+            notes.append(f"{said}; left out, fewer than {least_answers:,} answers")
+        else:
+            parts = _parts(told, split, most, seed)
+            questions += [_question(fact, wordings[relation], dataset, part, number, gold)
+                          for part, some in parts.items() for number, fact in enumerate(some)]
+            notes.append(f"{said}; questions: {', '.join(f'{len(some):,} {part}' for part, some in parts.items() if some)}")
+    order = ("train", "dev", "test")
+    return sorted(questions, key=lambda question: (order.index(question.split), relation_order(question.relation))), notes
+
+
+def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> dict[str, list[Fact]]:
+    """Facts by split, drawn apart from one another."""
+    by_subject = {fact.subject: fact for fact in facts}
+    if split is not None:
+        number = most * (MOST_TRAINING // MOST) if split == "train" else most
+        return {split: [by_subject[subject] for subject in drawn(list(by_subject), number, seed)]}
+    tenth = round(len(facts) * SHARE)
+    test = drawn(list(by_subject), tenth, seed)
+    rest = [subject for subject in by_subject if subject not in set(test)]
+    dev = drawn(rest, tenth, seed)
+    train = [subject for subject in rest if subject not in set(dev)]
+    chosen = {"train": drawn(train, most * (MOST_TRAINING // MOST), seed), "dev": drawn(dev, most, seed), "test": drawn(test, most, seed)}
+    return {part: [by_subject[subject] for subject in some] for part, some in chosen.items()}
+
+
+def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, gold: bool) -> Question:
+    return Question(
+        id=f"{dataset}.{'-'.join(fact.relation.split())}.{split}.{number}", text=wording.replace("[X]", fact.subject),
+        answers=tuple(fact.answers), relation=fact.relation, subject=fact.subject, template=wording, frequency=fact.frequency,
+        dataset=dataset, split=split, gold=fact.gold if gold else (),
+    )  # fmt: skip
+
+
+def _counts(unknown: Counter) -> str:
+    most = ", ".join(f"{relation} ({count:,} triples)" for relation, count in unknown.most_common(5))
+    return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")
+

@@ -1,0 +1,65 @@
+"""Selections that are kept by name: the questions and passages that somebody chose on a map, by id, in `selections.json`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import read_json, write_json
+from db.errors import BadInput, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+FILE = "selections.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSelection:
+    """questions: of the slice; points: what was chosen, "q:" or "p:" before the id; map: where."""
+
+    name: str
+    questions: tuple[str, ...]
+    points: tuple[str, ...]
+    map: str
+    made: str
+
+
+def saved_selections(study: Study) -> dict[str, SavedSelection]:
+    """By name, oldest first. Raises BadInput for a damaged file."""
+    path = study.folder / FILE
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    try:
+        made = [SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])})
+                for each in content["selections"]]
+    except (KeyError, TypeError) as error:
+        raise BadInput("is not a list of selections; mend it, or delete it to start anew", path) from error
+    return {each.name: each for each in made}
+
+
+def saved_selection(study: Study, name: str) -> SavedSelection:
+    """Raises Missing."""
+    known = saved_selections(study)
+    if name not in known:
+        raise Missing(f"there is no saved selection {name!r}; there are: {', '.join(known) or 'none yet; make one on the map'}")
+    return known[name]
+
+
+def save_selection(study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str) -> SavedSelection:
+    """Keep a selection. Raises BadInput for a name that cannot be, Refused for one that is taken or a selection without questions."""
+    name = " ".join(name.split())
+    if not name or len(name) > 100 or not name.isprintable() or '"' in name:
+        raise BadInput("a selection needs a name of 1 to 100 characters, without quotation marks")
+    if not questions:
+        raise Refused("no question belongs to this selection: choose questions, or passages that are a positive of one")
+    made = SavedSelection(name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    with study.building("selections"):
+        known = saved_selections(study)
+        if name in known:
+            raise Refused(f"there is a selection named {name!r} already; choose another name")
+        write_json(study.folder / FILE, {"selections": [asdict(each) for each in (*known.values(), made)]})
+    return made

@@ -1,0 +1,168 @@
+"""How well readers answer: exact match and F1 of readings at each k, by relation and bucket, one reading or two side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from analysis.accuracy import Estimate, macro_average, mean, proportion
+from analysis.buckets import bucket_group, bucket_order
+from analysis.relations import relation_order
+from analysis.significance import Difference, compare, family
+from backend.evaluation.relevance import relevant
+from backend.reader.answer_scores import scored
+from backend.reader.reading import Reading
+from db.errors import BadInput, Refused
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Group = Literal["relation", "bucket"]
+SEED = 0
+CONVENTION = (
+    "Exact match: the answer read is one of the question's, both in lower case, without punctuation, a, an, the (SQuAD). F1: shared words. "
+    "The answer is the best span of the passage that the reader prefers among the first k."
+)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A reading, measured. Row i is questions[i] in every array.
+
+    said: by k, the answers read, None where nothing was. exact: by k, (q,) bool. f1: by k, (q,) float64.
+    found: by k, (q,) bool, whether a passage among the first k holds an answer (Success@k by the default rule): what could be read.
+    left_out: questions of the run that have no answers.
+    """
+
+    run: str
+    reader: str
+    questions: list[Question]
+    said: dict[int, list[str | None]]
+    exact: dict[int, np.ndarray]
+    f1: dict[int, np.ndarray]
+    found: dict[int, np.ndarray]
+    left_out: int
+
+    @property
+    def ks(self) -> list[int]:
+        return list(self.exact)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        return {question.id: row for row, question in enumerate(self.questions)}
+
+    @cached_property
+    def relations(self) -> np.ndarray:
+        """(q,) str, "" where there is none."""
+        return np.array([question.relation or "" for question in self.questions], dtype=str)
+
+    def groups(self, by: Group) -> dict[str, np.ndarray]:
+        """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
+        labels = self.relations if by == "relation" else np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
+        order = relation_order if by == "relation" else bucket_order
+        return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
+
+
+def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> Answered:
+    """Measure a reading at its own k's, or at others that it is deep enough for.
+
+    Raises:
+        BadInput: a k that it is not deep enough for, or a run none of whose questions has answers.
+    """
+    ks = sorted(set(reading.ks if ks is None else ks))
+    if not ks or ks[0] < 1 or ks[-1] > reading.depth:
+        raise BadInput(f"{reading.name}: k is 1 to {reading.depth}, not {', '.join(map(str, ks)) or 'nothing'}; read deeper with --k")
+    relevance = relevant(study, reading.run, "answers")
+    if relevance.kind != "answers":
+        raise BadInput(f"no question of run {reading.run.name!r} has answers; exact match cannot be measured")
+    said, questions = reading.answers(study, ks, relevance.rows.tolist()), relevance.questions
+    pairs = {k: [scored(each, q.answers, q.answer_rule == "regex") for q, each in zip(questions, said[k], strict=True)] for k in ks}
+    return Answered(
+        reading.run.name, reading.reader, questions, said,
+        {k: np.array([exact for exact, _ in pairs[k]], dtype=bool) for k in ks},
+        {k: np.array([f1 for _, f1 in pairs[k]], dtype=np.float64) for k in ks},
+        {k: relevance.relevant[:, :k].any(axis=1) for k in ks}, len(reading.run.question_ids) - len(questions),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """The figures of a group of questions at each k; Wilson's interval for shares, a bootstrap for F1."""
+
+    group: str
+    n: int
+    exact: dict[int, Estimate]
+    f1: dict[int, Estimate]
+    found: dict[int, Estimate]
+
+
+def answer_rows(made: Answered, by: Group | None = None) -> list[AnswerRow]:
+    """All questions together ("all"), or a row for each relation or bucket."""
+    groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
+    return [AnswerRow(name, len(rows), {k: proportion(made.exact[k][rows]) for k in made.ks},
+                      {k: mean(made.f1[k][rows], seed=SEED) for k in made.ks}, {k: proportion(made.found[k][rows]) for k in made.ks})
+            for name, rows in groups.items()]  # fmt: skip
+
+
+def macro_exact(made: Answered) -> dict[int, Estimate]:
+    """Exact match at each k averaged over relations; empty where no question has one."""
+    related = made.relations != ""
+    if not related.any():
+        return {}
+    return {k: macro_average(made.exact[k][related], made.relations[related], seed=SEED) for k in made.ks}
+
+
+@dataclass(frozen=True, slots=True)
+class TunedK:
+    """The k of the best exact match on dev questions; of equals the smallest."""
+
+    k: int
+    run: str
+    exact: Estimate
+
+
+def tuned_k(made: Answered) -> TunedK:
+    """Raises Refused where the reading holds no dev question with answers: a k chosen on what it is measured on would flatter."""
+    dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
+    if not dev.any():
+        raise Refused(f"run {made.run!r} holds no dev question with answers to tune k on; give --tune-on a run over dev questions "
+                      "('blindspot retrieve --split dev')")
+    shares = {k: proportion(made.exact[k][dev]) for k in made.ks}
+    best = max(made.ks, key=lambda k: (shares[k].value, -k))
+    return TunedK(best, made.run, shares[best])
+
+
+@dataclass(frozen=True, slots=True)
+class BothAnswer:
+    """Exact match of two readings of the same questions, and the difference."""
+
+    n: int
+    a: Estimate
+    b: Estimate
+    difference: Difference
+
+
+def both_answer(a: Answered, b: Answered, k: int, by: Group | None = None, kept: set[str] | None = None) -> dict[str, BothAnswer]:
+    """Two readings on the questions that both measure: all together ("all"), or by group with p adjusted by Holm's method.
+
+    Args:
+        k: a cut-off that both were measured at.
+        kept: ids of the questions to look at; None for all.
+    """
+    rows = [row for row, question in enumerate(a.questions) if question.id in b.row_of and (kept is None or question.id in kept)]
+    left, right = np.array(rows, dtype=np.int64), np.array([b.row_of[a.questions[row].id] for row in rows], dtype=np.int64)
+    exact_a, exact_b = a.exact[k][left], b.exact[k][right]
+    if by is None:
+        members = {"all": np.arange(len(rows))} if rows else {}
+    else:
+        place = {row: at for at, row in enumerate(rows)}
+        found = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
+        members = {name: np.array(group, dtype=np.int64) for name, group in found.items() if group}
+    differences = family(exact_a, exact_b, members, seed=SEED) if by else {"all": compare(exact_a, exact_b, seed=SEED)} if rows else {}
+    return {name: BothAnswer(len(group), proportion(exact_a[group]), proportion(exact_b[group]), differences[name])
+            for name, group in members.items()}  # fmt: skip

@@ -1,0 +1,88 @@
+"""The demo study: a generated encyclopedia, imported, indexed and retrieved three ways. Each step is skipped if it is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from analysis.accuracy import wilson
+from backend.core import jobs
+from backend.core.study import SETTINGS_FILE, Study
+from backend.data import encyclopedia
+from db.errors import Refused
+
+Progress = Callable[[int, "int | None", str], None]
+
+SPLIT = "dev"
+SOURCE = "encyclopedia"  # the folder in the study that holds the generated files
+RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
+
+
+def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None = None) -> tuple[Study, list[str]]:
+    """Make the demo study, or what is missing of it.
+
+    Returns: the study, and the lines that say what the encyclopedia shows.
+
+    Raises Refused when `folder` holds something else, or a demo of another size or seed.
+    """
+    study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
+    source = study.path(SOURCE)
+    made = _generated(source, passages, seed, progress)
+    if not study.has_corpus:
+        jobs.run(study, "import passages", {"path": str(source / "passages.tsv")}, progress)
+    if not study.questions.counts():
+        jobs.run(study, "import questions", {"path": str(source / "questions.jsonl")}, progress)
+    indexes, runs = study.parts("indexes"), study.runs()
+    if "bm25" not in indexes:
+        jobs.run(study, "index bm25", {}, progress)
+    if "minilm" not in indexes:
+        jobs.run(study, "index dense", {"name": "minilm"}, progress)
+    for kind, name in RUNS.items():
+        if name not in runs:
+            jobs.run(study, "retrieve", {"kind": kind, "split": SPLIT, "name": name}, progress)
+    return study, [_size(made), *shows(study)]
+
+
+def _generated(source: Path, passages: int, seed: int, progress: Progress | None) -> dict:
+    """The generated files' summary; generates them when they are not there."""
+    about = source / "about.json"
+    if about.is_file():
+        made = json.loads(about.read_text())
+        if (made["passages"], made["seed"]) != (passages, seed):
+            raise Refused(f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
+                          "name another folder, or delete it")
+        return made
+    made = encyclopedia.write(source, passages, seed, progress)
+    about.write_text(json.dumps(made) + "\n")
+    return made
+
+
+def _size(made: dict) -> str:
+    return (f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
+            f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']}).")
+
+
+def shows(study: Study) -> list[str]:
+    """What the encyclopedia shows with this study's BM25 and dense runs, one line a figure, with n and a 95% interval."""
+    bm25, dense = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
+    questions = study.questions.some(bm25.question_ids)
+    with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
+        truth = {row["question"]: row["passages"] for row in map(json.loads, file)}
+    found = encyclopedia.describe(questions, truth, np.asarray(bm25.hits.ordinals), np.asarray(dense.hits.ordinals),
+                                  (np.asarray(bm25.answers()), np.asarray(dense.answers())))
+    lines = {
+        "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
+        "only_bm25": "of the questions are answered in BM25's top 5 only",
+        "only_dense": "of the questions are answered in the dense top 5 only",
+        "bm25_first_wording": "Success@5 of BM25 on the questions as the template words them",
+        "bm25_second_wording": "Success@5 of BM25 on the same facts asked in other words",
+    }
+    return [_line(found[name], text) for name, text in lines.items()]
+
+
+def _line(figure: dict, text: str) -> str:
+    low, high = wilson(round(figure["share"] * figure["n"]), figure["n"])
+    return f"{100 * figure['share']:5.1f}%  {text} (95%: {100 * low:.1f} to {100 * high:.1f}, n={figure['n']:,})"

@@ -1,0 +1,161 @@
+"""RocketQA's training procedure (Qu et al. 2021, section 3.4), with people's labels over the machine's: `blindspot train rocketqa`.
+
+1. A dual encoder, with the other passages of the batch (of all processes, under torchrun) as its only negatives.
+2. A cross-encoder, on what that dual encoder finds for the training questions; its scores of these passages are kept.
+3. A dual encoder with hard negatives of which the cross-encoder is sure that they do not answer.
+4. A dual encoder on these and on unlabelled questions, whose positives and negatives are those that the cross-encoder is sure of.
+
+Steps 1, 3 and 4 start from the same model. Each step is some stages (`recipe_stages`), each an ordinary part of the study: a training
+set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a folder with a manifest for each step, and the report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend.core.manifest import read_manifest, write_json, write_manifest
+from backend.recipes.settings import RecipeSettings, check_recipe_name
+from backend.recipes.stages import Recipe, Stage, begin, dev_report
+from backend.recipes.state import WORDS, State, hash_of
+from backend.training.distributed import leads
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+STEPS = {0: "before training", 1: "dual encoder", 2: "cross-encoder", 3: "dual encoder on denoised negatives",
+         4: "dual encoder with unlabelled questions"}  # fmt: skip
+POLL = 0.2  # seconds between looks of a process that waits for the one that leads
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeMade:
+    """What a recipe made. runs: over dev, of each step's retriever, in order. skipped: why, by step. notes: what a person should know."""
+
+    name: str
+    runs: list[str]
+    skipped: dict[int, str]
+    notes: list[str]
+    seconds: float
+
+
+def train_rocketqa(study: Study, name: str, run: str, start: str = "minilm", settings: Mapping[str, Any] | None = None,
+                   device: str | None = None, progress: Progress | None = None) -> RecipeMade | None:
+    """The job: all four steps, or what is still to be done of them. Gives None in a process that does not lead.
+
+    Args:
+        run: over the training questions; what step 1's training set is mined from.
+        start: an encoder of study.toml, or a folder or Hugging Face name; of all four models.
+        settings: fields of `RecipeSettings` that differ from its defaults.
+
+    Raises:
+        Refused: the recipe was begun with something else, a name that it needs is taken, or what a stage made was changed since.
+        BadInput, Missing: as the stages do.
+    """
+    check_recipe_name(name)
+    chosen = RecipeSettings.of(settings or {})
+    state = State(study.path("recipes", name))
+    if not leads():
+        _follow(study, begin(study, name, run, start, chosen, device, state, wait=POLL))
+        return None
+    with study.building(f"recipes/{name}"):
+        recipe = begin(study, name, run, start, chosen, device, state)
+        _lead(study, recipe, progress)
+        return _finish(study, recipe)
+
+
+def _lead(study: Study, recipe: Recipe, progress: Progress | None) -> None:
+    stages, state = recipe.stages(), recipe.state
+    _check_free(study, state, stages)
+    for step in STEPS:
+        own = [stage for stage in stages if stage.step == step]
+        for stage in own:
+            if step in state.skipped or state.done(stage.key):
+                continue
+            say = _said(progress, stage)
+            if why := stage.unless():
+                state.skip(step, why)
+                say(0, None, f"left out: {why}")
+            else:
+                _do(study, state, stage, stages, say)
+        _seal(study, recipe, step, own)
+
+
+def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Progress) -> None:
+    began = time.monotonic()
+    if stage.kind == "scores" or not (state.stage(stage.key) and hash_of(study, stage.kind, stage.name)):
+        inputs = {stage.outside: state.read()["request"][stage.outside]} if stage.outside else {}
+        inputs |= {need: _unchanged(study, state, next(each for each in stages if each.key == need)) for need in stage.needs}
+        state.begin(stage.key, kind=stage.kind, made=stage.name, inputs=inputs)
+        say(0, None, stage.what)
+        stage.make(say)
+    state.finish(stage.key, hash_of(study, stage.kind, stage.name), time.monotonic() - began)
+
+
+def _unchanged(study: Study, state: State, stage: Stage) -> str:
+    """The hash of what an earlier stage made. Raises Refused where it is another now; scores may have been added to."""
+    now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
+    if now is None or now != then and stage.kind != "scores":
+        raise Refused(f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, {'is gone' if now is None else 'was changed'}; "
+                      "begin a recipe of another name")
+    return now
+
+
+def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
+    """Raises Refused where something of a name that is to be made stands there, and was not made by this recipe."""
+    for stage in stages:
+        if not state.stage(stage.key) and stage.kind != "scores" and hash_of(study, stage.kind, stage.name) is not None:
+            raise Refused(f"there is already a {WORDS[stage.kind]} {stage.name!r}, which this recipe would make; take another name for it")
+
+
+def _follow(study: Study, recipe: Recipe) -> None:
+    """What a process does that does not lead: wait, and train along. A model that is there is none to train any more."""
+    stages, state = recipe.stages(), recipe.state
+    for number, stage in enumerate(stages):
+        if not stage.everywhere:
+            continue
+        while any(before.step not in (skipped := state.skipped) and not state.done(before.key) for before in stages[:number]):
+            time.sleep(POLL)
+        if stage.step not in skipped and not state.done(stage.key) and hash_of(study, stage.kind, stage.name) is None:
+            stage.make(None)
+
+
+def _said(progress: Progress | None, stage: Stage) -> Progress:
+    def say(done: int, total: int | None, doing: str) -> None:
+        if progress is not None:
+            progress(done, total, f"step {stage.step}: {doing}" if stage.step else doing)
+
+    return say
+
+
+def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
+    """Write the manifest of a step that is done: what it took and made, and how it did."""
+    folder, state = study.path("recipes", recipe.name, f"step-{step}"), recipe.state
+    done = [stage for stage in stages if state.done(stage.key)]
+    if not done or step in state.skipped or read_manifest(folder) is not None:
+        return
+    folder.mkdir(exist_ok=True)
+    write_manifest(folder, {"kind": "recipe step", "recipe": recipe.name, "step": step, "name": STEPS[step],
+                            "stages": {stage.key: state.stage(stage.key) for stage in done},
+                            "figures": {stage.key: stage.figures() for stage in done if stage.figures}})
+
+
+def _finish(study: Study, recipe: Recipe) -> RecipeMade:
+    """Write the report and the recipe's manifest; where they stand already, read them."""
+    folder, state = study.path("recipes", recipe.name), recipe.state
+    manifest = read_manifest(folder)
+    if manifest is None:
+        held = state.read()
+        runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and state.done(stage.key)]
+        if runs:
+            write_json(folder / "report.json", dev_report(study, runs).as_dict())
+        manifest = write_manifest(folder, {
+            "kind": "recipe", "name": recipe.name, "request": held["request"], "pinned": held["pinned"], "runs": runs,
+            "skipped": held["skipped"], "notes": recipe.notes(), "seconds": round(sum(each["seconds"] for each in held["stages"].values()
+                                                                                    if "seconds" in each), 1)})
+    skipped = {int(step): why for step, why in manifest["skipped"].items()}
+    return RecipeMade(recipe.name, manifest["runs"], skipped, manifest["notes"], manifest["seconds"])

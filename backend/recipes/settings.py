@@ -1,0 +1,100 @@
+"""What a recipe is asked for: the run to begin from, the start model, and the settings of its four steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from backend.core.settings import check_name
+from backend.training.cross_encoder import CrossEncoderSettings
+from backend.training.training_settings import DualEncoderSettings, check, check_values
+from backend.training_sets.denoising import Thresholds
+from db.errors import BadInput
+
+DUAL = {"question_tokens": 32, "passage_tokens": 128, "batch": 512, "mini_batch": 128, "epochs": 30.0, "learning_rate": 3e-5}
+CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
+DEPTH = 100
+"""RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128 at a time; a
+cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100."""
+SMALL_DUAL = {"layers": 2, "question_tokens": 24, "passage_tokens": 64, "batch": 16, "steps": 60, "learning_rate": 1e-4, "held_out": 50,
+              "pool": 200, "evaluate_every": 30}
+SMALL_CROSS = {"tokens": 160, "negatives": 1, "batch": 8, "steps": 120, "learning_rate": 1e-4, "held_out": 50, "pairs": 250,
+               "evaluate_every": 40}
+SMALL_DEPTH = 20
+"""For a CPU, minutes each. The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
+text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from random passages
+besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn."""
+JUDGED_POLICY = "answer_match"
+"""Of step 2's set. A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
+what was labelled rather than what answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeSettings:
+    """What can be chosen of a recipe.
+
+    small: the small settings in the place of RocketQA's. depth: ranks that are judged and mined; None: 100, or 20 where small.
+    hard_negatives: of each question in steps 3 and 4; step 1 has none, as in the paper.
+    dual, cross: what differs from the settings of `DualEncoderSettings` and `CrossEncoderSettings` that the above give.
+    thresholds: below the first a passage is a negative, above the second a pseudo-positive.
+    distil: the weight of the cross-encoder as a teacher of the dual encoders of steps 3 and 4; 0, as in the paper: none.
+    """
+
+    small: bool = False
+    depth: int | None = None
+    hard_negatives: int = 1
+    seed: int = 0
+    thresholds: tuple[float, float] = (0.1, 0.9)
+    distil: float = 0.0
+    dual: Mapping[str, Any] = field(default_factory=dict)
+    cross: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
+        """From plain values, as a job has them. Raises BadInput for a setting that there is not, Refused for one that cannot learn."""
+        known = {one.name for one in fields(cls)}
+        if unknown := [key for key in values if key not in known]:
+            raise BadInput(f"a recipe has no setting {unknown[0]!r}; it has: {', '.join(sorted(known))}")
+        made = cls(**{**values, "thresholds": tuple(values.get("thresholds", (0.1, 0.9)))})
+        try:
+            check(DualEncoderSettings(**made.dual_settings(3)))
+            check_values(CrossEncoderSettings(**made.cross_settings()))
+        except TypeError as error:
+            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+        Thresholds(*made.thresholds).check()
+        if made.distil < 0:
+            raise BadInput(f"the weight of the cross-encoder as a teacher is 0 or more, not {made.distil:g}")
+        if made.ranks < 1:
+            raise BadInput(f"the depth is 1 or more, not {made.ranks}")
+        return made
+
+    @property
+    def ranks(self) -> int:
+        return self.depth if self.depth is not None else SMALL_DEPTH if self.small else DEPTH
+
+    @property
+    def easy(self) -> int:
+        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws from."""
+        return max(0, DEPTH - self.ranks) if self.small else 0
+
+    def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
+        """Of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may teach it."""
+        taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
+        return {**(SMALL_DUAL if self.small else DUAL), "seed": self.seed, "hard_negatives": 0 if step == 1 else self.hard_negatives,
+                **taught, **self.dual}
+
+    def cross_settings(self) -> dict[str, Any]:
+        return {**(SMALL_CROSS if self.small else CROSS), "seed": self.seed, **self.cross}
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON gives it back."""
+        return asdict(self) | {"thresholds": list(self.thresholds), "dual": dict(self.dual), "cross": dict(self.cross)}
+
+
+def check_recipe_name(name: str) -> str:
+    """A recipe's name begins those of its sets, models and runs, so it is somewhat shorter than theirs may be."""
+    check_name(name, "recipe")
+    if len(name) > 48:
+        raise BadInput(f"the recipe's name has {len(name)} characters; its sets, models and runs add some, so take 48 at most")
+    return name

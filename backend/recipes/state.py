@@ -1,0 +1,108 @@
+"""Where work of several stages stands: one small JSON file, written whole after every stage, so that a killed one goes on.
+
+A stage is begun with the hashes of what it takes and done with the hash of what it made. What a begun stage left whole before its
+process was killed is taken over; what is gone or was changed since it was made is refused, not trained on.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from backend.core.manifest import file_sha256, read_json, read_manifest, text_sha256, write_json
+from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+STATE = "state.json"
+Kind = Literal["set", "model", "index", "run", "scores"]
+WORDS = {"set": "training set", "model": "model", "index": "index", "run": "run", "scores": "scores"}
+RUN_FILES = ("questions.json", "ordinals.npy", "scores.npy")
+
+
+class State:
+    """The state of one piece of work, in `folder/state.json`. One process writes it; others may read.
+
+    `request` holds what the work was begun with; going on with anything else is refused. `pinned` is what was found at the beginning
+    and is kept to, such as the last label event.
+    """
+
+    def __init__(self, folder: Path):
+        self.path = folder / STATE
+
+    @property
+    def begun(self) -> bool:
+        return self.path.is_file()
+
+    def open(self, request: dict[str, Any], pinned: dict[str, Any]) -> None:
+        """Begin, or check that the same is asked for. Raises Refused where it is not."""
+        if not self.begun:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
+            return
+        held = self.read()["request"]
+        if differs := [key.replace("_", " ") for key in request if held.get(key) != request[key]]:
+            raise Refused(f"{self.path.parent.name.strip('.')!r} was begun with another {', '.join(differs)}; go on with what it was begun "
+                          "with, or take another name")
+
+    def read(self) -> dict[str, Any]:
+        return read_json(self.path)
+
+    @property
+    def pinned(self) -> dict[str, Any]:
+        return self.read()["pinned"]
+
+    def stage(self, key: str) -> dict[str, Any]:
+        """What is known of a stage: `inputs` once it is begun, `sha256` and `seconds` once it is done; empty before."""
+        return self.read()["stages"].get(key, {})
+
+    def done(self, key: str) -> bool:
+        return "sha256" in self.stage(key)
+
+    def begin(self, key: str, **about: Any) -> None:
+        self._set(key, {**about, "begun": _now()})
+
+    def finish(self, key: str, sha256: str, seconds: float, **about: Any) -> None:
+        self._set(key, {**self.stage(key), **about, "sha256": sha256, "seconds": round(seconds, 1), "done": _now()})
+
+    def skip(self, step: int, why: str) -> None:
+        held = self.read()
+        write_json(self.path, held | {"skipped": held["skipped"] | {str(step): why}})
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """Why each step that was left out was."""
+        return {int(step): why for step, why in self.read()["skipped"].items()}
+
+    def _set(self, key: str, about: dict[str, Any]) -> None:
+        held = self.read()
+        write_json(self.path, held | {"stages": held["stages"] | {key: about}})
+
+
+def hash_of(study: Study, kind: Kind, name: str) -> str | None:
+    """One hash of a finished part of a study; None while it is not there, or not whole.
+
+    Scores are never whole: more may be added. Theirs is the digest of what is there now.
+    """
+    if kind == "model":
+        path = study.path("models", name) / "training.json"
+        return read_json(path)["model_hash"] if path.is_file() else None
+    if kind == "scores":
+        from backend.training_sets.scores import ScoreStore
+
+        return ScoreStore.open(study, name).digest if name in study.parts("scores") else None
+    folder = study.path({"set": "training_sets", "index": "indexes", "run": "runs"}[kind], name)
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return None
+    if kind == "set":
+        return manifest["sha256"]["pairs.parquet"]
+    if kind == "index":
+        return text_sha256(manifest["model_hash"], manifest["corpus"])
+    return text_sha256(*(file_sha256(folder / file) for file in RUN_FILES))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

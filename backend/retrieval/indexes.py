@@ -1,0 +1,146 @@
+"""The retrievers of a study, each opened once: a hybrid shares the encoder and the index of its parts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from backend.core.manifest import MANIFEST, file_sha256
+from backend.retrieval.bm25 import BM25
+from backend.retrieval.bm25 import NAME as SPARSE
+from backend.retrieval.dense import Dense
+from backend.retrieval.hybrid import Hybrid
+from backend.retrieval.milvus import FILE as MILVUS_FILE
+from backend.retrieval.milvus import Milvus
+from db.errors import Missing
+from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.settings import Settings
+    from backend.core.study import Study
+    from backend.retrieval.retriever import Retriever
+
+HYBRID, MILVUS = "hybrid:", "milvus:"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A retriever with the SHA-256 of the manifest of each index that it searches, by the index's name."""
+
+    retriever: Retriever
+    indexes: dict[str, str]
+
+
+def names(study: Study) -> list[str]:
+    """What can answer a question: "bm25", each dense index, "hybrid:NAME" for each pair, "milvus:NAME" for each filled collection."""
+    found = study.parts("indexes")
+    dense = [name for name, manifest in found.items() if manifest.get("kind") == "dense index"]
+    sparse = [SPARSE] if SPARSE in found else []
+    collections = [name for name in dense if study.path("indexes", name, MILVUS_FILE).is_file()]
+    return [*sparse, *dense, *(HYBRID + name for name in dense if sparse), *(MILVUS + name for name in collections)]
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The indexes that a retriever of `names` searches."""
+    return (SPARSE, name.removeprefix(HYBRID)) if name.startswith(HYBRID) else (name.removeprefix(MILVUS),)
+
+
+def hashes(study: Study, name: str) -> dict[str, str]:
+    """SHA-256 of the manifests of the finished indexes that `name` searches, by index: what tells two indexes of a name apart."""
+    files = {part: study.path("indexes", part, MANIFEST) for part in parts(name)}
+    return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
+
+
+class Indexes:
+    """Opens retrievers by name and keeps them; one whose index or settings have changed is opened again.
+
+    Threads may ask at once, but a dense index must be searched by one thread at a time: `one_thread` says by which.
+    """
+
+    def __init__(self, study: Study, device: str | None = None):
+        self.study, self.device = study, device
+        self._held: dict[str, tuple[tuple, Opened]] = {}
+        self._opening = threading.Lock()
+        self._loaded: dict[str, Opened] = {}
+        self._loading = threading.Lock()  # a first search loads an encoder, and the libraries do not load well in two threads at once
+        self._settings: tuple[int, Settings] | None = None
+
+    @staticmethod
+    def one_thread(name: str) -> str:
+        """Retrievers of which this gives the same word share an encoder and belong on the same thread."""
+        return parts(name)[-1]
+
+    def open(self, name: str) -> Opened:
+        """Raises Missing when an index is not there, Refused when it was made over other passages."""
+        with self._opening:
+            return self._open(name)
+
+    def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
+        """Search with what `open` gives. On a CPU dense retrieval takes half of the cores, so that BM25 and the app have theirs."""
+        opened = self.open(name)
+        if name == SPARSE:
+            return opened.retriever.search(questions, k), opened
+        with nullcontext() if self._loaded.get(name) is opened else self._loading, _half_the_cores():
+            hits = opened.retriever.search(questions, k)
+        self._loaded[name] = opened
+        return hits, opened
+
+    def _open(self, name: str) -> Opened:
+        stamp = self._stamp(name)
+        held = self._held.get(name)
+        if held is None or held[0] != stamp:
+            for stale in [other for other in self._held if other == name or name in parts(other)]:
+                del self._held[stale]
+                self._loaded.pop(stale, None)  # before the next is opened: two would not fit a GPU's memory
+            manifests = hashes(self.study, name)
+            held = stamp, Opened(self._load(name), manifests)
+            if self._stamp(name) != stamp:
+                raise Missing(f"the index of {name} is just being made again; ask once more when it is done")
+            self._held[name] = held
+        return held[1]
+
+    def _load(self, name: str) -> Retriever:
+        if name == SPARSE:
+            return BM25(self.study)
+        if name.startswith(MILVUS):
+            encoder = name.removeprefix(MILVUS)
+            return Milvus(self.study, encoder, dense=self._open(encoder).retriever)
+        if not name.startswith(HYBRID):
+            return Dense(self.study, name, self.device)
+        hybrid = Hybrid(self.study, name.removeprefix(HYBRID), device=self.device)
+        hybrid.sparse, hybrid.dense = (self._open(part).retriever for part in parts(name))
+        return hybrid
+
+    def _stamp(self, name: str) -> tuple:
+        """Changes when what `name` is made of does: the manifests' files, and those settings that act on it."""
+        settings = self._read_settings()
+        acting = tuple(settings.bm25 if part == SPARSE else settings.encoders.get(part) for part in parts(name))
+        files = [self.study.path("indexes", part, MANIFEST) for part in parts(name)]
+        if name.startswith(MILVUS):
+            files.append(self.study.path("indexes", parts(name)[0], MILVUS_FILE))
+        found = [path.stat() if path.is_file() else None for path in files]
+        return acting, settings.hybrid if name.startswith(HYBRID) else None, tuple(
+            None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found)
+
+    def _read_settings(self) -> Settings:
+        changed = self.study.settings_path.stat().st_mtime_ns
+        if self._settings is None or self._settings[0] != changed:
+            self._settings = changed, self.study.settings
+        return self._settings[1]
+
+
+@contextmanager
+def _half_the_cores() -> Iterator[None]:
+    """Threads of one product wait for each other: where another process holds a core, two take far longer than one."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if "OMP_NUM_THREADS" in os.environ else max(1, min(before, (os.cpu_count() or 1) // 2)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,1 @@
+"""Texts against texts: tokens, spans, answer rules, gold matching."""

@@ -1,0 +1,35 @@
+"""Does a passage hold an answer? The rules (`rules.py`), and a whole run at once (`run.py`), in several processes (`processes.py`)."""
+
+from backend.text.answers.rules import (
+    DEFAULT_RULE,
+    RULES,
+    SEARCHES_TITLE,
+    STOP_WORDS,
+    answer_spans,
+    has_answer,
+    has_tokens,
+    joined,
+    nfd,
+    query_spans,
+    rule_for,
+    rule_named,
+    tokens,
+)
+from backend.text.answers.run import match_run
+
+__all__ = [
+    "DEFAULT_RULE",
+    "RULES",
+    "SEARCHES_TITLE",
+    "STOP_WORDS",
+    "answer_spans",
+    "has_answer",
+    "has_tokens",
+    "joined",
+    "match_run",
+    "nfd",
+    "query_spans",
+    "rule_for",
+    "rule_named",
+    "tokens",
+]

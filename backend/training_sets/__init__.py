@@ -1,0 +1,1 @@
+"""Training sets: mining, denoising, leaks, building, differences, exports."""

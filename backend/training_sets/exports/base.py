@@ -1,0 +1,127 @@
+"""What every form is made of: its description, and the rows of a set with their texts, streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backend.data.formats.files import written_whole
+from backend.training_sets.pairs import Pair
+from backend.training_sets.training_set import TrainingSet, positives_of
+from db.errors import Refused
+from db.records import Passage, Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+DRAWS = ("top", "random")
+TEMPLATE = "{title} [SEP] {text}"
+"""DPR's: a [SEP] in the text gives its token ids."""
+_BLOCK = 100  # questions whose texts are read together
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """negatives: of a question at most, mined and people's; None for all. draw: "top" takes those that stand highest (DPR), "random"
+    draws them (RocketQA) with `seed`. template: how title and text become one, for forms that have one text."""
+
+    negatives: int | None = None
+    draw: str = "top"
+    seed: int = 0
+    template: str = TEMPLATE
+
+    def check(self) -> None:
+        """Raises Refused for values that make no sense."""
+        if self.draw not in DRAWS:
+            raise Refused(f"--draw must be one of {', '.join(DRAWS)}, not {self.draw!r}")
+        if self.negatives is not None and self.negatives < 1:
+            raise Refused("--negatives must be 1 or more")
+        try:
+            self.template.format(title="", text="")
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise Refused(f"--template {self.template!r} may hold {{title}} and {{text}} only") from error
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Held(NamedTuple):
+    """A pair with its passage."""
+
+    pair: Pair
+    passage: Passage
+
+
+class Row(NamedTuple):
+    """A question with its passages: positives in the order of trust, hard negatives (drawn as `Options` says), easy ones."""
+
+    question: Question
+    positives: list[Held]
+    hard: list[Held]
+    easy: list[Held]
+
+
+class Rows:
+    """The rows of a set, some questions at a time. May be gone through more than once."""
+
+    def __init__(self, study: Study, training_set: TrainingSet, options: Options, progress: Callable | None = None):
+        self.study, self.training_set, self.options, self._progress = study, training_set, options, progress
+
+    def __iter__(self) -> Iterator[Row]:
+        groups, done = self.training_set.groups(), 0
+        while block := list(islice(groups, _BLOCK)):
+            if self._progress:
+                self._progress(done, self.training_set.manifest["counts"]["questions"], "writing the training set")
+            yield from self._rows(block)
+            done += len(block)
+
+    def one_text(self, passage: Passage) -> str:
+        return self.options.template.format(title=passage.title, text=passage.text)
+
+    def _rows(self, block: list[tuple[str, list[Pair]]]) -> Iterator[Row]:
+        chosen = [(positives_of(pairs), self._drawn([pair for pair in pairs if pair.hard]),
+                   [pair for pair in pairs if pair.role == "negative" and not pair.hard]) for _, pairs in block]
+        known = self.study.corpus.ordinals({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
+        passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
+        questions = self.study.questions.some([question for question, _ in block])
+        for question, kinds in zip(questions, chosen, strict=True):
+            yield Row(question, *([Held(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds))
+
+    def _drawn(self, pairs: list[Pair]) -> list[Pair]:
+        if self.options.draw == "random":
+            seed = self.options.seed
+            pairs = sorted(pairs, key=lambda pair: hashlib.sha256(f"{seed}\0{pair.question}\0{pair.passage}".encode()).digest())
+        return pairs[: self.options.negatives]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form.
+
+    write: takes the folder to write into and the rows; gives the rows of each file by its name, and notes.
+    negatives: how many hard negatives of a question it takes unless told; None for all.
+    """
+
+    name: str
+    what: str
+    write: Callable[[Path, Rows], tuple[dict[str, int], tuple[str, ...]]]
+    negatives: int | None = None
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> int:
+    """JSON lines; gives their number."""
+    count = 0
+    with written_whole(path) as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def left_out_note(count: int, of: str, why: str) -> tuple[str, ...]:
+    return (f"{count:,} {of} left out: {why}",) if count else ()

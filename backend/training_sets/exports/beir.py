@@ -1,0 +1,46 @@
+"""A BEIR folder: corpus.jsonl with the passages that the set names, queries.jsonl, qrels/train.tsv with 1 for positives and 0 for
+hard negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from backend.data.formats.beir import write_corpus, write_qrels, write_queries
+from backend.training_sets.exports.base import Form, Rows
+from db.records import Passage
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/train.tsv"
+
+
+def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+    (folder / "qrels").mkdir()
+    counts = {
+        CORPUS: write_corpus(folder / CORPUS, _passages(rows)).rows,
+        QUERIES: write_queries(folder / QUERIES, (row.question for row in rows)).rows,
+        QRELS: write_qrels(folder / QRELS, _judgements(rows)).rows,
+    }
+    return counts, (f"{CORPUS} holds the passages of this set alone; 'blindspot export passages --format beir' writes them all",)
+
+
+def _judgements(rows: Rows) -> Iterator[tuple[str, str, int]]:
+    for row in rows:
+        yield from ((row.question.id, pair.passage, 1) for pair, _ in row.positives)
+        yield from ((row.question.id, pair.passage, 0) for pair, _ in row.hard)
+
+
+def _passages(rows: Rows) -> Iterator[Passage]:
+    """Each passage once, in the collection's order: one bit of memory for each passage of the collection."""
+    corpus = rows.study.corpus
+    named = np.zeros(len(corpus), bool)
+    for row in rows:
+        ids = [pair.passage for held in (row.positives, row.hard, row.easy) for pair, _ in held]
+        named[list(corpus.ordinals(ids).values())] = True
+    ordinals = np.flatnonzero(named)
+    for start in range(0, len(ordinals), 1000):
+        yield from corpus.passages(ordinals[start:start + 1000].tolist())
+
+
+FORMS = [Form("beir", "a BEIR folder: corpus, queries, qrels", write)]

@@ -1,0 +1,96 @@
+"""The card of an exported training set: where its pairs come from, how far they can be trusted, what may be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from analysis.agreement import Agreement
+from analysis.audit import Rate
+from backend.training_sets.exports.base import Form
+from backend.training_sets.left import Left, false_negatives_left
+from backend.training_sets.training_set import TrainingSet
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+SOURCE_WORDS = {
+    "label": "people", "gold": "gold of the question set", "distant": "BM25's best passage that holds an answer (distant supervision)",
+    "cross_encoder": "a cross-encoder that was sure", "run": "mined from runs", "random": "drawn at random",
+    "other_gold": "gold of other questions",
+}  # fmt: skip
+LICENCE = ("The questions and passages belong to whoever made the question sets and the collection, and keep their licences (text of "
+           "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask them, and say whose they are, "
+           "before you pass them on. No annotator is named here.")
+
+
+def card(study: Study, training_set: TrainingSet, form: Form, files: Mapping[str, int], notes: Sequence[str]) -> str:
+    """Markdown."""
+    manifest = training_set.manifest
+    counts = manifest["counts"]
+    sources = [f"- {count:,} {role}: {SOURCE_WORDS[source]}" for role in ("positive", "negative")
+               for source, count in counts["sources"][role].items()]
+    dropped = sum(counts["sources"]["dropped"].values())
+    parts = [
+        f"# Training set {training_set.name}", "",
+        f"{counts['questions']:,} questions, in {form.what}. Made with Blindspot.", "",
+        "## Files", "", *(f"- `{name}`: {rows:,} rows" for name, rows in files.items()), *(f"- {note}" for note in notes), "",
+        "## Where the pairs come from", "", "Of the whole set; a form may take fewer negatives.", "", *sources,
+        f"- {dropped:,} seen and dropped, in no file here", "",
+        "## How it was made", "", *_made(manifest), "",
+        "## How far the labels can be trusted", "", *_trust(study, training_set), "",
+        "## Left out", "", *_left_out(manifest), "",
+        "## Licence", "", LICENCE, "",
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
+    request, inputs = manifest["request"], manifest["inputs"]
+    yield (f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}; "
+           f"seed {request['seed']}")
+    if inputs["scores"]:
+        thresholds = request["thresholds"]
+        yield (f"- cross-encoder `{inputs['scores']['model']}`: negatives below {thresholds['keep_below']}, positives above "
+               f"{thresholds['propose_above']}")
+    used = "used up to" if inputs["labels"]["used"] else "not used; the last was"
+    yield f"- labels {used} event {inputs['labels']['last_event']}"
+    yield f"- fingerprint `{manifest['fingerprint']}`: the same inputs give the same pairs"
+
+
+def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
+    from backend.judging.quality import quality
+
+    together = quality(study).together
+    if together is None:
+        yield "- agreement of people: nobody has labelled anything blind"
+    else:
+        yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
+    yield f"- estimated false negatives left: {_left(false_negatives_left(study, training_set))}"
+
+
+def _agreement(found: Agreement) -> str:
+    if found.value is None:
+        return f"not defined (n = {found.passages:,} passages judged twice or more)"
+    interval = "" if found.low is None else f" (95%: {found.low:.2f} to {found.high:.2f})"
+    return (f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} questions, "
+            "over all labels of the study")
+
+
+def _left(left: Left | None) -> str:
+    if left is None:
+        return "not known; no question of a random audit is in this set"
+    if left.rate.value is None:
+        return f"not known; none of the {left.rate.unsettled:,} audited negatives is settled"
+    return (f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that the audits drew "
+            f"from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); {left.unjudged:,} kept negatives are "
+            "not judged")
+
+
+def _share(rate: Rate) -> str:
+    interval = "" if rate.low is None else f" (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f})"
+    return f"{100 * rate.value:.1f}%{interval}"
+
+
+def _left_out(manifest: Mapping[str, Any]) -> list[str]:
+    return [f"- {count:,} questions: {reason}" for reason, count in manifest["left_out"].items()] or ["No question was left out."]

@@ -1,0 +1,44 @@
+"""Parquet: a row for each positive and negative, with texts, and everything that is known of the pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from backend.training_sets.exports.base import Form, Row, Rows
+from db.backup import sync
+
+FILE = "train.parquet"
+_PAIR = ("role", "source", "run", "rank", "score", "probability", "answer", "label", "reason")
+_BLOCK = 50  # questions in a row group
+
+
+def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    from backend.training_sets.pairs import schema
+
+    texts = [pa.field(name, pa.string()) for name in ("question_id", "question", "passage_id", "title", "text")]
+    texts.insert(2, pa.field("answers", pa.list_(pa.string())))
+    wanted = pa.schema([*texts, *(schema().field(name) for name in _PAIR)])
+    count, source = 0, iter(rows)
+    with parquet.ParquetWriter(folder / FILE, wanted, compression="zstd") as writer:
+        while block := list(islice(source, _BLOCK)):
+            records = [record for row in block for record in _records(row)]
+            writer.write_table(pa.Table.from_pylist(records, schema=wanted))
+            count += len(records)
+    sync(folder / FILE)
+    return {FILE: count}, ()
+
+
+def _records(row: Row) -> Iterator[dict[str, Any]]:
+    question = row.question
+    for pair, passage in (*row.positives, *row.hard, *row.easy):
+        yield {"question_id": question.id, "question": question.text, "answers": list(question.answers), "passage_id": passage.id,
+               "title": passage.title, "text": passage.text, **{name: getattr(pair, name) for name in _PAIR}}
+
+
+FORMS = [Form("parquet", "Parquet, a row for each pair, with texts and everything known of it", write)]

@@ -1,0 +1,38 @@
+"""RocketQA's TSVs. Dual encoder: query, title and text of a positive, title and text of a negative, 0. Cross-encoder: query, title,
+text, label. No header, nothing quoted, `-` where there is no title.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backend.data.formats.files import one_line, written_whole
+from backend.training_sets.exports.base import Form, Rows, left_out_note
+from db.records import Passage
+
+DUAL, CROSS = "dual.tsv", "cross.tsv"
+
+
+def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Each positive with each of its question's hard negatives; a question without one has no line in dual.tsv, as in RocketQA."""
+    dual = cross = bare = 0
+    with written_whole(folder / DUAL) as pairs, written_whole(folder / CROSS) as labelled:
+        for row in rows:
+            query = one_line(row.question.text)
+            bare += not row.hard
+            for positive in row.positives:
+                for negative in row.hard:
+                    pairs.write("\t".join((query, *_parts(positive.passage), *_parts(negative.passage), "0")) + "\n")
+                    dual += 1
+            for label, held in (("1", row.positives), ("0", row.hard)):
+                for _, passage in held:
+                    labelled.write("\t".join((query, *_parts(passage), label)) + "\n")
+                    cross += 1
+    return {DUAL: dual, CROSS: cross}, left_out_note(bare, f"questions of {DUAL}", "they have no hard negative")
+
+
+def _parts(passage: Passage) -> tuple[str, str]:
+    return one_line(passage.title).strip() or "-", one_line(passage.text)
+
+
+FORMS = [Form("rocketqa", "RocketQA's TSVs, of the dual encoder and of the cross-encoder", write, negatives=4)]

@@ -1,0 +1,29 @@
+"""Tevatron's JSON lines: `{query_id, query, positive_passages, negative_passages}`, a passage `{docid, title, text}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.training_sets.exports.base import Form, Held, Rows, write_lines
+
+FILE = "train.jsonl"
+
+
+def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+    count = write_lines(folder / FILE, _records(rows))
+    return {FILE: count}, ()
+
+
+def _records(rows: Rows) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        yield {"query_id": row.question.id, "query": row.question.text, "answers": list(row.question.answers),
+               "positive_passages": _passages(row.positives), "negative_passages": _passages([*row.hard, *row.easy])}
+
+
+def _passages(held: Sequence[Held]) -> list[dict[str, str]]:
+    return [{"docid": passage.id, "title": passage.title, "text": passage.text} for _, passage in held]
+
+
+FORMS = [Form("tevatron", "Tevatron's JSON lines", write)]

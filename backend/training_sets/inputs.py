@@ -1,0 +1,85 @@
+"""What a training set is made of, as it stands when the making begins: runs, scores, questions without leaks, people's labels."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backend.core.manifest import file_sha256, text_sha256
+from backend.training_sets.leaks import Admitted, admitted
+from backend.training_sets.request import SetRequest
+from backend.training_sets.scores import ScoreStore
+from db.errors import Missing
+from db.events import as_of
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
+    from backend.core.study import Study
+
+Progress = Callable[[int, "int | None", str], None]
+
+VERSION = 1
+"""Of how pairs are made: a part that another version made is not gone on with."""
+NOT_SEARCHED = "the runs did not search it"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a set is made of, as it stood when the making began. labels: by question and passage, "open" in dispute."""
+
+    runs: list[Run]
+    scores: ScoreStore | None
+    questions: list[str]
+    left_out: dict[str, str]
+    labels: dict[str, dict[str, str]]
+    about: dict[str, Any]
+    fingerprint: str
+
+    @classmethod
+    def read(cls, study: Study, request: SetRequest, scores: ScoreStore | None, progress: Progress | None) -> Inputs:
+        if progress:
+            progress(0, None, "looking for leaks")
+        runs = [study.run(name) for name in dict.fromkeys(request.runs)]
+        last, labels, bad = _labels(study, request)
+        chosen = admitted(study, request.questions, bad, request.relations, request.limit, request.seed)
+        questions, left_out = _searched(runs, chosen)
+        about = {
+            "corpus": study.corpus.digest, "questions": chosen.digest, "runs": {run.name: _run_hash(run) for run in runs},
+            "labels": {"last_event": last, "used": request.cleaning.labels},
+            "scores": None if scores is None else {"model": scores.model, "digest": scores.digest},
+        }
+        # Labels that came since count only where they are used.
+        asked = {key: value for key, value in request.as_dict().items() if key not in ("name", "until")}
+        held = {**about, "labels": last if request.cleaning.labels else None, "left_out": sorted(left_out.items())}
+        return cls(runs, scores, questions, left_out, labels, about, text_sha256(str(VERSION), json.dumps([asked, held], sort_keys=True)))
+
+
+def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str, str]], set[str]]:
+    """The last event used, what people hold by question and passage, and the questions that they call bad."""
+    store = Labels(study.labels_path, read_only=True)
+    last = store.last_event if request.until is None else min(request.until, store.last_event)
+    if not request.cleaning.labels:
+        return last, {}, set()
+    held: dict[str, dict[str, str]] = defaultdict(dict)
+    for pair in store.consensus_as_of(last):
+        held[pair.question][pair.passage] = pair.label or "open"
+    with as_of(study.labels_path, last) as connection:
+        rows = connection.execute("SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0").fetchall()
+    return last, held, {row[0] for row in rows}
+
+
+def _searched(runs: Sequence[Run], chosen: Admitted) -> tuple[list[str], dict[str, str]]:
+    questions = [id for id in chosen.ids if not runs or any(run.row(id) is not None for run in runs)]
+    if chosen.ids and not questions:
+        names = ", ".join(run.name for run in runs)
+        raise Missing(f"{names} searched none of the {len(chosen.ids):,} questions that may train; make a run over them with "
+                      "'blindspot retrieve --split train'")
+    return questions, chosen.left_out | dict.fromkeys(set(chosen.ids).difference(questions), NOT_SEARCHED)
+
+
+def _run_hash(run: Run) -> str:
+    return text_sha256(*(file_sha256(run.folder / name) for name in ("questions.json", "ordinals.npy", "scores.npy")))

@@ -1,0 +1,129 @@
+"""Which questions may train: none whose text, or whose (subject, relation), stands in a dev or test split.
+
+Bucket and one-off sets count as test; of the one-off sets (EntityQuestions' `no-overlap` and `similar`) only what they themselves
+call train may train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from analysis.buckets import subject_key
+from backend.text.gold_matching import lower_tokens
+from db.errors import Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+HELD_OUT = ("dev", "test")
+TRAINS = ("train", "unlabelled")
+TEXT_LEAK = "its text stands in dev or test"
+FACT_LEAK = "its subject and relation stand in dev or test"
+BUCKET_LEAK = "it is of a bucket set, which counts as test"
+BAD = "people call the question bad"
+
+
+@dataclass(slots=True)
+class Admitted:
+    """The questions that may train, by id in rising order, and those left out, with the reason.
+
+    digest: of everything about the admitted questions that a training set depends on.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+
+def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str] = frozenset(), relations: Sequence[str] = (),
+             limit: int | None = None, seed: int = 0) -> Admitted:
+    """The questions of some splits, without leaks.
+
+    Args:
+        wanted: train, unlabelled, or SET/SPLIT of these splits.
+        bad: ids of questions that people call bad.
+        relations: only questions that ask for one of these; empty for all.
+        limit: of those without leaks, so many at most, drawn with `seed`. A larger limit only adds to what a smaller one draws.
+
+    Raises:
+        Refused: a dev or test split. Missing: there are no such questions.
+    """
+    conditions = [_condition(each) for each in wanted]
+    texts, facts = _held_out(study)
+    made, rows = Admitted(), {}
+    where = " OR ".join(sql for sql, _ in conditions)
+    for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
+        id, text, relation, subject, bucket, *rest = row
+        if relations and relation not in relations:
+            continue
+        if bucket is not None:
+            made.left_out[id] = BUCKET_LEAK
+        elif _text_key(text) in texts:
+            made.left_out[id] = TEXT_LEAK
+        elif _fact_key(relation, subject) in facts:
+            made.left_out[id] = FACT_LEAK
+        elif id in bad:
+            made.left_out[id] = BAD
+        else:
+            rows[id] = json.dumps([id, text, relation, subject, *rest])
+    if not rows and not made.left_out:
+        asking = f" that ask for {', '.join(relations)}" if relations else ""
+        raise Missing(f"there are no questions of {', '.join(wanted)}{asking}; import some with --split train")
+    made.ids = drawn(list(rows), limit, seed)
+    made.digest = hashlib.sha256("".join(rows[id] for id in made.ids).encode()).hexdigest()
+    return made
+
+
+def drawn(ids: Sequence[str], limit: int | None, seed: int) -> list[str]:
+    """`limit` of the ids at most, in their order. A larger limit only adds to what a smaller one draws."""
+    if limit is None or limit >= len(ids):
+        return list(ids)
+    chosen = set(sorted(ids, key=lambda id: _key(f"{seed}\0{id}"))[:limit])
+    return [id for id in ids if id in chosen]
+
+
+def _condition(wanted: str) -> tuple[str, list[str]]:
+    dataset, slash, split = wanted.rpartition("/")
+    if split in HELD_OUT:
+        raise Refused(f"{wanted} questions never train; give train or unlabelled")
+    if split not in TRAINS:
+        raise Refused(f"a training set is made of train, unlabelled, or SET/train, not of {wanted!r}")
+    return ("(split = ? AND dataset = ?)", [split, dataset]) if slash else ("split = ?", [split])
+
+
+def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
+    """Keys of the texts and of the facts that are asked in dev, test and bucket sets."""
+    texts: set[bytes] = set()
+    facts: set[bytes] = set()
+    for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
+        texts.add(_text_key(text))
+        if (key := _fact_key(relation, subject)) is not None:
+            facts.add(key)
+    return texts, facts
+
+
+def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tuple]:
+    return study.questions.connection.execute("SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency "
+                                              f"FROM question {where}", values)
+
+
+def _text_key(text: str) -> bytes:
+    """Of the words alone: capitals, signs and spaces make no other question."""
+    words = [token for token in lower_tokens(text) if token[0].isalnum()]
+    return _key(" ".join(words) if words else text)
+
+
+def _fact_key(relation: str | None, subject: str | None) -> bytes | None:
+    return None if relation is None or subject is None else fact_key(relation, subject)
+
+
+def fact_key(relation: str, subject: str) -> bytes:
+    return _key(f"{relation}\0{subject_key(subject)}")
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()

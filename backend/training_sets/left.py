@@ -1,0 +1,66 @@
+"""How many false negatives are left among the negatives that a set keeps: from the random audits, and from nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.audit import Rate, rate
+from backend.judging.audits import SETTLED, as_one_sample
+from backend.judging.quality import standing_labels
+from backend.training_sets.training_set import TrainingSet
+from db.labels import Labels
+from db.queue import Candidate, Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """rate: the share of positives among mined passages that the machine's part of the policy keeps as negatives. It is about the ranks
+    that the audits drew from. unjudged: kept mined negatives that nobody judged, to which the share applies; all of them where the
+    set uses no labels."""
+
+    rate: Rate
+    unjudged: int
+
+
+def false_negatives_left(study: Study, training_set: TrainingSet) -> Left | None:
+    """None where no audited question with a kept negative is in the set.
+
+    People's labels take judged false negatives out of a set, and leave the others: so the share is taken before labels.
+    """
+    rows = _audited(study)
+    by_question: dict[str, set[str]] = {question: set() for question, _ in rows}
+    unjudged = 0
+    for question, pairs in training_set.groups():
+        for pair in pairs:
+            if pair.mined and pair.machine == "negative":
+                unjudged += pair.label is None
+                if question in by_question:
+                    by_question[question].add(pair.passage)
+    kept = [(question, each) for question, each in rows if each.passage in by_question[question]]
+    if not kept:
+        return None
+    held = {(pair.question, pair.passage): pair.label for pair in Labels(study.labels_path).consensus({question for question, _ in kept})}
+    labels = [held.get((question, each.passage)) for question, each in kept]
+    found = rate(np.array([label == "positive" for label in labels]), np.array([label in SETTLED for label in labels]),
+                 np.array([each.inclusion_probability for _, each in kept]), np.array([question for question, _ in kept], dtype=str))
+    return Left(found, unjudged)
+
+
+def _audited(study: Study) -> list[tuple[str, Candidate]]:
+    """(question, passage) of the audits of all batches, as one sample; only of questions whose sampled passages all have labels."""
+    queue, labels = Queue(study.labels_path), Labels(study.labels_path)
+    batches = [batch for batch in queue.batches() if not batch.practice]
+    drawn = [(batch.name, item) for batch in batches for item in queue.items(batch.name) if item.arm == "audit"]
+    if not drawn:
+        return []
+    drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
+    done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events())}
+    bad = labels.bad_questions()
+    return [(item.question, each) for name, item in drawn if item.question not in bad
+            and all((name, item.question, other.passage) in done for other in item.candidates) for each in item.candidates]

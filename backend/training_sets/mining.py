@@ -1,0 +1,175 @@
+"""Where positives and negatives come from, for some questions at a time: runs at chosen ranks, random passages, others' gold, BM25.
+
+Our own miner, because a library's re-sorts, normalises and loses passage ids: what is mined here is the run as it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from backend.text.answers import match_run
+from backend.training_sets.leaks import fact_key
+from backend.training_sets.pairs import Source
+from db.errors import Missing
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
+    from backend.core.study import Study
+
+DEPTH = 100
+"""Ranks of BM25 in which a passage with an answer is looked for (DPR, section 4.2)."""
+
+
+class Candidate(NamedTuple):
+    """A passage that is to be a negative unless something speaks against it. run, rank, score: None where it was drawn."""
+
+    ordinal: int
+    source: Source
+    run: str | None = None
+    rank: int | None = None
+    score: float | None = None
+    answer: bool | None = None
+
+
+def from_runs(runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str) -> list[list[Candidate]]:
+    """Each question's passages at ranks `first` to `last` (from 1), of several runs the better rank, then the earlier run."""
+    mined: list[dict[int, Candidate]] = [{} for _ in questions]
+    for run in runs:
+        rows = [run.row(question.id) for question in questions]
+        known = [place for place, row in enumerate(rows) if row is not None]
+        if not known:
+            continue
+        taken = np.array([rows[place] for place in known])
+        ordinals = np.asarray(run.hits.ordinals[taken, first - 1:last])
+        scores = np.asarray(run.hits.scores[taken, first - 1:last])
+        holds = _answers(run, taken, ordinals, [questions[place] for place in known], first, last, corpus, rule)
+        for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
+            matched = bool(questions[place].answers)
+            for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
+                before = mined[place].get(ordinal)
+                if ordinal >= 0 and (before is None or rank < before.rank):
+                    mined[place][ordinal] = Candidate(ordinal, "run", run.name, rank, score, answer if matched else None)
+    return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
+
+
+def _answers(run: Run, rows: np.ndarray, ordinals: np.ndarray, questions: Sequence[Question], first: int, last: int, corpus,
+             rule: str) -> np.ndarray:
+    try:
+        return np.asarray(run.answers(rule)[rows, first - 1:last])
+    except Missing:
+        return match_run(corpus, questions, ordinals, rule)
+
+
+def scores_in_runs(runs: Sequence[Run], question: str, ordinals: AbstractSet[int]) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+    """Of each run: the scores of those of the passages that it found, at any rank, and its last score for the question."""
+    found: dict[str, dict[int, float]] = {}
+    floors: dict[str, float] = {}
+    for run in runs:
+        if (row := run.row(question)) is None:
+            continue
+        listed, scores = np.asarray(run.hits.ordinals[row]), np.asarray(run.hits.scores[row])
+        places = np.flatnonzero(np.isin(listed, list(ordinals)))
+        found[run.name] = dict(zip(listed[places].tolist(), scores[places].tolist(), strict=True))
+        if (listed >= 0).any():
+            floors[run.name] = float(scores[listed >= 0][-1])
+    return found, floors
+
+
+@dataclass(slots=True)
+class Drawer:
+    """Draws easy negatives. A question's draw hangs on the seed and its id alone, not on what else is in the set.
+
+    golds, facts: (g,) of the questions that may train and have gold: the ordinal of the first, and the fact that is asked.
+    """
+
+    passages: int
+    seed: int
+    golds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    facts: Sequence[bytes | None] = ()
+
+    @classmethod
+    def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> Drawer:
+        """`with_gold`: whether others' gold is to be drawn; then it is looked up here, once."""
+        if not with_gold:
+            return cls(len(study.corpus), seed)
+        golds: list[int] = []
+        facts: list[bytes | None] = []
+        for start in range(0, len(ids), 1000):
+            block = study.questions.some(ids[start:start + 1000])
+            known = study.corpus.ordinals({question.gold[0] for question in block if question.gold})
+            for question in block:
+                if question.gold and question.gold[0] in known:
+                    golds.append(known[question.gold[0]])
+                    facts.append(_fact(question))
+        return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
+
+    def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+        """`count` different passages of the whole collection, none of `taken`; fewer where there are no more."""
+        count = min(count, self.passages - len(taken))
+        drawn: dict[int, None] = {}
+        rng = self._rng(question, "random")
+        while len(drawn) < count:
+            drawn.update(dict.fromkeys(each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken))
+        return [Candidate(ordinal, "random") for ordinal in list(drawn)[:count]]
+
+    def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+        """`count` gold passages of questions that ask something else, none of `taken`; fewer where there are no more."""
+        fact = _fact(question)
+        drawn: dict[int, None] = {}
+        tried = self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100) if len(self.golds) else np.zeros(0, int)
+        for place in tried.tolist():
+            if len(drawn) == count:
+                break
+            if int(self.golds[place]) not in taken and (fact is None or self.facts[place] != fact):
+                drawn[int(self.golds[place])] = None
+        return [Candidate(ordinal, "other_gold") for ordinal in drawn]
+
+    def _rng(self, question: Question, what: str) -> np.random.Generator:
+        key = hashlib.sha256(f"{self.seed}\0{what}\0{question.id}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(key[:16], "little"))
+
+
+def _fact(question: Question) -> bytes | None:
+    return None if question.relation is None or question.subject is None else fact_key(question.relation, question.subject)
+
+
+def with_answers(questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]], corpus, rule: str) -> list[list[Candidate]]:
+    """The same candidates, those that were drawn with whether they hold an answer."""
+    width = max((len(row) for row in candidates), default=0)
+    ordinals = np.full((len(questions), width), -1, np.int32)
+    for row, drawn in zip(ordinals, candidates, strict=True):
+        row[: len(drawn)] = [each.ordinal for each in drawn]
+    holds = match_run(corpus, questions, ordinals, rule).tolist()
+    return [[each._replace(answer=answer if question.answers else None) for each, answer in zip(drawn, row, strict=False)]
+            for question, drawn, row in zip(questions, candidates, holds, strict=True)]
+
+
+def distant(bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapping[str, AbstractSet[int]],
+            depth: int = DEPTH) -> list[int | None]:
+    """Of each question the highest passage of BM25 that holds an answer, in the top `depth` (DPR, section 4.2, appendix A).
+
+    The query is the question with its first answer; where answers are patterns, the question alone. None where no passage holds
+    an answer, and for a question without answers.
+
+    Args:
+        bm25: anything with `search(texts, k) -> Hits`.
+        denied: passages, by question, of which people say that they do not answer, or disagree.
+    """
+    asked = [question for question in questions if question.answers]
+    if not asked:
+        return [None] * len(questions)
+    texts = [question.text if question.answer_rule == "regex" else f"{question.text} {question.answers[0]}" for question in asked]
+    ordinals = np.asarray(bm25.search(texts, depth).ordinals)
+    holds = match_run(corpus, asked, ordinals, rule)
+    found: dict[str, int | None] = {}
+    for question, row, matched in zip(asked, ordinals, holds, strict=True):
+        good = (ordinal for ordinal in row[matched].tolist() if ordinal not in denied.get(question.id, ()))
+        found[question.id] = next(good, None)
+    return [found.get(question.id) for question in questions]

@@ -1,0 +1,65 @@
+"""The parts of a training set in the making: each whole or not there, kept until the set is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from backend.core.manifest import read_json, write_json
+from backend.training_sets.counts import Counts
+from backend.training_sets.pairs import Pair, as_table, schema
+from db.backup import sync
+
+
+class Parts:
+    """The parts in a folder; those that were made of something else are thrown away."""
+
+    def __init__(self, folder: Path, fingerprint: str):
+        self.folder = folder
+        about = folder / "about.json"
+        if not about.is_file() or read_json(about) != {"fingerprint": fingerprint}:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            write_json(about, {"fingerprint": fingerprint})
+
+    def has(self, number: int) -> bool:
+        return self._path(number, "json").is_file()
+
+    def write(self, number: int, pairs: Sequence[Pair], about: dict) -> None:
+        """The pairs first: a part whose `json` is there is whole."""
+        import pyarrow.parquet as parquet
+
+        partial = self._path(number, "partial")
+        parquet.write_table(as_table(pairs), partial)
+        os.replace(partial, self._path(number, "parquet"))
+        write_json(self._path(number, "json"), about)
+
+    def summary(self) -> tuple[Counts, dict[str, str]]:
+        counts, left_out = Counts(), {}
+        for number in self._numbers():
+            about = read_json(self._path(number, "json"))
+            counts.merge(about["counts"])
+            left_out |= about["left_out"]
+        return counts, left_out
+
+    def join(self, path: Path) -> None:
+        """One file, a row group for each part."""
+        import pyarrow.parquet as parquet
+
+        with parquet.ParquetWriter(path, schema(), compression="zstd") as writer:
+            for number in self._numbers():
+                table = parquet.read_table(self._path(number, "parquet"))
+                if len(table):
+                    writer.write_table(table)
+        sync(path)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.json"))
+
+    def _path(self, number: int, suffix: str) -> Path:
+        return self.folder / f"{number:06d}.{suffix}"

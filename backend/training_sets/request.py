@@ -1,0 +1,89 @@
+"""What a training set is made of: which questions, where passages are mined, by which policy they are cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backend.core.settings import check_name
+from backend.text.answers import DEFAULT_RULE, rule_named
+from backend.training_sets.denoising import Policy, Thresholds, check_scale, policy_named
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from backend.training_sets.scores import ScoreStore
+
+POSITIVES = ("gold", "distant", "cross_encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class SetRequest:
+    """How to make a training set.
+
+    name: of the set; a folder.
+    runs: over its questions; negatives are mined from their ranks `first` to `last`. None where all negatives are drawn.
+    policy: of `denoising.POLICIES`. thresholds: see `denoising.Thresholds`.
+    questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: those that ask for these alone; empty for all.
+    limit: so many of them at most, drawn with `seed`.
+    positives: of POSITIVES, besides people's, which a policy with labels always takes. gold: the questions' own. distant: for a
+        question without another, BM25's best passage that holds an answer. cross_encoder: mined passages above `propose_above`.
+    model: whose scores (`scores/<model>/`) are used; None for none.
+    random, other_gold: so many easy negatives for each question, drawn with `seed`.
+    rule: of answer matching. until: the last label event to use; None for all there are.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    policy: str = "none"
+    questions: tuple[str, ...] = ("train",)
+    positives: tuple[str, ...] = ("gold",)
+    first: int = 1
+    last: int = 100
+    model: str | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    random: int = 0
+    other_gold: int = 0
+    rule: str = DEFAULT_RULE
+    seed: int = 0
+    until: int | None = None
+    relations: tuple[str, ...] = ()
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any) -> SetRequest:
+        """From plain values, as a job has them."""
+        lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
+        return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})
+
+    @property
+    def cleaning(self) -> Policy:
+        return policy_named(self.policy)
+
+    def check(self, scores: ScoreStore | None) -> None:
+        """Raises BadInput for values that make no sense, Refused for a policy that has no meaning on these scores."""
+        check_name(self.name, "training set")
+        rule_named(self.rule)
+        self.thresholds.check()
+        base = self.cleaning.base
+        if not self.runs and not self.random + self.other_gold:
+            raise BadInput("a training set is mined from one run at least; make one with 'blindspot retrieve --split train'")
+        if self.limit is not None and self.limit < 1:
+            raise BadInput(f"a training set has one question at least, not {self.limit}")
+        if not 1 <= self.first <= self.last:
+            raise BadInput(f"ranks go from 1, the first before the last, not {self.first} to {self.last}")
+        if min(self.random, self.other_gold) < 0:
+            raise BadInput("the number of negatives drawn for a question is 0 or more")
+        if unknown := [each for each in self.positives if each not in POSITIVES]:
+            raise BadInput(f"there are no positives {unknown[0]!r}; there are: {', '.join(POSITIVES)}")
+        if not self.questions:
+            raise BadInput("say which questions: train, unlabelled, or SET/train")
+        if "cross_encoder" in (base, *self.positives) and scores is None:
+            raise BadInput("the cross-encoder's scores are asked for, and no model is named; give one that has scores")
+        if "cross_encoder" in self.positives and base != "cross_encoder":
+            raise BadInput("pseudo-positives are proposed by the policy cross_encoder alone; choose it, or leave them out")
+        if base == "positive_aware":
+            check_scale(self.thresholds, None if scores is None else bool(scores.manifest["calibrated"]))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

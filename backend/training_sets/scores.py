@@ -1,0 +1,141 @@
+"""What a cross-encoder gave: a probability for each (question, passage) pair, kept by model in `scores/<model>/`.
+
+Absent means unknown, never zero. Pairs are added in transactions, so scoring that was killed goes on with what is absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from backend.core.manifest import read_manifest, write_manifest
+from backend.core.settings import check_name
+from db.connection import PerThread, writing
+from db.errors import BadInput, Missing, Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+Pair = tuple[str, str]
+"""(question id, passage id)."""
+
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS score (
+        question TEXT NOT NULL, passage TEXT NOT NULL, probability REAL NOT NULL CHECK (probability BETWEEN 0 AND 1),
+        PRIMARY KEY (question, passage)) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS state (digest TEXT NOT NULL) STRICT;
+"""
+
+
+class Scores(Protocol):
+    """Anything that knows probabilities of pairs. What it leaves out is not known. `backend.judging.batches` takes one too."""
+
+    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]: ...
+
+
+class ScoreStore(PerThread):
+    """The scores of one model. Threads may share it.
+
+    manifest: `model`, `calibrated` (whether the probabilities were fitted to labels), and what the maker added.
+    """
+
+    def __init__(self, study: Study, model: str, manifest: dict):
+        super().__init__(study.path("scores", model) / "scores.db")
+        self.model, self.manifest = model, manifest
+
+    @classmethod
+    def open(cls, study: Study, model: str) -> ScoreStore:
+        """Raises Missing where this model scored nothing, Refused where it scored other passages."""
+        check_name(model, "model")
+        manifest = read_manifest(study.path("scores", model))
+        if manifest is None:
+            known = ", ".join(study.parts("scores")) or "none yet"
+            raise Missing(f"there are no scores of a model {model!r}; models with scores: {known}")
+        if manifest["corpus"] != study.corpus.digest:
+            raise Refused(f"the scores of {model!r} are of other passages than this study holds; score again")
+        return cls(study, model, manifest)
+
+    @classmethod
+    def create(cls, study: Study, model: str, calibrated: bool, about: Mapping[str, Any] | None = None) -> ScoreStore:
+        """The store to add to; made if there is none.
+
+        Args:
+            calibrated: whether the probabilities are calibrated on labels; `positive_aware` needs that they are.
+            about: what the scores come from, such as the model's hash; part of the manifest.
+
+        Raises:
+            Refused: there are scores of another model, or other calibration, under this name.
+        """
+        check_name(model, "model")
+        folder = study.path("scores", model)
+        wanted = {"kind": "scores", "model": model, "calibrated": calibrated, "corpus": study.corpus.digest, **(about or {})}
+        manifest = read_manifest(folder)
+        if manifest is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            store = cls(study, model, wanted)
+            store.connection.executescript(_SCHEMA)
+            store.manifest = write_manifest(folder, wanted)
+            return store
+        if differs := [key for key, value in wanted.items() if manifest.get(key) != value]:
+            raise Refused(f"the scores kept as {model!r} are of something else ({', '.join(differs)}); take another name")
+        return cls(study, model, manifest)
+
+    def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
+        """Keep (question id, passage id, probability) rows, all or none; a pair that is there gets the new value. Gives their number.
+
+        Raises:
+            BadInput: a probability that is none.
+        """
+        rows = [(question, passage, float(probability)) for question, passage, probability in rows]
+        for question, passage, probability in rows:
+            if not (math.isfinite(probability) and 0 <= probability <= 1):
+                raise BadInput(f"the score of question {question!r} and passage {passage!r} is {probability}; a probability lies "
+                               "between 0 and 1")
+        with writing(self.connection) as connection:
+            connection.executemany("INSERT OR REPLACE INTO score VALUES (?, ?, ?)", rows)
+            digest = hashlib.sha256(self._digest(connection).encode())
+            for question, passage, probability in rows:
+                digest.update(f"{question}\0{passage}\0".encode() + struct.pack("<d", probability))
+            connection.execute("DELETE FROM state")
+            connection.execute("INSERT INTO state VALUES (?)", (digest.hexdigest(),))
+        return len(rows)
+
+    def __len__(self) -> int:
+        return self.connection.execute("SELECT count(*) FROM score").fetchone()[0]
+
+    def __call__(self, pairs: Sequence[Pair]) -> dict[Pair, float]:
+        """Those of the pairs that are known."""
+        known = self.of({question for question, _ in pairs})
+        return {pair: known[pair[0]][pair[1]] for pair in pairs if pair[1] in known.get(pair[0], ())}
+
+    def of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
+        """Everything that is known of some questions: probability by passage, by question."""
+        rows = self.connection.execute("SELECT question, passage, probability FROM score WHERE question IN "
+                                       "(SELECT value FROM json_each(?))", (json.dumps(sorted(questions)),))
+        found: dict[str, dict[str, float]] = {}
+        for question, passage, probability in rows:
+            found.setdefault(question, {})[passage] = probability
+        return found
+
+    def questions(self) -> set[str]:
+        """Ids of the questions of which some pair is known."""
+        return {question for question, in self.connection.execute("SELECT DISTINCT question FROM score")}
+
+    @property
+    def digest(self) -> str:
+        """Changes with every pair that is added: what was made of these scores can say which they were."""
+        return self._digest(self.connection)
+
+    @staticmethod
+    def _digest(connection) -> str:
+        row = connection.execute("SELECT digest FROM state").fetchone()
+        return row[0] if row else ""
+
+
+def lookup(study: Study, model: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
+    """A model's probabilities of some pairs; absent means unknown. Raises as `ScoreStore.open` does."""
+    return ScoreStore.open(study, model)(pairs)

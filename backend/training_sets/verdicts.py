@@ -1,0 +1,128 @@
+"""What people, a cross-encoder and answer matching say of the passages that a run found: three judges, set side by side.
+
+RocketQA (Qu et al. 2021) trusts a cross-encoder where nobody looked, DPR an answer match; labels say how far either can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.disagreements import NO, SILENT, YES
+from backend.training_sets.scores import ScoreStore
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
+    from backend.core.study import Study
+
+PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
+DEPTH = 100
+BLOCK = 200  # questions that are looked up together
+OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
+"""What a settled label says; unsure and what is in dispute say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The pairs of a run that every judge spoke of, among the first DEPTH passages of each question.
+
+    judges: those who are there, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: of the others, why, and how to get them.
+    questions: ids of the run's questions. rows, ranks: (n,) int32, of which question, and where. ordinals: (n,) int32.
+    people, answers: (n,) int8 of YES, NO, SILENT. probabilities: (n,) float64, nan where unknown. labels: what people hold.
+    found: (DEPTH,) int64 passages that the run has at each rank, over all questions.
+    """
+
+    judges: tuple[str, ...]
+    missing: dict[str, str]
+    questions: list[str]
+    rows: np.ndarray
+    ranks: np.ndarray
+    ordinals: np.ndarray
+    people: np.ndarray
+    probabilities: np.ndarray
+    answers: np.ndarray
+    labels: list[str | None]
+    found: np.ndarray
+
+    def verdicts(self, threshold: float) -> np.ndarray:
+        """(judges, n) int8; the cross-encoder says yes from this probability on."""
+        said = {PEOPLE: self.people, ANSWERS: self.answers,
+                CROSS_ENCODER: np.where(np.isnan(self.probabilities), SILENT, self.probabilities >= threshold).astype(np.int8)}
+        return np.array([said[judge] for judge in self.judges], np.int8).reshape(len(self.judges), len(self.ranks))
+
+
+def verdicts(study: Study, run: str, model: str | None) -> Verdicts:
+    """
+    Args:
+        model: the cross-encoder whose kept scores count; None for none.
+
+    Raises:
+        Missing: no such run, or no scores of that model.
+    """
+    opened = study.run(run)
+    known, missing = _People(study, opened), {}
+    if not known.labels:
+        missing[PEOPLE] = f"Nobody has judged a question of {run} yet; labels come from the Judge page"
+    store = ScoreStore.open(study, model) if model is not None else None
+    scored = store.questions() if store is not None else set()
+    if store is None:
+        missing[CROSS_ENCODER] = ("None has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
+                                  f"'blindspot train score NAME --run {run}'")
+    elif scored.isdisjoint(opened.question_ids):
+        missing[CROSS_ENCODER] = f"{model} has scored no question of {run}: 'blindspot train score {model} --run {run}'"
+    if not known.asked_with_answers:
+        missing[ANSWERS] = f"No question of {run} comes with answers to look for"
+    judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)
+    return _gather(study, opened, known, store, scored, judges, missing)
+
+
+class _People:
+    """Labels and answers of a run's questions."""
+
+    def __init__(self, study: Study, run: Run):
+        held: dict[str, dict[str, str]] = {}
+        for pair in Labels(study.labels_path, read_only=True).consensus(run.question_ids):
+            if pair.label in OF_LABEL:
+                held.setdefault(pair.question, {})[pair.passage] = pair.label
+        self.labels = held
+        self.asked_with_answers = {question.id for question in study.questions.some(run.question_ids) if question.answers}
+
+
+def _gather(study: Study, run: Run, people: _People, store: ScoreStore | None, scored: set[str], judges: tuple[str, ...],
+            missing: dict[str, str]) -> Verdicts:
+    ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
+    answers = run.answers(run.manifest.get("rule", "dpr"))[:, :DEPTH]
+    wanted = set(ids)
+    for judge, spoke_of in ((PEOPLE, people.labels.keys()), (CROSS_ENCODER, scored), (ANSWERS, people.asked_with_answers)):
+        wanted &= wanted if judge in missing else spoke_of
+    rows = [row for row, question in enumerate(ids) if question in wanted] if len(judges) > 1 else []
+    kept: list[tuple] = []
+    for begin in range(0, len(rows), BLOCK):
+        some = rows[begin:begin + BLOCK]
+        given = store.of([ids[row] for row in some]) if CROSS_ENCODER in judges else {}
+        named = {passage for row in some for passage in (*people.labels.get(ids[row], ()), *given.get(ids[row], ()))}
+        at = study.corpus.ordinals(named)
+        for row in some:
+            labels = {at[passage]: label for passage, label in people.labels.get(ids[row], {}).items() if passage in at}
+            probabilities = {at[passage]: value for passage, value in given.get(ids[row], {}).items() if passage in at}
+            kept += _pairs(row, ordinals[row].tolist(), labels, probabilities, answers[row].tolist(), judges)
+    columns = list(zip(*kept, strict=True)) or [()] * 6
+    labels = list(columns[3])
+    found = (ordinals >= 0).sum(0)
+    return Verdicts(judges, missing, ids, np.array(columns[0], np.int32), np.array(columns[1], np.int32), np.array(columns[2], np.int32),
+                    np.array([OF_LABEL.get(label, SILENT) for label in labels], np.int8), np.array(columns[4], np.float64),
+                    np.array(columns[5], np.int8), labels, np.pad(found, (0, DEPTH - len(found))))
+
+
+def _pairs(row: int, ordinals: list[int], labels: dict[int, str], probabilities: dict[int, float], answers: list[bool],
+           judges: tuple[str, ...]) -> Iterable[tuple]:
+    """(row, rank, ordinal, label, probability, answer) of the passages that every judge spoke of."""
+    for place, ordinal in enumerate(ordinals):
+        spoken = ordinal >= 0 and (PEOPLE not in judges or ordinal in labels) and (CROSS_ENCODER not in judges or ordinal in probabilities)
+        if spoken:
+            answer = (YES if answers[place] else NO) if ANSWERS in judges else SILENT
+            yield row, place + 1, ordinal, labels.get(ordinal), probabilities.get(ordinal, np.nan), answer
