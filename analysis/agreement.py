@@ -35,7 +35,9 @@ class Agreement:
     method: str
 
 
-def alpha(counts: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Agreement:
+def alpha(
+    counts: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+) -> Agreement:
     """Krippendorff's alpha for nominal labels; people may be missing anywhere.
 
     Args:

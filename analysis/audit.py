@@ -56,8 +56,14 @@ class Rate:
 
 
 def rate(
-    hits: np.ndarray, settled: np.ndarray, probabilities: np.ndarray, questions: np.ndarray, target: float = WIDTH,
-    level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0,
+    hits: np.ndarray,
+    settled: np.ndarray,
+    probabilities: np.ndarray,
+    questions: np.ndarray,
+    target: float = WIDTH,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Rate:
     """The share of hits, such as positives, in the population that the passages were sampled from.
 
@@ -85,16 +91,25 @@ def rate(
     value, n = float(top.sum() / bottom.sum()), len(top)
     error = ratio_error(top, bottom, resamples, seed) if n > 1 else 0.0
     low, high = share_interval(value, error, n, level)
-    return Rate(value, low, high, n, len(hits), unsettled, least, most, target, _more(value, error, n, target, level), method)
+    return Rate(
+        value, low, high, n, len(hits), unsettled, least, most, target, _more(value, error, n, target, level), method
+    )
 
 
 def rates_by(
-    groups: Sequence[str | None], hits: np.ndarray, settled: np.ndarray, probabilities: np.ndarray, questions: np.ndarray, **more
+    groups: Sequence[str | None],
+    hits: np.ndarray,
+    settled: np.ndarray,
+    probabilities: np.ndarray,
+    questions: np.ndarray,
+    **more,
 ) -> dict[str, Rate]:
     """The rate of each group of passages, by name; None leaves a passage out. `more`: see `rate`."""
     groups = np.array([group if group is not None else "" for group in groups], dtype=str)
     arrays = [np.asarray(each) for each in (hits, settled, probabilities, questions)]
-    return {name: rate(*(each[groups == name] for each in arrays), **more) for name in np.unique(groups).tolist() if name}
+    return {
+        name: rate(*(each[groups == name] for each in arrays), **more) for name in np.unique(groups).tolist() if name
+    }
 
 
 def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:

@@ -97,8 +97,13 @@ class Point:
         return self.n < FEW
 
 
-def curves(first: Mapping[str, np.ndarray], buckets: np.ndarray, k: int, frequency: np.ndarray | None = None,
-           level: float = 0.95) -> dict[str, list[Point]]:
+def curves(
+    first: Mapping[str, np.ndarray],
+    buckets: np.ndarray,
+    k: int,
+    frequency: np.ndarray | None = None,
+    level: float = 0.95,
+) -> dict[str, list[Point]]:
     """Success@k of each run by bucket, buckets without questions left out.
 
     Args:
@@ -118,7 +123,9 @@ def curves(first: Mapping[str, np.ndarray], buckets: np.ndarray, k: int, frequen
 
 def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
     """Does the training data ask about a question's subject? (q,) bool. `training` holds subjects as `subject_key` makes them."""
-    return np.fromiter((subject is not None and subject_key(subject) in training for subject in subjects), bool, len(subjects))
+    return np.fromiter(
+        (subject is not None and subject_key(subject) in training for subject in subjects), bool, len(subjects)
+    )
 
 
 def subject_key(subject: str) -> str:

@@ -33,7 +33,9 @@ def cluster(points: np.ndarray, method: Method, *, count: int = 20, min_size: in
         from sklearn.cluster import HDBSCAN
 
         size = max(2, min(min_size, len(points) // 2))
-        model = HDBSCAN(min_cluster_size=size, min_samples=min(5, size), cluster_selection_method="leaf", n_jobs=1, copy=True)
+        model = HDBSCAN(
+            min_cluster_size=size, min_samples=min(5, size), cluster_selection_method="leaf", n_jobs=1, copy=True
+        )
         labels = model.fit_predict(points)
     else:
         raise ValueError(f"method is one of {', '.join(METHODS)}, not {method!r}")
@@ -56,7 +58,9 @@ def words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-def telling_words(texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01) -> dict[int, list[str]]:
+def telling_words(
+    texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01
+) -> dict[int, list[str]]:
     """The words that tell each cluster from the rest, most telling first.
 
     Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1): a word
@@ -101,4 +105,6 @@ def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[in
     members: dict[int, list[int]] = {}
     for text, label in zip(texts, np.asarray(labels).tolist(), strict=True):
         members.setdefault(label, []).extend(places.setdefault(word, len(places)) for word in sorted(set(text)))
-    return {label: np.bincount(found, minlength=len(places)).astype(float) for label, found in members.items()}, list(places)
+    return {label: np.bincount(found, minlength=len(places)).astype(float) for label, found in members.items()}, list(
+        places
+    )

@@ -38,7 +38,11 @@ def patterns(judges: int) -> tuple[Pattern, ...]:
     With two judges a disagreement leaves both alone and stands once, with the one who says yes.
     """
     agreed = [(YES,) * judges, (NO,) * judges]
-    alone = [tuple(said if place == judge else 1 - said for place in range(judges)) for judge in range(judges) for said in (YES, NO)]
+    alone = [
+        tuple(said if place == judge else 1 - said for place in range(judges))
+        for judge in range(judges)
+        for said in (YES, NO)
+    ]
     return tuple(dict.fromkeys([*agreed, *alone, *product((YES, NO), repeat=judges)]))
 
 
@@ -58,7 +62,9 @@ def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int,
         raise ValueError("a verdict is 1 (yes), 0 (no) or -1 (nothing)")
     every = patterns(len(verdicts))
     inside = [(ranks >= first) & (ranks <= last) for first, last in spans]
-    counts = np.array([[int((within & same(verdicts, pattern)).sum()) for pattern in every] for within in inside], np.int64)
+    counts = np.array(
+        [[int((within & same(verdicts, pattern)).sum()) for pattern in every] for within in inside], np.int64
+    )
     silent = np.array([int((within & (verdicts == SILENT).any(0)).sum()) for within in inside], np.int64)
     return Disagreements(tuple(spans), every, counts.reshape(len(inside), len(every)), silent)
 

@@ -126,7 +126,9 @@ def _tokens(text: str) -> list[_Token]:
         kind = str(found.lastgroup)
         start = found.start(kind) + 1
         if kind == "other":
-            what = "a quotation mark that is never closed" if found[kind] == '"' else f"{found[kind]!r} means nothing here"
+            what = (
+                "a quotation mark that is never closed" if found[kind] == '"' else f"{found[kind]!r} means nothing here"
+            )
             raise NotAnExpression(what, start)
         word = found[kind]
         if kind == "quoted":

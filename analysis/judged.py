@@ -68,7 +68,9 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return (np.asarray(relevant, bool) & (labels != OTHER)) | (labels == POSITIVE)
 
 
-def bounds(relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def bounds(
+    relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Corrected relevance, were everything that nobody judged not relevant, and were it relevant. Two (q, k) bool.
 
     A passage that holds an answer and is neither gold nor judged counts as not judged. A gold passage without an answer is
@@ -87,6 +89,11 @@ def figures(
     made = []
     for k in ks:
         shares = judged_at(known, present, k)
-        made.append(JudgedFigures(k, mean(shares[np.isfinite(shares)], seed=seed),
-                                  *(proportion(success_at(each, k)) for each in (relevant, right, least, most))))
+        made.append(
+            JudgedFigures(
+                k,
+                mean(shares[np.isfinite(shares)], seed=seed),
+                *(proportion(success_at(each, k)) for each in (relevant, right, least, most)),
+            )
+        )
     return made

@@ -10,7 +10,7 @@ import numpy as np
 Similarity = Literal["cosine", "l2"]
 SIMILARITIES: tuple[str, ...] = ("cosine", "l2")
 _ROWS = 16_384
-_SPARE = 16             # candidates beyond k that are compared in float64
+_SPARE = 16  # candidates beyond k that are compared in float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,13 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def nearest(queries: np.ndarray, vectors: np.ndarray, k: int, similarity: Similarity = "cosine",
-            without: np.ndarray | None = None) -> Neighbours:
+def nearest(
+    queries: np.ndarray,
+    vectors: np.ndarray,
+    k: int,
+    similarity: Similarity = "cosine",
+    without: np.ndarray | None = None,
+) -> Neighbours:
     """The k nearest rows of `vectors` to each query: found in float32 with some to spare, ordered in float64.
 
     Args:
@@ -48,7 +53,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int, similarity: Simila
     rows = np.empty((len(queries), 0), np.int64)
     found = np.empty((len(queries), 0), np.float32)
     for start in range(0, len(vectors), _ROWS):
-        values = _similarities(queries, _prepared(vectors[start:start + _ROWS], similarity), similarity)
+        values = _similarities(queries, _prepared(vectors[start : start + _ROWS], similarity), similarity)
         here = np.broadcast_to(np.arange(start, start + values.shape[1]), values.shape)
         if without is not None:
             values[here == np.asarray(without)[:, None]] = -np.inf

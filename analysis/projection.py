@@ -16,8 +16,10 @@ from analysis.neighbours import unit
 
 Method = Literal["umap", "tsne"]
 METHODS: tuple[str, ...] = ("umap", "tsne")
-DETERMINISM = ("Computed with one thread and a fixed seed: the same input, versions and kind of processor give the same picture; "
-               "another seed gives another picture of the same neighbourhoods.")
+DETERMINISM = (
+    "Computed with one thread and a fixed seed: the same input, versions and kind of processor give the same picture; "
+    "another seed gives another picture of the same neighbourhoods."
+)
 _BLOCK = 256
 
 
@@ -61,8 +63,16 @@ def principal_components(vectors: np.ndarray, count: int = 50) -> Components:
     return Components((centred @ axes.astype(np.float32)).astype(np.float32), min(explained, 1.0))
 
 
-def project(points: np.ndarray, method: Method = "umap", *, neighbours: int = 15, min_dist: float = 0.1, perplexity: float = 30.0,
-            seed: int = 0, start: np.ndarray | None = None) -> np.ndarray:
+def project(
+    points: np.ndarray,
+    method: Method = "umap",
+    *,
+    neighbours: int = 15,
+    min_dist: float = 0.1,
+    perplexity: float = 30.0,
+    seed: int = 0,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
     """Points on a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
 
     Args:
@@ -132,14 +142,14 @@ def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: in
     original, coordinates = np.asarray(original, np.float32), np.asarray(coordinates, np.float32)
     strangers, shared = np.empty(len(measured)), np.empty(len(measured))
     for start in range(0, len(measured), _BLOCK):
-        block = measured[start:start + _BLOCK]
+        block = measured[start : start + _BLOCK]
         far, seen = _squared(original, block), _squared(coordinates, block)
         on_map = np.argpartition(seen, k - 1, axis=1)[:, :k]
         to = np.take_along_axis(far, on_map, 1)
-        ranks = np.stack([1 + (far < to[:, j:j + 1]).sum(axis=1) for j in range(k)], axis=1)
-        strangers[start:start + len(block)] = np.maximum(ranks - k, 0).sum(axis=1)
+        ranks = np.stack([1 + (far < to[:, j : j + 1]).sum(axis=1) for j in range(k)], axis=1)
+        strangers[start : start + len(block)] = np.maximum(ranks - k, 0).sum(axis=1)
         truth = np.argpartition(far, k - 1, axis=1)[:, :k]
-        shared[start:start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
+        shared[start : start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
     trust = 1 - 2 * strangers / (k * (2 * n - 3 * k - 1))
     return Quality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
 

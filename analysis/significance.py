@@ -52,8 +52,14 @@ def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) ->
     return np.concatenate([rng.choice((-1.0, 1.0), size=(count, len(sizes))) @ sizes for count in blocks])
 
 
-def difference(a: np.ndarray, b: np.ndarray, groups: np.ndarray | None = None, level: float = 0.95,
-               resamples: int = 2000, seed: int = 0) -> Estimate:
+def difference(
+    a: np.ndarray,
+    b: np.ndarray,
+    groups: np.ndarray | None = None,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Estimate:
     """Mean of a - b over the same questions with a paired percentile bootstrap interval.
 
     Args:
@@ -116,8 +122,14 @@ class Difference:
         return self.estimate.n
 
 
-def compare(found_a: np.ndarray, found_b: np.ndarray, groups: np.ndarray | None = None, level: float = 0.95,
-            resamples: int = RESAMPLES, seed: int = 0) -> Difference:
+def compare(
+    found_a: np.ndarray,
+    found_b: np.ndarray,
+    groups: np.ndarray | None = None,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Difference:
     """Everything about one difference.
 
     Args:
@@ -135,8 +147,14 @@ def compare(found_a: np.ndarray, found_b: np.ndarray, groups: np.ndarray | None 
     return Difference(estimate, sign_flip_macro(values, groups, resamples, seed), None, only_a, only_b)
 
 
-def family(found_a: np.ndarray, found_b: np.ndarray, members: Mapping[str, np.ndarray], level: float = 0.95,
-           resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Difference]:
+def family(
+    found_a: np.ndarray,
+    found_b: np.ndarray,
+    members: Mapping[str, np.ndarray],
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Difference]:
     """A difference for each group of questions, their p values adjusted together by Holm's method.
 
     Args:

@@ -47,8 +47,15 @@ class Search:
     mean: float
 
 
-def find(differences: np.ndarray, predicates: np.ndarray, families: Sequence[str] | None = None, most: int = 20, level: float = 0.05,
-         correction: Correction = "holm", least: int = MIN_QUESTIONS) -> Search:
+def find(
+    differences: np.ndarray,
+    predicates: np.ndarray,
+    families: Sequence[str] | None = None,
+    most: int = 20,
+    level: float = 0.05,
+    correction: Correction = "holm",
+    least: int = MIN_QUESTIONS,
+) -> Search:
     """The slices (single predicates, and pairs of them) that explain most of a difference.
 
     Every slice with at least `least` questions inside and outside is tested. A pair is reported only where its difference is
@@ -85,7 +92,9 @@ def find(differences: np.ndarray, predicates: np.ndarray, families: Sequence[str
     p = _permutation(n, inside_sum, int((differences > 0).sum()), int((differences < 0).sum()), n_all, level)
     adjusted = CORRECTIONS[correction](p)
     explained = n / n_all * (inside - outside)
-    alone = np.divide(np.diag(sums), np.diag(counts), out=np.full(len(predicates), mean), where=np.diag(counts) > 0) - mean
+    alone = (
+        np.divide(np.diag(sums), np.diag(counts), out=np.full(len(predicates), mean), where=np.diag(counts) > 0) - mean
+    )
     single = first == second
     farther = np.abs(inside - mean) > np.maximum(np.abs(alone[first]), np.abs(alone[second])) + 1e-12
     good = np.flatnonzero((adjusted <= level) & (single | farther))
@@ -130,7 +139,9 @@ def _permutation(n: np.ndarray, sums: np.ndarray, plus: int, minus: int, n_all: 
     return np.minimum(p, 1.0)
 
 
-def exact_tail(n: int, away: float, plus: int, minus: int, n_all: int, otherwise: float = np.nan, cells: int = MOST_CELLS) -> float:
+def exact_tail(
+    n: int, away: float, plus: int, minus: int, n_all: int, otherwise: float = np.nan, cells: int = MOST_CELLS
+) -> float:
     """P(|S - E S| >= away), S the sum of n draws without replacement from `plus` ones, `minus` minus ones and zeros.
 
     (Ones, minus ones) of the draw follow the multivariate hypergeometric distribution; its cells within 8 standard deviations are

@@ -67,27 +67,49 @@ def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, see
     return _spread(group, pseudo, near, margins, seed)
 
 
-def change(before: tuple[np.ndarray, np.ndarray | None], after: tuple[np.ndarray, np.ndarray | None], group: Group,
-           seed: int = 0) -> SpreadChange:
+def change(
+    before: tuple[np.ndarray, np.ndarray | None],
+    after: tuple[np.ndarray, np.ndarray | None],
+    group: Group,
+    seed: int = 0,
+) -> SpreadChange:
     """The same group under two encoders. before, after: (passages, questions) as in `spread`; their widths may differ."""
     first, second = measured(*before, group), measured(*after, group)
     margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
-    return SpreadChange(_spread(group, *first, seed), _spread(group, *second, seed), _jackknife(second[0] - first[0]),
-                        mean(second[1] - first[1], seed=seed), margins)
+    return SpreadChange(
+        _spread(group, *first, seed),
+        _spread(group, *second, seed),
+        _jackknife(second[0] - first[0]),
+        mean(second[1] - first[1], seed=seed),
+        margins,
+    )
 
 
 def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None, seed: int) -> Spread:
-    return Spread(len(group.positives), len(group.questions), _jackknife(pseudo), mean(near, seed=seed),
-                  None if margins is None else mean(margins, seed=seed))
+    return Spread(
+        len(group.positives),
+        len(group.questions),
+        _jackknife(pseudo),
+        mean(near, seed=seed),
+        None if margins is None else mean(margins, seed=seed),
+    )
 
 
-def measured(passages: np.ndarray, questions: np.ndarray | None, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def measured(
+    passages: np.ndarray, questions: np.ndarray | None, group: Group
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(pseudo-values of the mean cosine, cosine with the nearest other positive, margins) of a group of two positives or more."""
     if len(group.positives) < 2:
         raise ValueError("a group needs two positives at least")
     vectors = unit(passages[group.positives]).astype(np.float64)
-    asked = None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
-    return pairwise_pseudo_values(vectors), _nearest_other(vectors), None if asked is None else _margins(asked, vectors, group.own)
+    asked = (
+        None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
+    )
+    return (
+        pairwise_pseudo_values(vectors),
+        _nearest_other(vectors),
+        None if asked is None else _margins(asked, vectors, group.own),
+    )
 
 
 def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
@@ -114,9 +136,9 @@ def _jackknife(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
 def _nearest_other(vectors: np.ndarray) -> np.ndarray:
     found = np.empty(len(vectors))
     for start in range(0, len(vectors), _BLOCK):
-        cosines = vectors[start:start + _BLOCK] @ vectors.T
+        cosines = vectors[start : start + _BLOCK] @ vectors.T
         cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))] = -np.inf
-        found[start:start + len(cosines)] = cosines.max(axis=1)
+        found[start : start + len(cosines)] = cosines.max(axis=1)
     return found
 
 
@@ -124,7 +146,7 @@ def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequenc
     """(q,) float64; None where the questions share all their positives, so that there is no other."""
     found = []
     for start in range(0, len(questions), _BLOCK):
-        for row, places in zip(questions[start:start + _BLOCK] @ positives.T, own[start:start + _BLOCK]):
+        for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own[start : start + _BLOCK]):
             mine = list(places)
             if not mine or len(mine) == len(row):
                 continue

@@ -6,7 +6,21 @@ import sys
 
 from typer.core import TyperGroup
 
-from app.commands import batches, experiments, exports, imports, indexes, jobs, labels, opening, people, recipe, runs, serve, train
+from app.commands import (
+    batches,
+    experiments,
+    exports,
+    imports,
+    indexes,
+    jobs,
+    labels,
+    opening,
+    people,
+    recipe,
+    runs,
+    serve,
+    train,
+)
 from app.commands import map as maps
 from app.commands import training_sets as sets
 from app.commands.common import group
@@ -14,8 +28,30 @@ from app.commands.compare import compare
 from app.commands.read import read, train_reader
 from db.errors import BlindspotError
 
-LOOP = ("demo", "new", "import", "status", "index", "encoder", "retrieve", "report", "compare", "map", "open", "serve", "batch", "people",
-        "labels", "training-set", "train", "read", "experiment", "export", "download", "jobs")
+LOOP = (
+    "demo",
+    "new",
+    "import",
+    "status",
+    "index",
+    "encoder",
+    "retrieve",
+    "report",
+    "compare",
+    "map",
+    "open",
+    "serve",
+    "batch",
+    "people",
+    "labels",
+    "training-set",
+    "train",
+    "read",
+    "experiment",
+    "export",
+    "download",
+    "jobs",
+)
 
 
 class _InOrder(TyperGroup):

@@ -28,9 +28,27 @@ SECONDS_TO_START = 60
 
 def command(port: int, address: str = ADDRESS) -> list[str]:
     """The command that serves the app; the study is named by $BLINDSPOT_STUDY."""
-    return [sys.executable, "-m", "streamlit", "run", str(MAIN), "--server.port", str(port), "--server.address", address,
-            "--server.headless", "true", "--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none",
-            "--client.toolbarMode", "minimal", "--logger.level", "error"]
+    return [
+        sys.executable,
+        "-m",
+        "streamlit",
+        "run",
+        str(MAIN),
+        "--server.port",
+        str(port),
+        "--server.address",
+        address,
+        "--server.headless",
+        "true",
+        "--browser.gatherUsageStats",
+        "false",
+        "--server.fileWatcherType",
+        "none",
+        "--client.toolbarMode",
+        "minimal",
+        "--logger.level",
+        "error",
+    ]
 
 
 def environment(study: Study, trusting: bool = False) -> dict[str, str]:
@@ -53,10 +71,14 @@ def serve(study: Study, port: int, address: str = ADDRESS, without_sign_in: bool
         _refuse_open_door(study, address)
     with socket.socket() as probe:
         if probe.connect_ex((ADDRESS, port)) == 0:
-            raise Refused(f"port {port} is in use (is the app open already on http://{ADDRESS}:{port} ?); give another with --port")
+            raise Refused(
+                f"port {port} is in use (is the app open already on http://{ADDRESS}:{port} ?); give another with --port"
+            )
     for stop in (signal.SIGINT, signal.SIGTERM):  # either ends the server with this process
         signal.signal(stop, signal.default_int_handler)
-    server = subprocess.Popen(command(port, address), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command(port, address), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL
+    )
     try:
         wait_until_up(port, server)
         where = ADDRESS if address in LOOPBACK else socket.gethostname() if address in EVERYWHERE else address
@@ -74,8 +96,10 @@ def _refuse_open_door(study: Study, address: str) -> None:
 
     oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), MAIN.parent))
     if not oidc and not any(person.invited for person in People(study.labels_path).all()):
-        raise Refused(f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people invite NAME'), "
-                      "set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in")
+        raise Refused(
+            f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people invite NAME'), "
+            "set up a sign-in (docs/judge.md), or trust everybody who comes with --without-sign-in"
+        )
 
 
 def wait_until_up(port: int, server) -> None:
@@ -83,7 +107,9 @@ def wait_until_up(port: int, server) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise BlindspotError(f"the app's server ended at once (exit {server.returncode}); what it said stands above")
+            raise BlindspotError(
+                f"the app's server ended at once (exit {server.returncode}); what it said stands above"
+            )
         try:
             with urllib.request.urlopen(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1) as answer:
                 if answer.status == 200:

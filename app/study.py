@@ -56,7 +56,9 @@ def _mark(path: Path) -> int | None:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _opened(folder: str, marks: tuple) -> Study:
     opened = Study.open(folder)
-    ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)  # 0.2 s that the first test would wait for
+    ahead(
+        lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ
+    )  # 0.2 s that the first test would wait for
     return opened
 
 

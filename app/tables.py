@@ -26,7 +26,9 @@ def print_json(content: Any) -> None:
 def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
     passages = summary["passages"]
     console.print(f"[bold]{escape(summary['name'])}[/bold]  {escape(summary['folder'])}")
-    console.print(f"Passages: {passages['count']:,} from {escape(passages['source'])}" if passages else "Passages: none")
+    console.print(
+        f"Passages: {passages['count']:,} from {escape(passages['source'])}" if passages else "Passages: none"
+    )
     if summary["questions"]:
         table = Table("question set", "split", *(_right(name) for name in ("questions", "with gold", "with answers")))
         for count in summary["questions"]:
@@ -44,7 +46,9 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
         ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
         console.print(f"Gold passages by how they were found: {ways}")
     if made := summary["from_results"]:
-        console.print(f"Made from results: {escape(', '.join(file['file'] for file in made['files']))}. What it cannot do:")
+        console.print(
+            f"Made from results: {escape(', '.join(file['file'] for file in made['files']))}. What it cannot do:"
+        )
         for line in made["cannot"]:
             console.print(f"  {escape(line)}")
     for job in summary["jobs"]:
@@ -59,19 +63,27 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
 def print_made_from_results(made: MadeFromResults, folder: str) -> None:
     print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {made.passages:,} passages.")
     for file in made.files:
-        print(f"Run {file.run}: {file.questions:,} questions, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}")
+        print(
+            f"Run {file.run}: {file.questions:,} questions, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}"
+        )
         if file.changed:
-            print(f"{file.changed:,} questions have other answers in {file.file} than in an earlier file, whose answers count.")
+            print(
+                f"{file.changed:,} questions have other answers in {file.file} than in an earlier file, whose answers count."
+            )
         if file.left_out:
             print(f"Left out {file.left_out:,} bad rows: see {file.left_out_file}")
-    print(f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what such a study cannot do.")
+    print(
+        f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what such a study cannot do."
+    )
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
     table = Table("job", "kind", "state", "started", "progress", "outcome")
     for job in jobs:
         progress = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}"
-        table.add_row(job.id, job.kind, job.state, job.started or "", progress if job.unfinished else "", escape(job.error or ""))
+        table.add_row(
+            job.id, job.kind, job.state, job.started or "", progress if job.unfinished else "", escape(job.error or "")
+        )
     console.print(table)
 
 

@@ -82,8 +82,10 @@ def _sum(took: Sequence[Took]) -> int:
     for name, seconds, processor, said in took:
         print(f"{name:<16}{seconds:>9,.0f}{processor:>11,.0f}  {said}")
     total = sum(seconds for _, seconds, _, _ in took)
-    print(f"{'all':<16}{total:>9,.0f}{sum(each[2] for each in took):>11,.0f}  "
-          f"{total / 60:.1f} minutes, {'within' if total <= 60 * MINUTES else 'more than'} {MINUTES}")
+    print(
+        f"{'all':<16}{total:>9,.0f}{sum(each[2] for each in took):>11,.0f}  "
+        f"{total / 60:.1f} minutes, {'within' if total <= 60 * MINUTES else 'more than'} {MINUTES}"
+    )
     return int(any(said.startswith("failed") for *_, said in took))
 
 

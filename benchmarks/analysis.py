@@ -90,13 +90,21 @@ def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
         dumbbell(table, names, [row.group for row in table.rows])
         curve_plot(held["curves"][0], names)
 
-    yield "first relevant rank of 3 runs", keep("runs", lambda: {name: measure(study, name, questions=records) for name in names}), False
+    yield (
+        "first relevant rank of 3 runs",
+        keep("runs", lambda: {name: measure(study, name, questions=records) for name in names}),
+        False,
+    )
     yield "two runs side by side", keep("comparison", lambda: Comparison.of(*list(held["runs"].values())[:2])), False
     yield "difference, interval and p at 1, 5, 20, 100", lambda: [at(compared(), k) for k in (1, 5, 20, 100)], False
     yield "the same, averaged over relations", lambda: [macro_at(compared(), k) for k in (1, 5, 20, 100)], False
     yield "by relation and by bucket: success, difference, p (Holm), flips", both_groups, False
     yield "three runs on one panel", keep("panel", lambda: Panel.of(held["runs"])), False
-    yield "success@1, 5, 20, 100 by relation, 3 runs, macro and micro", keep("table", lambda: relation_table(held["panel"], 20)), False
+    yield (
+        "success@1, 5, 20, 100 by relation, 3 runs, macro and micro",
+        keep("table", lambda: relation_table(held["panel"], 20)),
+        False,
+    )
     yield "curves along 8 buckets, all relations and each", curves, False
     yield "both plots", plots, False
     facts = keep("facts", lambda: Facts(compared(), 5))

@@ -42,7 +42,11 @@ def entity_questions(split: str = "test") -> list[Question]:
     with tarfile.open(REAL_DATA / "entityquestions_dataset.tar.xz") as tar:
         files = {member.name: json.load(tar.extractfile(member)) for member in tar
                  if member.isfile() and member.name.startswith(f"dataset/{split}/")}  # fmt: skip
-    return [Question(f"{name}.{i}", row["question"], tuple(row["answers"])) for name in sorted(files) for i, row in enumerate(files[name])]
+    return [
+        Question(f"{name}.{i}", row["question"], tuple(row["answers"]))
+        for name in sorted(files)
+        for i, row in enumerate(files[name])
+    ]
 
 
 def words(text: str) -> list[str]:
@@ -91,8 +95,10 @@ def measure(study: Study, plain: int, rounds: int) -> None:
     some = np.sort(seeded.choice(len(questions), plain, replace=False))
     few, texts = [questions[row] for row in some], [passage.text for passage in study.corpus.scan()]
     print(f"{machine()}; {processors()} processors; load before {os.getloadavg()[0]:.1f}")
-    print(f"{len(questions):,} questions, k = {K}: BM25 at two settings, and random passages; "
-          f"{len(np.unique(runs[0])):,} distinct passages in the first run")
+    print(
+        f"{len(questions):,} questions, k = {K}: BM25 at two settings, and random passages; "
+        f"{len(np.unique(runs[0])):,} distinct passages in the first run"
+    )
 
     seconds: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -125,8 +131,10 @@ def measure(study: Study, plain: int, rounds: int) -> None:
 
     before = psutil.Process().memory_info().rss
     match_run(Corpus(path), questions, runs[0], progress=look)
-    print(f"memory: {max(largest) / 2**20:,.0f} MiB in the largest of the processes that match; "
-          f"{(psutil.Process().memory_info().rss - before) / 2**20:,.0f} MiB more than before in this one")
+    print(
+        f"memory: {max(largest) / 2**20:,.0f} MiB in the largest of the processes that match; "
+        f"{(psutil.Process().memory_info().rss - before) / 2**20:,.0f} MiB more than before in this one"
+    )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,12 @@ from db.records import Hits, Passage, Question
 K, RUNS, SEED = 100, {"bm25-dev": "bm25", "dense-dev": "encoder", "hybrid-dev": "hybrid"}, 0
 FIRST_PAGE, NEXT_QUESTION = 2.0, 0.3  # seconds that are aimed at
 FIRST_FIGURES = 0.5  # the same, of Compare and Slices
-SIGN = {"home": 'class="figures runs"', "compare": 'class="flips"', "question": 'class="lists"', "slices": "Which slices explain"}
+SIGN = {
+    "home": 'class="figures runs"',
+    "compare": 'class="flips"',
+    "question": 'class="lists"',
+    "slices": "Which slices explain",
+}
 WORDS = "river town bridge harbour school poet record station valley market island theatre museum castle forest garden".split()
 
 
@@ -50,9 +55,15 @@ def main() -> None:
         print(f"{size}, made in {time.perf_counter() - started:.0f} s\n")
         os.environ |= {ENVIRONMENT_VARIABLE: str(study), SIGN_IN: "none"}
         print(f"{'':<66} {'ms':>8} {'processor':>10} {'aim':>7}")
-        for name, taken, aim in [*pages(study), *((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study))]:
+        for name, taken, aim in [
+            *pages(study),
+            *((name, Taken(seconds, 0), aim) for name, seconds, aim in fresh_server(study)),
+        ]:
             used = f"{1000 * taken.processor:,.0f}" if taken.processor else ""
-            print(f"{name:<66} {1000 * taken.seconds:>8,.0f} {used:>10} {f'{1000 * aim:,.0f}' if aim else '':>7}", flush=True)
+            print(
+                f"{name:<66} {1000 * taken.seconds:>8,.0f} {used:>10} {f'{1000 * aim:,.0f}' if aim else '':>7}",
+                flush=True,
+            )
 
 
 def make_study(folder: Path, n_passages: int, n_questions: int) -> Path:

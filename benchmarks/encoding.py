@@ -40,7 +40,9 @@ TUNED_ON = {"cpu": 96, "cuda": 8192}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="minilm", help="minilm, or a folder")
-    parser.add_argument("--random-bert", action="store_true", help="BERT-base with random weights, in the place of --model")
+    parser.add_argument(
+        "--random-bert", action="store_true", help="BERT-base with random weights, in the place of --model"
+    )
     parser.add_argument("--passages", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=256)
@@ -50,8 +52,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = EncoderSettings(model=random_bert(Path(folder)) if options.random_bert else options.model,
                                    pooling="cls" if options.random_bert else "auto", max_tokens=options.max_tokens)  # fmt: skip
-        measure(load_encoder(settings, options.device), some_passages(options.passages), options.rounds,
-                options.precision)
+        measure(
+            load_encoder(settings, options.device), some_passages(options.passages), options.rounds, options.precision
+        )
 
 
 def some_passages(count: int) -> list[Passage]:
@@ -80,16 +83,21 @@ def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: s
     ours = PassageEncoder(encoder, precision, passages[:: max(1, len(passages) // 32)])
     lengths = [len(ids) for ids in ours.tokenise(passages)] if ours.tokenizer is not None else [0]
     print(f"{machine()}; {torch.get_num_threads()} threads; load before {os.getloadavg()[0]:.1f}")
-    print(f"{len(texts):,} passages of {np.mean(lengths):.0f} tokens, {encoder.dimension} dimensions, device {device}; "
-          f"ours takes {ours.precision}, {ours.tokens:,} tokens a batch")
+    print(
+        f"{len(texts):,} passages of {np.mean(lengths):.0f} tokens, {encoder.dimension} dimensions, device {device}; "
+        f"ours takes {ours.precision}, {ours.tokens:,} tokens a batch"
+    )
     halved = copy.deepcopy(encoder.model).to(getattr(torch, ours.precision))
     batch = best_batch(encoder.model, texts[: TUNED_ON.get(device, 96)], BATCHES.get(device, BATCHES["cpu"]))
     batch16 = best_batch(halved, texts[: TUNED_ON.get(device, 96)], BATCHES.get(device, BATCHES["cpu"]))
 
     def blocks(by: PassageEncoder) -> np.ndarray:
         made = np.empty((len(passages), encoder.dimension), np.float16)
-        by.over(range(0, len(passages), BLOCK), lambda start: passages[start:start + BLOCK],
-                  lambda start, vectors: made.__setitem__(slice(start, start + len(vectors)), vectors))
+        by.over(
+            range(0, len(passages), BLOCK),
+            lambda start: passages[start : start + BLOCK],
+            lambda start, vectors: made.__setitem__(slice(start, start + len(vectors)), vectors),
+        )
         return made
 
     float32 = PassageEncoder(encoder, "float32")
@@ -106,12 +114,19 @@ def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: s
     for name, taken in seconds.items():
         ratios = np.array(seconds[first]) / np.array(taken)
         spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"{name:<52}{len(texts) / median(taken):>12,.1f}{spread:>28}{least_cosine(made[name], made[first]):>14.6f}")
+        print(
+            f"{name:<52}{len(texts) / median(taken):>12,.1f}{spread:>28}{least_cosine(made[name], made[first]):>14.6f}"
+        )
     print(f"peak memory {peak_memory():,.0f} MiB")
 
 
 def encoded(model, texts: list[str], batch: int) -> np.ndarray:
-    return model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True).float().cpu().numpy()
+    return (
+        model.encode_document(texts, batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
+        .float()
+        .cpu()
+        .numpy()
+    )
 
 
 def best_batch(model, texts: list[str], sizes: tuple[int, ...]) -> int:

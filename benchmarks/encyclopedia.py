@@ -1,6 +1,6 @@
 """How fast an encyclopedia is made, and in how much memory.
 
-    python -m benchmarks.encyclopedia 3000 100000 1000000
+python -m benchmarks.encyclopedia 3000 100000 1000000
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main(sizes: list[int]) -> None:
     for passages in sizes:
         with get_context("spawn").Pool(1) as pool:  # a process of its own, so that its peak is its own
             seconds, worked, peak = pool.apply(made, (passages,))
-        print(f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak / 1024:>9.0f}")
+        print(
+            f"{passages:>10,} {seconds:>9.1f} {passages / seconds:>11,.0f} {passages / worked:>16,.0f} {peak / 1024:>9.0f}"
+        )
 
 
 if __name__ == "__main__":

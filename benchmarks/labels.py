@@ -52,8 +52,9 @@ def prepare(path: Path, annotators: int, questions: int) -> list[str]:
     return names
 
 
-def start(path: Path, names: Sequence[str], processes: int, rounds: int, seed: int = 0, haste: float = 1.0,
-          think: float = 0.0) -> list[subprocess.Popen]:
+def start(
+    path: Path, names: Sequence[str], processes: int, rounds: int, seed: int = 0, haste: float = 1.0, think: float = 0.0
+) -> list[subprocess.Popen]:
     """Set the annotators to work, as threads of so many processes; each process writes `work.<its number>` beside the store.
 
     Args:
@@ -63,9 +64,15 @@ def start(path: Path, names: Sequence[str], processes: int, rounds: int, seed: i
     """
     shares = [names[i::processes] for i in range(processes)]
     command = [sys.executable, "-m", "benchmarks.labels", "--worker", str(path)]
-    return [subprocess.Popen([*command, ",".join(share), *map(str, (rounds, seed, haste, think, path.with_name(f"work.{number}")))],
-                             cwd=Path(__file__).parents[1], stderr=subprocess.PIPE)
-            for number, share in enumerate(shares) if share]
+    return [
+        subprocess.Popen(
+            [*command, ",".join(share), *map(str, (rounds, seed, haste, think, path.with_name(f"work.{number}")))],
+            cwd=Path(__file__).parents[1],
+            stderr=subprocess.PIPE,
+        )
+        for number, share in enumerate(shares)
+        if share
+    ]
 
 
 def written(folder: Path) -> Iterator[tuple[str, float, list[str]]]:
@@ -97,7 +104,9 @@ def crowded(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
         connection.execute("SELECT count(*) FROM lease").fetchone()  # what is read is fixed from here on
         rows = connection.execute(
             "SELECT question, count(*) FROM lease WHERE (state = 'finished' AND surplus = 0) OR (state = 'held' AND expires > ?) "
-            "GROUP BY question HAVING count(*) > ?", (clock(), NEEDED)).fetchall()
+            "GROUP BY question HAVING count(*) > ?",
+            (clock(), NEEDED),
+        ).fetchall()
         return [f"question {question} has {count} people; it needs {NEEDED}" for question, count in rows]
     finally:
         connection.close()
@@ -167,14 +176,18 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2000, help="of all annotators together")
     parser.add_argument("--folder", type=Path, help="where the store is made; default the folder for temporary files")
-    parser.add_argument("--think", type=float, nargs="+", default=[0, 150], metavar="MS", help="milliseconds before a write, on average")
+    parser.add_argument(
+        "--think", type=float, nargs="+", default=[0, 150], metavar="MS", help="milliseconds before a write, on average"
+    )
     options = parser.parse_args()
     print(f"{machine()}\n{options.annotators} annotators in {options.processes} processes")
     for think in options.think:
         rounds = options.rounds if not think else options.rounds // 4
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             path = Path(folder) / "labels.db"
-            names = prepare(path, options.annotators, rounds // min(NEEDED, options.annotators) + 2 * options.annotators)
+            names = prepare(
+                path, options.annotators, rounds // min(NEEDED, options.annotators) + 2 * options.annotators
+            )
             began = time.perf_counter()
             for process in start(path, names, options.processes, rounds // options.annotators, think=think / 1000):
                 _, said = process.communicate()
@@ -202,6 +215,13 @@ def show(path: Path, think: float, seconds: float) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        work(Path(sys.argv[2]), sys.argv[3].split(","), int(sys.argv[4]), int(sys.argv[5]), *map(float, sys.argv[6:8]), Path(sys.argv[8]))
+        work(
+            Path(sys.argv[2]),
+            sys.argv[3].split(","),
+            int(sys.argv[4]),
+            int(sys.argv[5]),
+            *map(float, sys.argv[6:8]),
+            Path(sys.argv[8]),
+        )
     else:
         main()

@@ -37,7 +37,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, nargs="+", default=[250_000, 500_000])
     parser.add_argument("--questions", type=int, nargs="+", default=[50_000, 100_000])
-    parser.add_argument("--folder", type=Path, help="where the studies are made; default the folder for temporary files")
+    parser.add_argument(
+        "--folder", type=Path, help="where the studies are made; default the folder for temporary files"
+    )
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -69,7 +71,9 @@ def steps(folder: Path, kind: str, rows: int) -> Iterator[tuple[str, dict]]:
 def child(step: str, folder: str, rows: str) -> None:
     """Run one step and say, for each line of the table that it makes, its seconds, the peak memory so far and bytes on disk."""
     made = {}
-    for name, (seconds, processor), size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](Path(folder), int(rows)):
+    for name, (seconds, processor), size, grows in {**STEPS["passages"], **STEPS["questions"]}[step](
+        Path(folder), int(rows)
+    ):
         made[name] = {"seconds": seconds, "processor": processor, "bytes": size, "peak": _peak(), "grows": grows}
     print(json.dumps(made))
 
@@ -86,8 +90,12 @@ def show(kind: str, measured: list[tuple[int, dict]], target: int) -> None:
     for name in measured[-1][1]:
         cells = [found[name] for _, found in measured]
         last, times = cells[-1], target / sizes[-1]
-        computed = f"{last['seconds'] * times:,.0f} s, {last['processor'] * times:,.0f} s" if last["grows"] else "the same"
-        line = "".join(f"{_words(cell['seconds']):>11}{_words(cell['processor']):>11}{cell['peak']:>7,.0f} M" for cell in cells)
+        computed = (
+            f"{last['seconds'] * times:,.0f} s, {last['processor'] * times:,.0f} s" if last["grows"] else "the same"
+        )
+        line = "".join(
+            f"{_words(cell['seconds']):>11}{_words(cell['processor']):>11}{cell['peak']:>7,.0f} M" for cell in cells
+        )
         print(f"  {name:<46}{line}{computed:>26}")
         if last["bytes"]:
             disk = "".join(f"{cell['bytes'] / 1e9:>28,.2f} GB" for cell in cells)
@@ -95,7 +103,13 @@ def show(kind: str, measured: list[tuple[int, dict]], target: int) -> None:
 
 
 def _words(seconds: float) -> str:
-    return f"{seconds:,.1f} s" if seconds >= 10 else f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1e6 * seconds:,.0f} µs"
+    return (
+        f"{seconds:,.1f} s"
+        if seconds >= 10
+        else f"{1000 * seconds:,.0f} ms"
+        if seconds >= 0.01
+        else f"{1e6 * seconds:,.0f} µs"
+    )
 
 
 Spent = tuple[float, float]
@@ -128,8 +142,12 @@ def make_passages(folder: Path, rows: int) -> Iterator[Line]:
         file.write("id\ttext\ttitle\n")
         for start in range(0, rows, BLOCK):
             drawn = rng.integers(0, len(sentences), (min(BLOCK, rows - start), 5)).tolist()
-            file.write("".join(f"{start + i}\tName{start + i} is here. {' '.join(sentences[s] for s in row)}\tArticle {(start + i) // 5}\n"
-                               for i, row in enumerate(drawn)))
+            file.write(
+                "".join(
+                    f"{start + i}\tName{start + i} is here. {' '.join(sentences[s] for s in row)}\tArticle {(start + i) // 5}\n"
+                    for i, row in enumerate(drawn)
+                )
+            )
     return iter(())
 
 
@@ -156,13 +174,19 @@ def look_up(folder: Path, rows: int) -> Iterator[Line]:
 
     yield "a passage by its id, median of 2,000", typical(by_id, rng.integers(0, rows, 2_000).tolist()), 0, False
     with open(path, "rb") as file:
+
         def cold() -> Iterator[int]:
             for i in rng.integers(0, rows, 200).tolist():
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 yield i
 
         yield "  nothing of the file in memory, median of 200", typical(by_id, cold()), 0, False
-    yield "100 passages by row, median of 200", typical(corpus.passages, rng.integers(0, rows, (200, 100)).tolist()), 0, False
+    yield (
+        "100 passages by row, median of 200",
+        typical(corpus.passages, rng.integers(0, rows, (200, 100)).tolist()),
+        0,
+        False,
+    )
     thousands = rng.integers(0, rows, (50, 1_000)).tolist()
     yield "rows of 1,000 ids, median of 50", typical(lambda each: corpus.ordinals(map(str, each)), thousands), 0, False
 
@@ -183,7 +207,9 @@ def make_questions(folder: Path, rows: int) -> Iterator[Line]:
     rng = np.random.default_rng(SEED)
     passages = len(Study.open(folder / "study").corpus)
     with open(folder / "questions.jsonl", "w") as file:
-        for i, (gold, seen) in enumerate(zip(rng.integers(0, passages, rows).tolist(), rng.integers(0, 500, rows).tolist(), strict=True)):
+        for i, (gold, seen) in enumerate(
+            zip(rng.integers(0, passages, rows).tolist(), rng.integers(0, 500, rows).tolist(), strict=True)
+        ):
             file.write(json.dumps({
                 "id": f"q{i}", "question": f"Where was the person number {i} born?", "answers": [f"Name{gold}"], "relation":
                 f"P{i % RELATIONS}", "subject": f"person number {i}", "frequency": seen, "gold": [str(gold)], "dataset": "large",
@@ -215,8 +241,19 @@ def make_runs(folder: Path, rows: int) -> Iterator[Line]:
             np.save(building / "ordinals.npy", rng.integers(0, len(study.corpus), (rows, K), dtype=np.int32))
             np.save(building / "scores.npy", np.tile(np.linspace(9, 1, K, dtype=np.float32), (rows, 1)))
             np.save(building / "answers.dpr.npy", np.arange(K) == ranks[:, None])
-            write_manifest(building, {"kind": "run", "name": name, "retriever": retriever, "k": K, "questions": rows, "rule": "dpr",
-                                      "question_set": question_set_hash(ids), "corpus": study.corpus.digest})
+            write_manifest(
+                building,
+                {
+                    "kind": "run",
+                    "name": name,
+                    "retriever": retriever,
+                    "k": K,
+                    "questions": rows,
+                    "rule": "dpr",
+                    "question_set": question_set_hash(ids),
+                    "corpus": study.corpus.digest,
+                },
+            )
     return iter(())
 
 
@@ -232,7 +269,9 @@ def look_at_list(folder: Path, rows: int) -> Iterator[Line]:
 
     def run(**parameters: object) -> Spent:
         app.query_params.clear()
-        app.query_params.update({"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}})
+        app.query_params.update(
+            {"a": "bm25-dev", "b": "dense-dev", **{key: str(value) for key, value in parameters.items()}}
+        )
         spent = timed(app.run)
         assert not app.exception, app.exception
         return spent

@@ -31,17 +31,49 @@ from db.records import Question
 from tests.conftest import REAL_DATA
 
 PASSAGES = 5000
-RELATIONS = ("P26", "P170")  # a set of their own: of all relations those whose training questions share the fewest words with dev
+RELATIONS = (
+    "P26",
+    "P170",
+)  # a set of their own: of all relations those whose training questions share the fewest words with dev
 OTHERS, UNLABELLED = 500, 400  # training questions of the other relations; and questions of these without answers
 MAIN, REST, ASKED = "entityquestions", "others", "asked"
 
-TRAINING: dict[str, Any] = {"layers": 2, "question_tokens": 24, "passage_tokens": 64, "batch": 16, "hard_negatives": 1, "steps": 40,
-                            "learning_rate": 1e-4, "held_out": 0, "evaluate_every": 40, "precision": "bfloat16"}
+TRAINING: dict[str, Any] = {
+    "layers": 2,
+    "question_tokens": 24,
+    "passage_tokens": 64,
+    "batch": 16,
+    "hard_negatives": 1,
+    "steps": 40,
+    "learning_rate": 1e-4,
+    "held_out": 0,
+    "evaluate_every": 40,
+    "precision": "bfloat16",
+}
 ONE_TOWER = {name: value for name, value in TRAINING.items() if name not in ("layers", "passage_tokens")}
-CROSS: dict[str, Any] = {"tokens": 160, "negatives": 1, "batch": 8, "steps": 60, "learning_rate": 1e-4, "held_out": 40, "pairs": 200,
-                         "evaluate_every": 60, "precision": "bfloat16"}
-READER: dict[str, Any] = {"tokens": 160, "passages": 4, "batch": 4, "steps": 60, "learning_rate": 1e-4, "depth": 20, "held_out": 20,
-                          "read": 5, "evaluate_every": 60, "precision": "bfloat16"}
+CROSS: dict[str, Any] = {
+    "tokens": 160,
+    "negatives": 1,
+    "batch": 8,
+    "steps": 60,
+    "learning_rate": 1e-4,
+    "held_out": 40,
+    "pairs": 200,
+    "evaluate_every": 60,
+    "precision": "bfloat16",
+}
+READER: dict[str, Any] = {
+    "tokens": 160,
+    "passages": 4,
+    "batch": 4,
+    "steps": 60,
+    "learning_rate": 1e-4,
+    "depth": 20,
+    "held_out": 20,
+    "read": 5,
+    "evaluate_every": 60,
+    "precision": "bfloat16",
+}
 COMMON: dict[str, Any] = {"ks": [1, 5, 20], "seeds": [0, 1, 2], "training": TRAINING, "depth": 20}
 ONE_SET: dict[str, Any] = {**COMMON, "train": [f"{MAIN}/train"], "on": f"{MAIN}/dev", "ks": [5, 20]}
 STEPS: dict[str, Any] = {**COMMON, "ks": [5, 20], "limit": 400, "depth": 10, "batches": [4], "cross": CROSS}
@@ -106,8 +138,14 @@ def part_of_the_real_data(folder: Path) -> Study:
     with CorpusWriter(study.folder / "corpus.db") as writer:
         writer.add(whole.corpus.passages(sorted(rows)))
         writer.finish("a part of the real passages", whole.corpus.digest)
-    study.questions.add([dataclasses.replace(question, gold=(), answers=(), subject=None) if question.split == "unlabelled" else question
-                         for question in questions])
+    study.questions.add(
+        [
+            dataclasses.replace(question, gold=(), answers=(), subject=None)
+            if question.split == "unlabelled"
+            else question
+            for question in questions
+        ]
+    )
     build_index(study)
     return moved(study, folder / "part")
 
@@ -121,9 +159,12 @@ def drawn(train: list[Question], dev: list[Question]) -> Iterator[Question]:
             yield dataclasses.replace(question, dataset=MAIN)
         elif question.split == "dev":
             yield dataclasses.replace(question, dataset=REST)
-    for place, question in enumerate(rest[:OTHERS + UNLABELLED]):
-        yield (dataclasses.replace(question, dataset=REST) if place < OTHERS
-               else dataclasses.replace(question, dataset=ASKED, split="unlabelled"))
+    for place, question in enumerate(rest[: OTHERS + UNLABELLED]):
+        yield (
+            dataclasses.replace(question, dataset=REST)
+            if place < OTHERS
+            else dataclasses.replace(question, dataset=ASKED, split="unlabelled")
+        )
 
 
 if __name__ == "__main__":

@@ -48,18 +48,33 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
     network = DPRReader.from_pretrained(folder).eval().to(ours.device)
     tokenizer = DPRReaderTokenizerFast.from_pretrained(folder)
     sentence = "in {year} she sailed from Bergen to Oslo with {n} weavers"
-    texts = [" ".join(sentence.format(year=1800 + (n * 7 + i) % 200, n=n % 9) for i in range(6 + n % 4)) for n in range(max(COUNTS))]
+    texts = [
+        " ".join(sentence.format(year=1800 + (n * 7 + i) % 200, n=n % 9) for i in range(6 + n % 4))
+        for n in range(max(COUNTS))
+    ]
     passages = [Passage(f"p{n}", f"Person {n}", text) for n, text in enumerate(texts)]
     asked = [f"Where did person {n} sail from in {1800 + n}?" for n in range(arguments.questions)]
 
     def theirs(count: int) -> None:
         for question in asked:
-            inputs = tokenizer([question] * count, [p.title for p in passages[:count]], [p.text for p in passages[:count]], padding=True,
-                               truncation=True, max_length=350, return_tensors="pt").to(ours.device)
+            inputs = tokenizer(
+                [question] * count,
+                [p.title for p in passages[:count]],
+                [p.text for p in passages[:count]],
+                padding=True,
+                truncation=True,
+                max_length=350,
+                return_tensors="pt",
+            ).to(ours.device)
             with torch.inference_mode():
                 outputs = [each.tolist() for each in network(**inputs)[:3]]
-            tokenizer.decode_best_spans({"input_ids": inputs["input_ids"].tolist()}, outputs, num_spans=count, max_answer_length=10,
-                                        num_spans_per_passage=1)
+            tokenizer.decode_best_spans(
+                {"input_ids": inputs["input_ids"].tolist()},
+                outputs,
+                num_spans=count,
+                max_answer_length=10,
+                num_spans_per_passage=1,
+            )
 
     def read(count: int) -> None:
         for question in asked:
@@ -67,8 +82,10 @@ def measure(folder: Path, arguments: argparse.Namespace) -> None:
 
     for count in COUNTS:
         a, b, ratio = in_turn(partial(read, count), partial(theirs, count), arguments.rounds)
-        print(f"{count} passages, {arguments.layers} layers, {ours.device}: ours {1000 * a / len(asked):,.1f} ms a question, transformers' "
-              f"DPRReader {1000 * b / len(asked):,.1f} ms, {ratio:.2f} times as fast")
+        print(
+            f"{count} passages, {arguments.layers} layers, {ours.device}: ours {1000 * a / len(asked):,.1f} ms a question, transformers' "
+            f"DPRReader {1000 * b / len(asked):,.1f} ms, {ratio:.2f} times as fast"
+        )
 
 
 if __name__ == "__main__":

@@ -83,13 +83,23 @@ def compare_bm25(folder: Path, rounds: int, threads: int) -> None:
     (wall, processor, peer_wall, peer_processor), n = np.median(pairs, 0), len(texts)
     faster, less = np.median(pairs[:, 2:] / pairs[:, :2], 0)
     print(f"BM25, {n} questions, k={K}, threads: {threads}")
-    print(f"  ours {n / wall:,.0f} questions/s, LuceneSearcher.batch_search {n / peer_wall:,.0f}: {faster:.1f} times as fast")
-    print(f"  processor time a question: {1000 * processor / n:.2f} ms and {1000 * peer_processor / n:.2f} ms, a ratio of {less:.1f}")
+    print(
+        f"  ours {n / wall:,.0f} questions/s, LuceneSearcher.batch_search {n / peer_wall:,.0f}: {faster:.1f} times as fast"
+    )
+    print(
+        f"  processor time a question: {1000 * processor / n:.2f} ms and {1000 * peer_processor / n:.2f} ms, a ratio of {less:.1f}"
+    )
     _, seconds = timed(lambda: ours.search(texts, 1_000))
     print(f"  k=1,000: ours {n / seconds:,.0f} questions/s; peak memory with the peer's {peak_memory():,.0f} MiB")
-    for name, ordinals in (("ours", ours.search(texts, K).ordinals), ("Pyserini", on_jvm(_ordinals, study, peer(), keys))):
+    for name, ordinals in (
+        ("ours", ours.search(texts, K).ordinals),
+        ("Pyserini", on_jvm(_ordinals, study, peer(), keys)),
+    ):
         matched = match_run(study.corpus, questions, ordinals)
-        print(f"  Success@1/5/20/100, {name}: " + " / ".join(f"{100 * matched[:, :k].any(1).mean():.1f}" for k in (1, 5, 20, 100)))
+        print(
+            f"  Success@1/5/20/100, {name}: "
+            + " / ".join(f"{100 * matched[:, :k].any(1).mean():.1f}" for k in (1, 5, 20, 100))
+        )
     sys.stdout.flush()
     os._exit(0)  # a process that still holds Pyserini's hits can hang while Python frees them
 
@@ -107,7 +117,7 @@ def _ordinals(study: Study, found: dict, keys: list[str]) -> np.ndarray:
     known = study.corpus.ordinals(id for row in ids for id in row)
     ordinals = np.full((len(keys), K), -1, np.int32)
     for row, passages in enumerate(ids):
-        ordinals[row, :len(passages)] = [known[id] for id in passages]
+        ordinals[row, : len(passages)] = [known[id] for id in passages]
     return ordinals
 
 

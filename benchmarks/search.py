@@ -75,16 +75,25 @@ def on_cpu(folder: Path, arguments: argparse.Namespace) -> None:
         real_vectors(folder, arguments.study)
     vectors, questions = load(folder)
     k = arguments.k
-    print(f"{len(vectors):,} x {vectors.shape[1]} ({vectors.nbytes / 1e6:,.0f} MB in float16), {len(questions):,} questions, k = {k}; "
-          f"each side in a process of its own, in turn, {arguments.rounds} rounds")
+    print(
+        f"{len(vectors):,} x {vectors.shape[1]} ({vectors.nbytes / 1e6:,.0f} MB in float16), {len(questions):,} questions, k = {k}; "
+        f"each side in a process of its own, in turn, {arguments.rounds} rounds"
+    )
     rounds = [{side: run_child(side, folder, k, arguments.threads) for side in SIDES} for _ in range(arguments.rounds)]
     for clock in ("passed", "processor"):
         for what in ("all", "8", "1"):
-            times = {side: median(measured[side][what][clock] for measured in rounds) for side in SIDES if what in rounds[0][side]}
+            times = {
+                side: median(measured[side][what][clock] for measured in rounds)
+                for side in SIDES
+                if what in rounds[0][side]
+            }
             ratio = median(measured["faiss"][what][clock] / measured["ours"][what][clock] for measured in rounds)
             listed = ", ".join(f"{side} {1000 * seconds:,.1f} ms" for side, seconds in times.items())
             print(f"  {what:>3} questions, {clock} time: {listed}; FAISS Flat / ours {ratio:.2f}")
-    print("  peak memory, MiB: " + ", ".join(f"{side} {median(measured[side]['memory'] for measured in rounds):,.0f}" for side in SIDES))
+    print(
+        "  peak memory, MiB: "
+        + ", ".join(f"{side} {median(measured[side]['memory'] for measured in rounds):,.0f}" for side in SIDES)
+    )
     search = ExactSearch(vectors, "dot", "cpu")
     check(search, vectors, questions[:SAMPLE], k, "cpu")
 
@@ -122,7 +131,7 @@ def _faiss(vectors: np.ndarray, k: int):
 
     flat = faiss.IndexFlatIP(vectors.shape[1])
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        flat.add(vectors[start:start + ROWS_PER_BLOCK].astype(np.float32))
+        flat.add(vectors[start : start + ROWS_PER_BLOCK].astype(np.float32))
     return lambda questions: flat.search(questions, k), ("all", "8", "1")
 
 
@@ -133,7 +142,7 @@ def _reading(vectors: np.ndarray, k: int):
 
     def read(starts) -> None:
         for start in starts:
-            words[start:start + 8192].max()
+            words[start : start + 8192].max()
 
     return lambda _: share_out(range(0, len(words), 8192), read, threads()), ("1",)
 
@@ -144,7 +153,9 @@ SIDES: dict[str, Callable] = {"ours": _ours, "faiss": _faiss, "reading": _readin
 def run_child(side: str, folder: Path, k: int, threads: int | None) -> dict:
     command = [sys.executable, "-m", "benchmarks.search", "--child", side, "--folder", str(folder), "--k", str(k)]
     limits = {} if threads is None else {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | limits).stdout)
+    return json.loads(
+        subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | limits).stdout
+    )
 
 
 def repeated(function: Callable[[], object], times: int) -> tuple[float, ...]:
@@ -172,14 +183,18 @@ def on_gpu(folder: Path, kind: str, arguments: argparse.Namespace) -> None:
     if device == "cpu":
         search.proposer = Shards(vectors, "dot", ["cpu"])
     first, seconds = _timed(lambda: search.search(questions[:1], k))
-    print(f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file just written: cached)")
+    print(
+        f"  first question, loading included: {seconds:.1f} s, {vectors.nbytes / 1e9 / seconds:.1f} GB/s (a file just written: cached)"
+    )
     measure("ours", lambda asked: search.search(asked, k), questions, arguments)
     print(f"  best score {first.scores[0, 0]:.3f}, {k}th {first.scores[0, -1]:.3f}")
     check(search, vectors, questions[:SAMPLE], k, device)
     search = None
     held = torch.empty(vectors.shape, dtype=torch.float16, device=device)
     for start in range(0, rows, ROWS_PER_BLOCK):
-        held[start:start + ROWS_PER_BLOCK] = torch.from_numpy(vectors[start:start + ROWS_PER_BLOCK].copy()).to(device)
+        held[start : start + ROWS_PER_BLOCK] = torch.from_numpy(vectors[start : start + ROWS_PER_BLOCK].copy()).to(
+            device
+        )
     measure("torch matmul and topk", lambda asked: plain(held, asked, k), questions, arguments)
     held = None
     if device.startswith("cuda"):
@@ -187,7 +202,9 @@ def on_gpu(folder: Path, kind: str, arguments: argparse.Namespace) -> None:
     compare_faiss_gpu(vectors, questions, arguments)
 
 
-def measure(name: str, function: Callable[[np.ndarray], object], questions: np.ndarray, arguments: argparse.Namespace) -> None:
+def measure(
+    name: str, function: Callable[[np.ndarray], object], questions: np.ndarray, arguments: argparse.Namespace
+) -> None:
     import torch
 
     on_cuda = arguments.device.startswith("cuda")
@@ -197,7 +214,9 @@ def measure(name: str, function: Callable[[np.ndarray], object], questions: np.n
         seconds, _ = repeated(lambda asked=questions[:batch]: function(asked), arguments.rounds)
         print(f"  {name}: {batch} questions {1000 * seconds:,.1f} ms, {batch / seconds:,.0f} questions/s")
     one, _ = repeated(lambda: function(questions[:1]), 4 * arguments.rounds)
-    memory = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of the device" if on_cuda else f"{peak_memory():,.0f} MiB"
+    memory = (
+        f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of the device" if on_cuda else f"{peak_memory():,.0f} MiB"
+    )
     print(f"  {name}: one question {1000 * one:,.2f} ms; peak memory {memory}")
 
 
@@ -209,7 +228,7 @@ def plain(rows, questions: np.ndarray, k: int):
     per_block = min(len(rows), max(k, (1 << 28) // len(asked)))
     scores = ordinals = None
     for start in range(0, len(rows), per_block):
-        block = asked @ rows[start:start + per_block].T
+        block = asked @ rows[start : start + per_block].T
         found, where = block.topk(min(k, block.shape[1]), dim=1)
         where = where + start
         if scores is not None:
@@ -232,7 +251,7 @@ def compare_faiss_gpu(vectors: np.ndarray, questions: np.ndarray, arguments: arg
     settings.useFloat16 = True
     index = faiss.GpuIndexFlatIP(resources, vectors.shape[1], settings)
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        index.add(vectors[start:start + ROWS_PER_BLOCK].astype(np.float32))
+        index.add(vectors[start : start + ROWS_PER_BLOCK].astype(np.float32))
     measure("faiss-gpu Flat, float16", lambda asked: index.search(asked, arguments.k), questions, arguments)
 
 
@@ -255,11 +274,11 @@ def generate(folder: Path, kind: str, rows: int, width: int, questions: int, dev
 
     def some(count: int):
         apart = torch.nn.functional.normalize(torch.randn(count, width, generator=random, device=device), dim=1)
-        return length * torch.nn.functional.normalize(common * middle + (1 - common ** 2) ** 0.5 * apart, dim=1)
+        return length * torch.nn.functional.normalize(common * middle + (1 - common**2) ** 0.5 * apart, dim=1)
 
     vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float16, (rows, width))
     for start in range(0, rows, ROWS_PER_BLOCK):
-        vectors[start:start + ROWS_PER_BLOCK] = some(min(ROWS_PER_BLOCK, rows - start)).half().cpu().numpy()
+        vectors[start : start + ROWS_PER_BLOCK] = some(min(ROWS_PER_BLOCK, rows - start)).half().cpu().numpy()
     vectors.flush()
     np.save(folder / "questions.npy", some(questions).cpu().numpy())
 
@@ -279,9 +298,13 @@ def real_vectors(folder: Path, study: str | None) -> None:
         import_passages(opened, REAL_DATA / "passages_100k.tsv.xz")
         import_questions(opened, REAL_DATA / "questions.jsonl.xz")
         dense.build_index(opened, "minilm", vectors=REAL_DATA / "minilm_passages.npy")
-    retriever = Dense(opened, next(name for name, made in opened.parts("indexes").items() if made["kind"] == "dense index"))
+    retriever = Dense(
+        opened, next(name for name, made in opened.parts("indexes").items() if made["kind"] == "dense index")
+    )
     np.save(folder / "vectors.npy", retriever.vectors)
-    np.save(folder / "questions.npy", retriever.encode([question.text for question in opened.questions.all(split="dev")]))
+    np.save(
+        folder / "questions.npy", retriever.encode([question.text for question in opened.questions.all(split="dev")])
+    )
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -295,7 +318,7 @@ def check(search: ExactSearch, vectors: np.ndarray, questions: np.ndarray, k: in
     asked = torch.from_numpy(questions).to(device).double()
     scores, ordinals = np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        rows = torch.from_numpy(vectors[start:start + ROWS_PER_BLOCK].copy()).to(device).double()
+        rows = torch.from_numpy(vectors[start : start + ROWS_PER_BLOCK].copy()).to(device).double()
         found = (asked @ rows.T).float().cpu().numpy()
         columns = np.argsort(-found, axis=1, kind="stable")[:, :k]
         scores = np.concatenate((scores, np.take_along_axis(found, columns, 1)), 1)
@@ -303,10 +326,16 @@ def check(search: ExactSearch, vectors: np.ndarray, questions: np.ndarray, k: in
         kept = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores, ordinals = np.take_along_axis(scores, kept, 1), np.take_along_axis(ordinals, kept, 1)
     hits = search.search(questions, k)
-    alone = [search.search(questions[i:i + 1], k).ordinals[0] for i in range(len(questions))]
+    alone = [search.search(questions[i : i + 1], k).ordinals[0] for i in range(len(questions))]
     same = np.array_equal(hits.ordinals, ordinals) and np.array_equal(np.stack(alone), ordinals)
-    print(f"  against float64 products, {len(questions)} questions together and one by one: "
-          + ("every hit at every rank the same" if same else f"{(hits.ordinals == ordinals).mean():.2%} of the hits at their rank"))
+    print(
+        f"  against float64 products, {len(questions)} questions together and one by one: "
+        + (
+            "every hit at every rank the same"
+            if same
+            else f"{(hits.ordinals == ordinals).mean():.2%} of the hits at their rank"
+        )
+    )
 
 
 if __name__ == "__main__":

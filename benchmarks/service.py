@@ -31,12 +31,18 @@ from benchmarks.machine import machine
 K = 100
 TARGET = 0.150  # seconds, p95, on 2 cores and 100,000 passages
 SECONDS_TO_LOAD = 300
-COUNTED = BATCHES, REQUESTS, CPU = "blindspot_batches_total", "blindspot_batched_requests_total", "process_cpu_seconds_total"
+COUNTED = BATCHES, REQUESTS, CPU = (
+    "blindspot_batches_total",
+    "blindspot_batched_requests_total",
+    "process_cpu_seconds_total",
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", help="a study with questions, a BM25 index and a dense one; default: made of the real data")
+    parser.add_argument(
+        "--study", help="a study with questions, a BM25 index and a dense one; default: made of the real data"
+    )
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--people", type=int, default=8)
     arguments = parser.parse_args()
@@ -59,17 +65,24 @@ def measure(study: Study, count: int, people: int) -> None:
     with started(study) as url:
         began = time.perf_counter()
         wait_until_ready(url)
-        print(f"{' and '.join(pair)}, {len(study.corpus):,} passages, k={K}; everything was loaded {time.perf_counter() - began:.1f} s "
-              "after the service first answered")
-        ways = {"one person": (asked_by, 1), f"{people} people in the same moment, then a pause": (asked_in_rounds, people),
-                f"{people} people, each asking again at once": (asked_by, people)}
+        print(
+            f"{' and '.join(pair)}, {len(study.corpus):,} passages, k={K}; everything was loaded {time.perf_counter() - began:.1f} s "
+            "after the service first answered"
+        )
+        ways = {
+            "one person": (asked_by, 1),
+            f"{people} people in the same moment, then a pause": (asked_in_rounds, people),
+            f"{people} people, each asking again at once": (asked_by, people),
+        }
         for texts, (who, (way, asking)) in zip(sets, ways.items()):
             before = {name: metric(url, name) for name in COUNTED}
             seconds = way(lambda text: both(study, pair, text), texts, asking)
             used = {name: metric(url, name) - before[name] for name in COUNTED}
             say(who, seconds, TARGET)
-            print(f"    {used[REQUESTS] / used[BATCHES]:.1f} requests searched together; processor time of the service "
-                  f"{1000 * used[CPU] / len(texts):.0f} ms a question")
+            print(
+                f"    {used[REQUESTS] / used[BATCHES]:.1f} requests searched together; processor time of the service "
+                f"{1000 * used[CPU] / len(texts):.0f} ms a question"
+            )
         print(f"  memory of the service {metric(url, 'blindspot_memory_bytes') / 2**20:,.0f} MiB")
     both(study, pair, "Where was she born?")
     say("peer: in this process, one person", asked_by(lambda text: both(study, pair, text), sets[3], 1))
@@ -103,13 +116,17 @@ def asked_by(ask: Callable[[str], None], texts: Sequence[str], people: int) -> n
 
 def asked_in_rounds(ask: Callable[[str], None], texts: Sequence[str], people: int) -> np.ndarray:
     """Seconds of each question; all people ask one at the same moment, and the next when everybody has an answer."""
-    return np.concatenate([asked_by(ask, texts[i:i + people], people) for i in range(0, len(texts) - people + 1, people)])
+    return np.concatenate(
+        [asked_by(ask, texts[i : i + people], people) for i in range(0, len(texts) - people + 1, people)]
+    )
 
 
 def say(who: str, seconds: np.ndarray, target: float | None = None) -> None:
     p50, p95 = np.quantile(seconds, [0.5, 0.95])
     judged = "" if target is None else f"; target p95 {1000 * target:.0f} ms: {'kept' if p95 <= target else 'missed'}"
-    print(f"  {who}: p50 {1000 * p50:.0f} ms, p95 {1000 * p95:.0f} ms, longest {1000 * seconds.max():.0f} ms (n={len(seconds)}){judged}")
+    print(
+        f"  {who}: p50 {1000 * p50:.0f} ms, p95 {1000 * p95:.0f} ms, longest {1000 * seconds.max():.0f} ms (n={len(seconds)}){judged}"
+    )
 
 
 def wait_until_ready(url: str) -> None:

@@ -1,6 +1,6 @@
 """The study of the real data that several benchmarks look at: 100,000 passages, both indexes, three runs over the questions of dev.
 
-    python -m benchmarks.study FOLDER
+python -m benchmarks.study FOLDER
 """
 
 from __future__ import annotations

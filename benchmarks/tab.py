@@ -78,7 +78,11 @@ class Tab:
         state.is_history_navigation = bool(self._pages) and not fragment
         state.cached_message_hashes.extend(self._seen)
         state.context_info.url = f"http://{self._address}/{page}"
-        state.context_info.timezone, state.context_info.locale, state.context_info.color_scheme = "UTC", "en-US", "light"
+        state.context_info.timezone, state.context_info.locale, state.context_info.color_scheme = (
+            "UTC",
+            "en-US",
+            "light",
+        )
         state.widget_states.SetInParent()
         for id, value in (values or {}).items():
             widget = state.widget_states.widgets.add()
@@ -106,7 +110,10 @@ class Tab:
             elif kind == "new_session":
                 self._kept_for = message.new_session.config.max_cached_message_age or self._kept_for
             elif kind == "navigation":
-                self._pages = {"" if page.is_default else page.url_pathname: page.page_script_hash for page in message.navigation.app_pages}
+                self._pages = {
+                    "" if page.is_default else page.url_pathname: page.page_script_hash
+                    for page in message.navigation.app_pages
+                }
             elif kind == "script_finished":
                 if message.script_finished == ForwardMsg.FINISHED_WITH_COMPILE_ERROR:
                     raise RuntimeError("the page's script could not be compiled")

@@ -55,11 +55,18 @@ def data(count: int) -> list[Any]:
     from db.records import Passage
 
     def passage(number: int) -> Passage:
-        words = " ".join(f"in {1800 + (number * 7 + i) % 200} she sailed from Bergen to Oslo with {number % 9} weavers" for i in range(9))
+        words = " ".join(
+            f"in {1800 + (number * 7 + i) % 200} she sailed from Bergen to Oslo with {number % 9} weavers"
+            for i in range(9)
+        )
         return Passage(f"p{number}", f"Person {number}", words)
 
-    return [Example(f"q{i}", f"Where did person {i} sail from in {1800 + i % 200}?", (passage(2 * i),), (passage(2 * i + 1),))
-            for i in range(count)]
+    return [
+        Example(
+            f"q{i}", f"Where did person {i} sail from in {1800 + i % 200}?", (passage(2 * i),), (passage(2 * i + 1),)
+        )
+        for i in range(count)
+    ]
 
 
 def model(layers: int) -> Any:
@@ -75,9 +82,17 @@ def library_arguments(folder: Path, batch: int, steps: int) -> Any:
 
     transformers.utils.logging.set_verbosity_error()
     return SentenceTransformerTrainingArguments(
-        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=batch, save_strategy="no", report_to="none", disable_tqdm=True,
-        logging_strategy="no", log_level="error", dataloader_pin_memory=False,
-        router_mapping={"question": "query", "positive": "document", "negative": "document"})
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=batch,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        logging_strategy="no",
+        log_level="error",
+        dataloader_pin_memory=False,
+        router_mapping={"question": "query", "positive": "document", "negative": "document"},
+    )
 
 
 def speed(arguments: argparse.Namespace) -> None:
@@ -98,26 +113,38 @@ def speed(arguments: argparse.Namespace) -> None:
     examples = data(batch * steps)
     columns = {"question": [one.question for one in examples]}
     for name, kept in (("positive", "positives"), ("negative", "negatives")):
-        columns[name] = [TEMPLATE.format(title=getattr(one, kept)[0].title, text=getattr(one, kept)[0].text) for one in examples]
+        columns[name] = [
+            TEMPLATE.format(title=getattr(one, kept)[0].title, text=getattr(one, kept)[0].text) for one in examples
+        ]
 
     with tempfile.TemporaryDirectory() as folder:
         ours_model, peer_model = model(arguments.layers), model(arguments.layers)
         settings = library_arguments(Path(folder), batch, steps)
 
         ours = DualEncoderTrainer(
-            model=ours_model, args=settings, order=Order(len(examples), batch, steps), drawing=Drawing(examples, 1, 0),
-            loss=InBatchLoss(ours_model, scale=SCALE), data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True))
+            model=ours_model,
+            args=settings,
+            order=Order(len(examples), batch, steps),
+            drawing=Drawing(examples, 1, 0),
+            loss=InBatchLoss(ours_model, scale=SCALE),
+            data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True),
+        )
         peer = SentenceTransformerTrainer(
-            model=peer_model, args=settings, train_dataset=Dataset.from_dict(columns),
-            loss=MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score))
+            model=peer_model,
+            args=settings,
+            train_dataset=Dataset.from_dict(columns),
+            loss=MultipleNegativesRankingLoss(peer_model, scale=SCALE, similarity_fct=dot_score),
+        )
         for trainer in (ours, peer):
             trainer.remove_callback(PrinterCallback)
         ours.train(), peer.train()
         pairs = [alternately(ours.train, peer.train, number) for number in range(arguments.rounds)]
     ratios = sorted(b / a for a, b in pairs)
     a, b = (len(examples) / median(seconds) for seconds in zip(*pairs, strict=True))
-    print(f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
-          f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to {ratios[-1]:.2f})")
+    print(
+        f"Questions/s, {arguments.layers} layers, batch {batch}, {steps} steps, {len(pairs)} rounds: ours {a:.1f}, "
+        f"sentence-transformers {b:.1f}, {median(ratios):.2f} times as fast (rounds {ratios[0]:.2f} to {ratios[-1]:.2f})"
+    )
 
 
 def alternately(ours: Callable[[], object], peer: Callable[[], object], number: int) -> tuple[float, float]:

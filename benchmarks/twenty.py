@@ -36,12 +36,18 @@ BATCH, QUESTIONS = "together", 400
 AIMS = {"question": 0.300, "label": 0.300, "compare": 0.500}
 """Seconds at the 95th percentile."""
 SIGNS = {"": "<header", "question": 'class="lists"', "compare": 'class="flips"'}
-KS, CELLS, SORTS = (1, 5, 20, 100), ("all", "both", "only_a", "only_b", "neither"), ("", "contrast", "frequency", "a", "b")
+KS, CELLS, SORTS = (
+    (1, 5, 20, 100),
+    ("all", "both", "only_a", "only_b", "neither"),
+    ("", "contrast", "frequency", "a", "b"),
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", type=Path, help="a study with at least two runs over the same questions; it is copied")
+    parser.add_argument(
+        "--study", type=Path, help="a study with at least two runs over the same questions; it is copied"
+    )
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--think", type=float, default=5.0, help="seconds before an act")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
@@ -84,7 +90,9 @@ class Person:
         """Compare with something changed: the cut-off, a cell, a relation, the order."""
         a, b = self.runs
         changes = {"k": self.chance.choice(KS)}
-        key, values = self.chance.choice([("cell", CELLS), ("relation", self.relations), ("sort", SORTS), ("page", (1, 2, 3))])
+        key, values = self.chance.choice(
+            [("cell", CELLS), ("relation", self.relations), ("sort", SORTS), ("page", (1, 2, 3))]
+        )
         changes[key] = self.chance.choice(values)
         self._timed("compare", lambda: self.tab.go("compare", a=a, b=b, **changes), "compare")
 
@@ -105,7 +113,9 @@ class Person:
 
     def _send(self, component: Component, gestures: Sequence[dict]) -> Shown:
         self.attempt += 1
-        entries = [{"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **each} for each in gestures]
+        entries = [
+            {"id": f"{self.chance.getrandbits(96):024x}", "client_time": time.time(), **each} for each in gestures
+        ]
         shown = self.tab.send(component, {"outbox": {"attempt": self.attempt, "entries": entries, "want": 4}})
         states = {receipt["id"]: receipt["state"] for receipt in shown.components["judge"].data["receipts"]}
         if any(states.get(each["id"]) != "stored" for each in entries):
@@ -150,8 +160,10 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
         People(study.labels_path).add(name)
     make_batch(study, BATCH, runs, size=QUESTIONS, people_needed=2)
     print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes")
-    print(f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} people, "
-          f"{think:g} s of thought before an act, {seconds:g} s a part")
+    print(
+        f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} people, "
+        f"{think:g} s of thought before an act, {seconds:g} s a part"
+    )
     with server_of(study) as (address, process):
         at_work = []
 
@@ -173,7 +185,10 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
         first.waited = {key: first.waited[key] for key in ("first page",)}
         _part("one person alone", [first], lambda person: person.mixed(), min(think, 0.5), seconds / 2, process)
         _in_threads([lambda name=name, number=number: come(name, number) for number, name in enumerate(names[1:], 1)])
-        _say("the others come in the same moment", {"first page": [t for person in at_work[1:] for t in person.waited["first page"]]})
+        _say(
+            "the others come in the same moment",
+            {"first page": [t for person in at_work[1:] for t in person.waited["first page"]]},
+        )
         memory[f"{people} people are there"] = _memory(process)
         for what, act in (("all go from question to question", Person.question), ("all label", Person.label),
                           ("all change Compare", Person.compare), ("labels, questions, Compare as 3 : 2 : 1", Person.mixed)):  # fmt: skip
@@ -184,7 +199,9 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
     print("Memory of the server: " + "; ".join(f"{when} {size:,.0f} MiB" for when, size in memory.items()))
 
 
-def _part(what: str, people: Sequence[Person], act: Callable[[Person], None], think: float, seconds: float, process) -> None:
+def _part(
+    what: str, people: Sequence[Person], act: Callable[[Person], None], think: float, seconds: float, process
+) -> None:
     """Everybody acts again and again for so many seconds."""
     for person in people:
         person.waited = {}
@@ -203,7 +220,10 @@ def _part(what: str, people: Sequence[Person], act: Callable[[Person], None], th
             waited.setdefault(name, []).extend(row)
     count = sum(map(len, waited.values()))
     used = _used(process) - used
-    _say(f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an act", waited)
+    _say(
+        f"{what}: {count / seconds:.1f} acts a second, processor time of the server {1000 * used / count:.0f} ms an act",
+        waited,
+    )
 
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
@@ -217,7 +237,11 @@ def _say(what: str, waited: dict[str, list[float]]) -> None:
     print(f"\n{what}\n  {'act':<12}{'n':>6}{'p50 ms':>9}{'p95 ms':>9}{'longest':>9}")
     for name, row in waited.items():
         p50, p95 = np.percentile(np.array(row) * 1000, [50, 95])
-        aim = "" if name not in AIMS else f"   aim of p95 {1000 * AIMS[name]:.0f}: {'met' if p95 <= 1000 * AIMS[name] else 'not met'}"
+        aim = (
+            ""
+            if name not in AIMS
+            else f"   aim of p95 {1000 * AIMS[name]:.0f}: {'met' if p95 <= 1000 * AIMS[name] else 'not met'}"
+        )
         print(f"  {name:<12}{len(row):>6,}{p50:>9,.0f}{p95:>9,.0f}{1000 * max(row):>9,.0f}{aim}", flush=True)
 
 

@@ -21,8 +21,11 @@ def store_act(connection: sqlite3.Connection, annotator: str, act: Act, now: flo
 
     Raises: Missing, Refused; see `db.leases`.
     """
-    row = connection.execute("SELECT a.annotator, a.kind, a.question, b.name, a.surplus FROM queue_act a "
-                             "JOIN batch b ON b.number = a.batch WHERE a.gesture = ?", (act.id,)).fetchone()
+    row = connection.execute(
+        "SELECT a.annotator, a.kind, a.question, b.name, a.surplus FROM queue_act a "
+        "JOIN batch b ON b.number = a.batch WHERE a.gesture = ?",
+        (act.id,),
+    ).fetchone()
     if row is not None:
         if row[:4] != (annotator, act.kind, act.question, act.batch):
             raise Refused(used_before(act.id))
@@ -40,6 +43,16 @@ def store_act(connection: sqlite3.Connection, annotator: str, act: Act, now: flo
     connection.execute(
         "INSERT INTO queue_act (gesture, kind, batch, question, annotator, surplus, milliseconds, client_time, server_time) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (act.id, act.kind, leases.batch_number(connection, act.batch), act.question, annotator, int(surplus), act.milliseconds,
-         act.client_time, now))
+        (
+            act.id,
+            act.kind,
+            leases.batch_number(connection, act.batch),
+            act.question,
+            annotator,
+            int(surplus),
+            act.milliseconds,
+            act.client_time,
+            now,
+        ),
+    )
     return Receipt(act.id, "stored" if new else "known", SURPLUS if surplus else "")

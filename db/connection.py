@@ -44,7 +44,9 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
 
 
 @contextmanager
-def writing(connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], None] | None = None) -> Iterator[sqlite3.Connection]:
+def writing(
+    connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], None] | None = None
+) -> Iterator[sqlite3.Connection]:
     """One immediate transaction: committed at the end, rolled back if anything (Ctrl-C too) is raised inside.
 
     A deferred transaction that turns into a writer fails at once with "database is locked" when another

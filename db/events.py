@@ -102,9 +102,13 @@ def as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
     """
     connection = connect(path, read_only=True)
     try:
-        connection.execute(f"CREATE TEMP VIEW label_event AS SELECT * FROM main.label_event WHERE number <= {int(number)}")
+        connection.execute(
+            f"CREATE TEMP VIEW label_event AS SELECT * FROM main.label_event WHERE number <= {int(number)}"
+        )
         for view in VIEWS:
-            sql = connection.execute("SELECT sql FROM main.sqlite_master WHERE type = 'view' AND name = ?", (view,)).fetchone()[0]
+            sql = connection.execute(
+                "SELECT sql FROM main.sqlite_master WHERE type = 'view' AND name = ?", (view,)
+            ).fetchone()[0]
             connection.execute(sql.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
         yield connection
     finally:

@@ -38,7 +38,8 @@ class GoldMatches(PerThread):
 
     def of(self, question: str) -> list[GoldMatch]:
         rows = self.connection.execute(
-            "SELECT question, passage, how, score, reason FROM gold_match WHERE question = ? ORDER BY number", (question,)
+            "SELECT question, passage, how, score, reason FROM gold_match WHERE question = ? ORDER BY number",
+            (question,),
         )
         return [GoldMatch(*row) for row in rows]
 
@@ -51,5 +52,7 @@ class GoldMatches(PerThread):
 
     def grades(self) -> dict[tuple[str, str], int]:
         """The grade of every pair that qrels named."""
-        rows = self.connection.execute("SELECT question, passage, score FROM gold_match WHERE how = 'qrels' ORDER BY number")
+        rows = self.connection.execute(
+            "SELECT question, passage, score FROM gold_match WHERE how = 'qrels' ORDER BY number"
+        )
         return {(question, passage): int(grade) for question, passage, grade in rows}

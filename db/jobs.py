@@ -10,7 +10,21 @@ from typing import Any
 from db.connection import PerThread, writing
 from db.errors import Missing
 
-_COLUMNS = ("id", "kind", "arguments", "state", "pid", "host", "started", "ended", "done", "total", "doing", "error", "result")
+_COLUMNS = (
+    "id",
+    "kind",
+    "arguments",
+    "state",
+    "pid",
+    "host",
+    "started",
+    "ended",
+    "done",
+    "total",
+    "doing",
+    "error",
+    "result",
+)
 UNFINISHED = ("waiting", "running")
 
 
@@ -42,25 +56,32 @@ class Jobs(PerThread):
 
     def create(self, id: str, kind: str, arguments: dict[str, Any]) -> None:
         with writing(self.connection) as connection:
-            connection.execute("INSERT INTO job (id, kind, arguments, state) VALUES (?, ?, ?, 'waiting')",
-                               (id, kind, json.dumps(arguments)))
+            connection.execute(
+                "INSERT INTO job (id, kind, arguments, state) VALUES (?, ?, ?, 'waiting')",
+                (id, kind, json.dumps(arguments)),
+            )
 
     def start(self, id: str, pid: int, host: str) -> None:
         with writing(self.connection) as connection:
-            connection.execute("UPDATE job SET state = 'running', pid = ?, host = ?, started = ?, heartbeat = ? WHERE id = ?",
-                               (pid, host, _now(), _now(), id))
+            connection.execute(
+                "UPDATE job SET state = 'running', pid = ?, host = ?, started = ?, heartbeat = ? WHERE id = ?",
+                (pid, host, _now(), _now(), id),
+            )
 
     def beat(self, id: str, done: int, total: int | None, doing: str) -> None:
         with writing(self.connection) as connection:
-            connection.execute("UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
-                               (done, total, doing, _now(), id))
+            connection.execute(
+                "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
+                (done, total, doing, _now(), id),
+            )
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
         """Record the outcome; one that is recorded already stays."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', 'running')",
-                (state, _now(), error, json.dumps(result), id))
+                (state, _now(), error, json.dumps(result), id),
+            )
 
     def get(self, id: str) -> Job:
         """Raises Missing."""
@@ -77,7 +98,9 @@ class Jobs(PerThread):
 
 def _job(row: tuple) -> Job:
     values = dict(zip(_COLUMNS, row, strict=True))
-    return Job(**{**values, "arguments": json.loads(values["arguments"]), "result": json.loads(values["result"] or "null")})
+    return Job(
+        **{**values, "arguments": json.loads(values["arguments"]), "result": json.loads(values["result"] or "null")}
+    )
 
 
 def _now() -> str:

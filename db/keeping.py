@@ -14,8 +14,13 @@ from db.connection import connect
 from db.errors import BadInput, BlindspotError, Refused
 
 _GUARDS = {
-    "label_event": ("label_event_no_update", "label_event_no_delete", "label_event_no_replace", "label_event_one_gesture",
-                    "label_event_undo"),
+    "label_event": (
+        "label_event_no_update",
+        "label_event_no_delete",
+        "label_event_no_replace",
+        "label_event_one_gesture",
+        "label_event_undo",
+    ),
     "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
 }
 
@@ -42,13 +47,20 @@ def check(path: str | Path) -> Soundness:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         if "question" not in tables:
             return Soundness((f"{path}: is not a labels.db (it has no questions table)", *problems))
-        problems += [f"{table}: row {row} names something that is not there (in {parent})"
-                     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)]
+        problems += [
+            f"{table}: row {row} names something that is not there (in {parent})"
+            for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
+        ]
         questions = _one(connection, "SELECT count(*) FROM question")
         if "label_event" not in tables:
             return Soundness(tuple(problems), questions=questions)
-        problems += [f"the guard {name} is gone: what is recorded could be changed"
-                     for table, names in _GUARDS.items() if table in tables for name in names if name not in tables]
+        problems += [
+            f"the guard {name} is gone: what is recorded could be changed"
+            for table, names in _GUARDS.items()
+            if table in tables
+            for name in names
+            if name not in tables
+        ]
         problems += _event_problems(connection)
         events, last = connection.execute("SELECT count(*), coalesce(max(number), 0) FROM label_event").fetchone()
         return Soundness(tuple(problems), events, last, questions, _one(connection, "SELECT count(*) FROM annotator"))
@@ -100,8 +112,10 @@ def bring_back(source: str | Path, path: str | Path, drop_newer: bool = False) -
         return aside
     lost = _not_in(path, source)
     if lost and not drop_newer:
-        raise Refused(f"{lost:,} label events are in the study and not in {source}; they would be lost. "
-                      "Export them first, or say --drop-newer")
+        raise Refused(
+            f"{lost:,} label events are in the study and not in {source}; they would be lost. "
+            "Export them first, or say --drop-newer"
+        )
     kept = back_up(path)
     restore(source, path)
     return kept
@@ -109,12 +123,10 @@ def bring_back(source: str | Path, path: str | Path, drop_newer: bool = False) -
 
 def _event_problems(connection: sqlite3.Connection) -> list[str]:
     counts = {
-        "undo events take back what is not their annotator's, or another undo":
-            "SELECT count(*) FROM label_event u JOIN label_event e ON e.number = u.undoes "
-            "WHERE e.kind = 'undo' OR e.annotator <> u.annotator OR e.question <> u.question OR e.passage IS NOT u.passage",
-        "gestures hold events of several annotators, kinds or questions":
-            "SELECT count(*) FROM (SELECT gesture FROM label_event GROUP BY gesture "
-            "HAVING count(DISTINCT annotator) > 1 OR count(DISTINCT kind) > 1 OR count(DISTINCT question) > 1)",
+        "undo events take back what is not their annotator's, or another undo": "SELECT count(*) FROM label_event u JOIN label_event e ON e.number = u.undoes "
+        "WHERE e.kind = 'undo' OR e.annotator <> u.annotator OR e.question <> u.question OR e.passage IS NOT u.passage",
+        "gestures hold events of several annotators, kinds or questions": "SELECT count(*) FROM (SELECT gesture FROM label_event GROUP BY gesture "
+        "HAVING count(DISTINCT annotator) > 1 OR count(DISTINCT kind) > 1 OR count(DISTINCT question) > 1)",
     }
     found = {what: _one(connection, sql) for what, sql in counts.items()}
     return [f"{count:,} {what}" for what, count in found.items() if count]
@@ -129,8 +141,11 @@ def _not_in(path: Path, source: Path) -> int:
         connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
         if not _one(connection, "SELECT count(*) FROM kept.sqlite_master WHERE name = 'label_event'"):
             return _one(connection, "SELECT count(*) FROM label_event")
-        return _one(connection, "SELECT count(*) FROM label_event e WHERE NOT EXISTS (SELECT 1 FROM kept.label_event k "
-                                "WHERE k.number = e.number AND k.gesture = e.gesture AND k.part = e.part)")
+        return _one(
+            connection,
+            "SELECT count(*) FROM label_event e WHERE NOT EXISTS (SELECT 1 FROM kept.label_event k "
+            "WHERE k.number = e.number AND k.gesture = e.gesture AND k.part = e.part)",
+        )
     finally:
         connection.close()
 
@@ -139,13 +154,17 @@ def _put_aside(path: Path) -> Path:
     """Copy a damaged file, with what belongs to it, and take it away: SQLite cannot write a backup over it."""
     aside = path.parent / "backups" / f"{path.stem}-damaged-{_now()}.db"
     aside.parent.mkdir(exist_ok=True)
-    parts = [(Path(f"{path}{end}"), Path(f"{aside}{end}")) for end in ("", "-wal", "-shm") if os.path.exists(f"{path}{end}")]
+    parts = [
+        (Path(f"{path}{end}"), Path(f"{aside}{end}")) for end in ("", "-wal", "-shm") if os.path.exists(f"{path}{end}")
+    ]
     try:
         for old, new in parts:
             shutil.copy2(old, new)
             sync(new)
     except OSError as error:
-        raise BlindspotError(f"{aside}: the damaged file cannot be put aside ({error.strerror}); nothing was changed") from error
+        raise BlindspotError(
+            f"{aside}: the damaged file cannot be put aside ({error.strerror}); nothing was changed"
+        ) from error
     for old, _ in parts:
         old.unlink()
     return aside

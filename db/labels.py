@@ -33,8 +33,13 @@ class Labels(PerThread):
             it; without it they are refused. A batch's own passages were checked when it was made.
     """
 
-    def __init__(self, path: str | Path, read_only: bool = False, passages: Passages | None = None,
-                 clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        path: str | Path,
+        read_only: bool = False,
+        passages: Passages | None = None,
+        clock: Callable[[], float] = time.time,
+    ):
         super().__init__(path, read_only)
         self._passages, self._clock = passages, clock
 
@@ -61,7 +66,9 @@ class Labels(PerThread):
         with saving(self) as connection:
             return [self._receipt(connection, annotator, each) for each in outbox]
 
-    def _receipt(self, connection: sqlite3.Connection, annotator: str, each: Gesture | Act | Mapping[str, Any]) -> Receipt:
+    def _receipt(
+        self, connection: sqlite3.Connection, annotator: str, each: Gesture | Act | Mapping[str, Any]
+    ) -> Receipt:
         connection.execute("SAVEPOINT gesture")
         try:
             sent = read_sent(each)
@@ -78,9 +85,11 @@ class Labels(PerThread):
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids of gestures and acts that are stored."""
-        rows = self.connection.execute("SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
-                                       "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",
-                                       (json.dumps(list(ids)),))
+        rows = self.connection.execute(
+            "SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
+            "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",
+            (json.dumps(list(ids)),),
+        )
         return {row[0] for row in rows}
 
     def undoable(self, annotator: str, count: int = 50) -> list[Gesture]:
@@ -88,10 +97,23 @@ class Labels(PerThread):
         rows = self.connection.execute(
             "SELECT gesture, kind, question, batch, note, blind, guideline_version, "
             "json_group_array(json_array(passage, label)) FROM (SELECT * FROM live_event WHERE annotator = ? ORDER BY number) "
-            "GROUP BY gesture ORDER BY max(number) DESC LIMIT ?", (annotator, count))
-        return [Gesture(id, kind, question, tuple(Choice(passage, label) for passage, label in json.loads(choices) if passage), note,
-                        None, batch, bool(blind), version)
-                for id, kind, question, batch, note, blind, version, choices in rows]
+            "GROUP BY gesture ORDER BY max(number) DESC LIMIT ?",
+            (annotator, count),
+        )
+        return [
+            Gesture(
+                id,
+                kind,
+                question,
+                tuple(Choice(passage, label) for passage, label in json.loads(choices) if passage),
+                note,
+                None,
+                batch,
+                bool(blind),
+                version,
+            )
+            for id, kind, question, batch, note, blind, version, choices in rows
+        ]
 
     def given(self, annotator: str, questions: Iterable[str], batch: str | None = None) -> dict[str, dict[str, Label]]:
         """The labels, by question and passage, that the annotator gave in this batch (outside any: None) and has not taken back.
@@ -100,7 +122,9 @@ class Labels(PerThread):
         """
         rows = self.connection.execute(
             "SELECT question, passage, label FROM live_event WHERE annotator = ? AND question IN (SELECT value FROM json_each(?)) "
-            "AND batch IS ? AND kind = 'label' ORDER BY number", (annotator, json.dumps(list(questions)), batch))
+            "AND batch IS ? AND kind = 'label' ORDER BY number",
+            (annotator, json.dumps(list(questions)), batch),
+        )
         labels: dict[str, dict[str, Label]] = {}
         for question, passage, label in rows:
             labels.setdefault(question, {})[passage] = label
@@ -108,8 +132,12 @@ class Labels(PerThread):
 
     def judgements(self, questions: Iterable[str] | None = None) -> list[Judgement]:
         """By number. Practice is none."""
-        rows = self._view("number, question, passage, annotator, label, batch, blind, inclusion_probability", "judgement", questions,
-                          "number")
+        rows = self._view(
+            "number, question, passage, annotator, label, batch, blind, inclusion_probability",
+            "judgement",
+            questions,
+            "number",
+        )
         return [Judgement(*row[:6], bool(row[6]), row[7]) for row in rows]
 
     def consensus(self, questions: Iterable[str] | None = None) -> list[Consensus]:
@@ -120,14 +148,18 @@ class Labels(PerThread):
     def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[Relevance]:
         """Of every pair of gold or judged. `training`: only those of questions that may train; dev and test never do."""
         columns = "question, passage, relevance, gold, state, people, split, trains"
-        rows = self._view(columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1")
+        rows = self._view(
+            columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
+        )
         return [Relevance(*row[:3], bool(row[3]), *row[4:7], bool(row[7])) for row in rows]
 
     def bad_questions(self) -> dict[str, list[str]]:
         """The questions that somebody calls bad, with who."""
         found: dict[str, list[str]] = {}
-        rows = self.connection.execute("SELECT DISTINCT question, annotator FROM live_event WHERE kind = 'bad_question' AND practice = 0 "
-                                       "ORDER BY question, annotator")
+        rows = self.connection.execute(
+            "SELECT DISTINCT question, annotator FROM live_event WHERE kind = 'bad_question' AND practice = 0 "
+            "ORDER BY question, annotator"
+        )
         for question, annotator in rows:
             found.setdefault(question, []).append(annotator)
         return found
@@ -135,7 +167,9 @@ class Labels(PerThread):
     def notes(self, question: str) -> list[Event]:
         """What people wrote about a question, or about a passage of it, and have not taken back."""
         rows = self.connection.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE question = ? AND note IS NOT NULL ORDER BY number", (question,))
+            f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE question = ? AND note IS NOT NULL ORDER BY number",
+            (question,),
+        )
         return [Event(*row) for row in rows]
 
     @property
@@ -149,17 +183,24 @@ class Labels(PerThread):
         rows = self.connection.execute(
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
-            (until, wanted))
+            (until, wanted),
+        )
         return (Event(*row) for row in rows)
 
     def gestures(self, ids: Iterable[str]) -> list[Event]:
         """The events of some gestures, by number."""
-        return events_where(self.connection, "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number", (json.dumps(list(ids)),))
+        return events_where(
+            self.connection,
+            "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number",
+            (json.dumps(list(ids)),),
+        )
 
     def consensus_as_of(self, number: int) -> list[Consensus]:
         """The consensus as it was when the event `number` was the last."""
         with as_of(self.path, number) as connection:
-            rows = connection.execute("SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage")
+            rows = connection.execute(
+                "SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage"
+            )
             return [Consensus(*row) for row in rows]
 
     def insert(self, events: Sequence[Event], known: Mapping[int, int] | None = None) -> int:
@@ -180,11 +221,15 @@ class Labels(PerThread):
                 numbers[event.number] = connection.execute(INSERT, values).lastrowid
         return len(events)
 
-    def _view(self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1") -> list[tuple]:
+    def _view(
+        self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
+    ) -> list[tuple]:
         wanted = None if questions is None else json.dumps(list(questions))
         where = condition if wanted is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
         values = () if wanted is None else (wanted,)
-        return self.connection.execute(f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}", values).fetchall()
+        return self.connection.execute(
+            f"SELECT {columns} FROM {view} WHERE {where} ORDER BY {order}", values
+        ).fetchall()
 
 
 def _add_people(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:
@@ -192,5 +237,7 @@ def _add_people(connection: sqlite3.Connection, events: Iterable[Event], now: fl
     for event in events:
         if event.kind == "adjudicate" or event.annotator not in roles:
             roles[event.annotator] = "adjudicator" if event.kind == "adjudicate" else "annotator"
-    connection.executemany("INSERT OR IGNORE INTO annotator (name, role, made) VALUES (?, ?, ?)",
-                           ((name, role, now) for name, role in roles.items()))
+    connection.executemany(
+        "INSERT OR IGNORE INTO annotator (name, role, made) VALUES (?, ?, ?)",
+        ((name, role, now) for name, role in roles.items()),
+    )

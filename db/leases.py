@@ -30,14 +30,16 @@ def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: s
     connection.execute(
         "INSERT INTO lease (batch, question, annotator, state, expires) VALUES (?, ?, ?, 'held', ?) "
         "ON CONFLICT DO UPDATE SET state = 'held', surplus = 0, expires = excluded.expires",
-        (batch, question, annotator, now + LEASE_SECONDS))
+        (batch, question, annotator, now + LEASE_SECONDS),
+    )
 
 
 def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
     """Somebody is at work on a question: their lease begins anew. One that has lapsed stays so, for others may hold it by now."""
     connection.execute(
         "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
-        (batch, question, annotator, now, LEASE_SECONDS))
+        (batch, question, annotator, now, LEASE_SECONDS),
+    )
 
 
 def finish(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> tuple[bool, bool]:
@@ -61,7 +63,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
     connection.execute(
         "INSERT INTO lease (batch, question, annotator, state, expires, surplus) VALUES (?, ?, ?, 'finished', ?, ?) "
         "ON CONFLICT DO UPDATE SET state = 'finished', surplus = excluded.surplus",
-        (number, question, annotator, now, int(surplus)))
+        (number, question, annotator, now, int(surplus)),
+    )
     recount(connection, number, question)
     return True, surplus
 
@@ -78,8 +81,10 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
         raise Missing(f"{annotator} does not hold question {question!r} of batch {batch!r}")
     if lease[0] == "finished":
         raise Refused(f"{annotator} has finished question {question!r}; it cannot be skipped any more")
-    connection.execute("UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ?",
-                       (number, question, annotator))
+    connection.execute(
+        "UPDATE lease SET state = 'skipped' WHERE batch = ? AND question = ? AND annotator = ?",
+        (number, question, annotator),
+    )
     return lease[0] == "held"
 
 
@@ -102,7 +107,9 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     needed, assigned_to, practice, opened = _item(connection, number, batch, question)
     if not opened or person(connection, annotator).paused:
         raise Refused(f"question {question!r} is not handed out for now; ask a lead")
-    if not practice and (_others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)):
+    if not practice and (
+        _others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
+    ):
         raise Refused(f"question {question!r} is with somebody else by now; labels of yours are still kept")
     hold(connection, number, question, annotator, now)
     return True
@@ -113,7 +120,8 @@ def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator:
     changed = connection.execute(
         "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
         "AND state = 'finished' AND surplus = 0",
-        (now + LEASE_SECONDS, batch, question, annotator)).rowcount
+        (now + LEASE_SECONDS, batch, question, annotator),
+    ).rowcount
     if changed:
         recount(connection, batch, question)
 
@@ -129,31 +137,40 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
         "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
         "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "
         "AND l.state = 'finished' AND l.surplus = 0) WHERE batch = ?1 AND (?2 IS NULL OR question = ?2)",
-        (batch, question))
+        (batch, question),
+    )
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
     """A place of the question is taken anew: a clock that jumps back must not revive the lapsed leases that made it free."""
-    connection.execute("UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
-                       (batch, question, now))
+    connection.execute(
+        "UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
+        (batch, question, now),
+    )
 
 
 def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str) -> tuple[str, int, float] | None:
     """State, surplus, expires."""
-    return connection.execute("SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
-                              (batch, question, annotator)).fetchone()
+    return connection.execute(
+        "SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
+        (batch, question, annotator),
+    ).fetchone()
 
 
 def _others(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
-    return connection.execute(f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
-                              {"batch": batch, "question": question, "me": annotator, "now": now}).fetchone()[0]
+    return connection.execute(
+        f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
+        {"batch": batch, "question": question, "me": annotator, "now": now},
+    ).fetchone()[0]
 
 
 def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
     """People needed, assigned to, practice, whether the batch is open."""
     row = connection.execute(
         "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON b.number = i.batch "
-        "WHERE i.batch = ? AND i.question = ?", (number, question)).fetchone()
+        "WHERE i.batch = ? AND i.question = ?",
+        (number, question),
+    ).fetchone()
     if row is None:
         raise Missing(f"batch {batch!r} holds no question {question!r}")
     return row
@@ -162,6 +179,9 @@ def _item(connection: sqlite3.Connection, number: int, batch: str, question: str
 def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> None:
     judged = connection.execute(
         "SELECT 1 FROM live_event WHERE annotator = ? AND question = ? AND batch = ? AND kind IN ('label', 'bad_question') LIMIT 1",
-        (annotator, question, batch)).fetchone()
+        (annotator, question, batch),
+    ).fetchone()
     if judged is None:
-        raise Refused(f"nothing is said of question {question!r} yet: label a passage, call the question bad, or skip it")
+        raise Refused(
+            f"nothing is said of question {question!r} yet: label a passage, call the question bad, or skip it"
+        )

@@ -185,7 +185,10 @@ def m007_judgements(db: Database) -> None:
         CREATE VIEW live_event AS -- what is not undone
         SELECT * FROM label_event e
         WHERE kind <> 'undo' AND NOT EXISTS (SELECT 1 FROM label_event u WHERE u.undoes = e.number)""")
-    for view, kind, per in (("judgement", "label", "question, passage, annotator"), ("adjudication", "adjudicate", "question, passage")):
+    for view, kind, per in (
+        ("judgement", "label", "question, passage, annotator"),
+        ("adjudication", "adjudicate", "question, passage"),
+    ):
         db.conn.execute(f"""
             CREATE VIEW {view} AS -- the last {kind} that is not undone, for each {per}
             SELECT number, question, passage, annotator, label, batch, blind, inclusion_probability FROM (

@@ -69,8 +69,10 @@ class People(PerThread):
             require(connection, by, "lead")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? OR email = ?", (name, email)).fetchone():
                 raise Refused(f"there is somebody named {name!r}, or with that address, already; choose another name")
-            connection.execute("INSERT INTO annotator (name, role, email, made) VALUES (?, ?, ?, ?)",
-                               (name, role, email, self._clock()))
+            connection.execute(
+                "INSERT INTO annotator (name, role, email, made) VALUES (?, ?, ?, ?)",
+                (name, role, email, self._clock()),
+            )
             return person(connection, name)
 
     def set_role(self, name: str, role: Role, by: str | None = None) -> None:
@@ -102,7 +104,8 @@ class People(PerThread):
             connection.execute(
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation",
-                (name, role, self._clock(), _hashed(secret)))
+                (name, role, self._clock(), _hashed(secret)),
+            )
         return secret
 
     def revoke(self, name: str, by: str | None = None) -> None:
@@ -114,7 +117,9 @@ class People(PerThread):
 
     def invited(self, secret: str) -> Person | None:
         """Whose link this is; None for one that was revoked or never given."""
-        row = self.connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)).fetchone()
+        row = self.connection.execute(
+            f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)
+        ).fetchone()
         return _person(row) if row else None
 
     def with_email(self, email: str) -> Person | None:
@@ -137,7 +142,9 @@ def require(connection: sqlite3.Connection, name: str | None, right: str) -> Non
         return
     who = person(connection, name)
     if not who.may(right):
-        raise Refused(f"{name} is {'an' if who.role[0] == 'a' else 'a'} {who.role}; this takes the role {_RIGHTS[right][0]}")
+        raise Refused(
+            f"{name} is {'an' if who.role[0] == 'a' else 'a'} {who.role}; this takes the role {_RIGHTS[right][0]}"
+        )
 
 
 def _person(row: tuple) -> Person:
@@ -147,7 +154,9 @@ def _person(row: tuple) -> Person:
 
 def _check(name: str, role: str) -> None:
     if not name or name != name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise BadInput(f"{name[:80]!r} will not do as a name: 1 to {_MAX_NAME} printable characters, no space at the ends")
+        raise BadInput(
+            f"{name[:80]!r} will not do as a name: 1 to {_MAX_NAME} printable characters, no space at the ends"
+        )
     if role not in ROLES:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
 

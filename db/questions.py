@@ -101,9 +101,7 @@ class Questions(PerThread):
         blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
 
-    def all(
-        self, split: str | None = None, dataset: str | None = None, relation: str | None = None
-    ) -> list[Question]:
+    def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
         """The questions of a split, data set, relation, or every one: in the order in which they were imported."""
         wanted = {"split": split, "dataset": dataset, "relation": relation}
         wanted = {column: value for column, value in wanted.items() if value is not None}

@@ -101,7 +101,12 @@ class Queue(PerThread):
         self._clock = clock
 
     def add_batch(
-        self, name: str, items: Sequence[Item], settings: Mapping[str, Any], practice: bool = False, by: str | None = None
+        self,
+        name: str,
+        items: Sequence[Item],
+        settings: Mapping[str, Any],
+        practice: bool = False,
+        by: str | None = None,
     ) -> None:
         """Add a batch; items are served in this order. Passages are checked by whoever makes the batch.
 
@@ -115,24 +120,44 @@ class Queue(PerThread):
                 raise Refused(f"there is a batch {name!r} already; choose another name")
             number = connection.execute(
                 "INSERT INTO batch (name, practice, settings, made_by, made) VALUES (?, ?, ?, ?, ?) RETURNING number",
-                (name, int(practice), json.dumps(dict(settings), ensure_ascii=False), by, self._clock())).fetchone()[0]
+                (name, int(practice), json.dumps(dict(settings), ensure_ascii=False), by, self._clock()),
+            ).fetchone()[0]
             connection.executemany(
                 "INSERT INTO batch_question (batch, question, position, arm, priority, people_needed, assigned_to, "
                 "inclusion_probability) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                ((number, i.question, position, i.arm, i.priority, i.people_needed, i.assigned_to, i.inclusion_probability)
-                 for position, i in enumerate(items)))
+                (
+                    (
+                        number,
+                        i.question,
+                        position,
+                        i.arm,
+                        i.priority,
+                        i.people_needed,
+                        i.assigned_to,
+                        i.inclusion_probability,
+                    )
+                    for position, i in enumerate(items)
+                ),
+            )
             connection.executemany(
                 f"INSERT INTO candidate (batch, question, position, {', '.join(_CANDIDATE)}) VALUES ({', '.join('?' * 11)})",
-                ((number, item.question, position, *(getattr(one, column) for column in _CANDIDATE))
-                 for item in items for position, one in enumerate(item.candidates)))
+                (
+                    (number, item.question, position, *(getattr(one, column) for column in _CANDIDATE))
+                    for item in items
+                    for position, one in enumerate(item.candidates)
+                ),
+            )
 
     def batches(self) -> list[Batch]:
         """Oldest first."""
         rows = self.connection.execute(
             "SELECT b.name, b.state, b.practice, b.settings, b.made_by, count(*), sum(i.done) "
-            "FROM batch b JOIN batch_question i ON i.batch = b.number GROUP BY b.number ORDER BY b.number")
-        return [Batch(name, state, bool(practice), json.loads(settings), by, count, done)
-                for name, state, practice, settings, by, count, done in rows]
+            "FROM batch b JOIN batch_question i ON i.batch = b.number GROUP BY b.number ORDER BY b.number"
+        )
+        return [
+            Batch(name, state, bool(practice), json.loads(settings), by, count, done)
+            for name, state, practice, settings, by, count, done in rows
+        ]
 
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
         """The items of a batch, or those of some questions, in the order in which they are served. Raises Missing for the batch."""
@@ -147,29 +172,42 @@ class Queue(PerThread):
             candidates.setdefault(question, []).append(Candidate(**values))
         rows = self.connection.execute(
             "SELECT question, arm, priority, people_needed, assigned_to, inclusion_probability FROM batch_question "
-            f"WHERE {chosen} ORDER BY position", (number, wanted))
+            f"WHERE {chosen} ORDER BY position",
+            (number, wanted),
+        )
         return [Item(question, tuple(candidates[question]), *rest) for question, *rest in rows]
 
     def waiting(self) -> set[str]:
         """The questions of open batches that are not done; practice is left out."""
-        rows = self.connection.execute("SELECT DISTINCT i.question FROM batch_question i JOIN batch b ON b.number = i.batch "
-                                       "WHERE b.state = 'open' AND b.practice = 0 AND i.done = 0")
+        rows = self.connection.execute(
+            "SELECT DISTINCT i.question FROM batch_question i JOIN batch b ON b.number = i.batch "
+            "WHERE b.state = 'open' AND b.practice = 0 AND i.done = 0"
+        )
         return {row[0] for row in rows}
 
     def practised(self) -> set[str]:
         """The questions of practice: their settled labels are shown to whoever did them."""
-        return {row[0] for row in self.connection.execute("SELECT DISTINCT i.question FROM batch_question i JOIN batch b "
-                                                          "ON b.number = i.batch WHERE b.practice = 1")}
+        return {
+            row[0]
+            for row in self.connection.execute(
+                "SELECT DISTINCT i.question FROM batch_question i JOIN batch b "
+                "ON b.number = i.batch WHERE b.practice = 1"
+            )
+        }
 
     def audited(self) -> set[str]:
         """The questions that were drawn for the audit arm of any batch."""
-        return {row[0] for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")}
+        return {
+            row[0]
+            for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")
+        }
 
     def outcomes(self) -> list[tuple[bool | None, int | None, str]]:
         """(holds an answer, rank, consensus label) of the candidates that are settled: what probabilities are calibrated from."""
         rows = self.connection.execute(
             "SELECT c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question = c.question AND k.passage = c.passage "
-            "WHERE k.label IS NOT NULL")
+            "WHERE k.label IS NOT NULL"
+        )
         return [(None if answer is None else bool(answer), rank, label) for answer, rank, label in rows]
 
     def claim(self, annotator: str, count: int = AT_ONCE) -> list[Lease]:
@@ -186,11 +224,14 @@ class Queue(PerThread):
                 raise Refused(f"{annotator} is paused: no more questions for now; ask a lead")
             now = self._clock()
             forget_the_future(connection, now)
-            connection.execute("UPDATE lease SET expires = ? WHERE annotator = ? AND state = 'held' AND expires > ?",
-                               (now + LEASE_SECONDS, annotator, now))
+            connection.execute(
+                "UPDATE lease SET expires = ? WHERE annotator = ? AND state = 'held' AND expires > ?",
+                (now + LEASE_SECONDS, annotator, now),
+            )
             held = _held(connection, annotator, now)
             batches = connection.execute(
-                "SELECT number, name, practice FROM batch WHERE state = 'open' ORDER BY practice DESC, number").fetchall()
+                "SELECT number, name, practice FROM batch WHERE state = 'open' ORDER BY practice DESC, number"
+            ).fetchall()
             for number, name, practice in batches:
                 values = {"batch": number, "name": name, "me": annotator, "now": now, "practice": practice}
                 while len(held) < count and (row := connection.execute(_NEXT, values).fetchone()):
@@ -233,13 +274,17 @@ class Queue(PerThread):
             require(connection, by, "lead")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
-    def set_people_needed(self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None) -> int:
+    def set_people_needed(
+        self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None
+    ) -> int:
         """How many people are to judge each question of a batch, or some of them. Gives the number of questions changed."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
         return self._change(batch, "people_needed", people, questions, by)
 
-    def assign(self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, by: str | None = None) -> int:
+    def assign(
+        self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, by: str | None = None
+    ) -> int:
         """Keep questions of a batch for one person; None lets anybody have them. Gives the number of questions changed."""
         return self._change(batch, "assigned_to", annotator, questions, by)
 
@@ -253,7 +298,8 @@ class Queue(PerThread):
             changed = connection.execute(
                 f"UPDATE batch_question SET {column} = ?1 WHERE batch = ?2 "
                 "AND (?3 IS NULL OR question IN (SELECT value FROM json_each(?3)))",
-                (value, number, wanted)).rowcount
+                (value, number, wanted),
+            ).rowcount
             recount(connection, number, None)
             return changed
 
@@ -263,5 +309,6 @@ def _held(connection: sqlite3.Connection, annotator: str, now: float) -> list[Le
         "SELECT b.name, l.question, l.expires, b.practice FROM lease l JOIN batch b ON b.number = l.batch "
         "JOIN batch_question i ON i.batch = l.batch AND i.question = l.question "
         "WHERE l.annotator = ? AND l.state = 'held' AND l.expires > ? AND b.state = 'open' ORDER BY b.practice DESC, l.batch, i.position",
-        (annotator, now))
+        (annotator, now),
+    )
     return [Lease(name, question, expires, bool(practice)) for name, question, expires, practice in rows]

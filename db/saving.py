@@ -43,7 +43,9 @@ def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
             raise
         if code.startswith(_TO_OPEN_ANEW):
             store.let_go()  # a connection opened without the right to write never gets it; the next one does
-        raise NotSaved(f"{store.path}: nothing was saved: {advice}, then go on; what is unsaved will be sent again") from error
+        raise NotSaved(
+            f"{store.path}: nothing was saved: {advice}, then go on; what is unsaved will be sent again"
+        ) from error
 
 
 def _begin(connection: sqlite3.Connection) -> None:

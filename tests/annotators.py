@@ -15,7 +15,13 @@ from db.queue import Queue
 WRONG = {"positive": ("related", "negative"), "related": ("positive", "negative"), "negative": ("related", "unsure")}
 
 
-def annotate(study: Study, truth: Mapping[str, set[str]], skills: Mapping[str, float], questions: int | None = None, seed: int = 0) -> int:
+def annotate(
+    study: Study,
+    truth: Mapping[str, set[str]],
+    skills: Mapping[str, float],
+    questions: int | None = None,
+    seed: int = 0,
+) -> int:
     """Let people work the queue in turn until it is empty, or until `questions` are done. Gives how many were finished.
 
     Args:
@@ -33,15 +39,19 @@ def annotate(study: Study, truth: Mapping[str, set[str]], skills: Mapping[str, f
             for lease in queue.claim(name, 1):
                 working = True
                 item = queue.items(lease.batch, [lease.question])[0]
-                outbox = [_gesture(rng, f"{name}-{seed}-{finished}-{n}", lease, each.passage, truth, skill)
-                          for n, each in enumerate(item.candidates)]
+                outbox = [
+                    _gesture(rng, f"{name}-{seed}-{finished}-{n}", lease, each.passage, truth, skill)
+                    for n, each in enumerate(item.candidates)
+                ]
                 assert all(receipt.safe for receipt in labels.take(name, outbox))
                 queue.finish(name, lease.batch, lease.question)
                 finished += 1
     return finished
 
 
-def _gesture(rng: np.random.Generator, id: str, lease, passage: str, truth: Mapping[str, set[str]], skill: float) -> Gesture:
+def _gesture(
+    rng: np.random.Generator, id: str, lease, passage: str, truth: Mapping[str, set[str]], skill: float
+) -> Gesture:
     right = "positive" if passage in truth[lease.question] else "negative" if int(passage) % 2 else "related"
     label = right if rng.random() < skill else WRONG[right][int(rng.integers(2))]
     milliseconds = int(rng.lognormal(np.log(4000 / skill), 0.6))

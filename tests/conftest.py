@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests never reach for a network
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small only wait for each other's threads, on a busy machine most of all
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # models this small only wait for each other's threads, on a busy machine most of all
 for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
     os.environ.pop(name, None)
 
-REAL_DATA = Path(os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki")
+REAL_DATA = Path(
+    os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki"
+)
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +58,11 @@ def indexed_study(tmp_path_factory):
     passages = people()
     study = make_study(tmp_path_factory.mktemp("studies") / "people", passages, births(passages))
     tiny_bert(study.folder / "models" / "tiny")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
+    )
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
     return study

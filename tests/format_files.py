@@ -14,18 +14,30 @@ from tests.studies import make_study
 
 PASSAGES = [
     Passage(
-        "1", "Ada Lovelace", "Ada Lovelace was an English mathematician, born in London on 10 December 1815, who wrote the first programs."
+        "1",
+        "Ada Lovelace",
+        "Ada Lovelace was an English mathematician, born in London on 10 December 1815, who wrote the first programs.",
     ),
     Passage(
-        "2", "Arve Furset", 'Arve Furset, known as "Furset", is a Norwegian composer and pianist who was born in Askvoll in December 1964.'
+        "2",
+        "Arve Furset",
+        'Arve Furset, known as "Furset", is a Norwegian composer and pianist who was born in Askvoll in December 1964.',
     ),
     Passage(
-        "3", "Rome", "Rome is the capital of Italy, a city on the river Tiber which is said to have been founded by Romulus in 753 BC."
+        "3",
+        "Rome",
+        "Rome is the capital of Italy, a city on the river Tiber which is said to have been founded by Romulus in 753 BC.",
     ),
     Passage(
-        "4", "Askvoll", "Askvoll is a village in the west of Norway, on the coast, where the composer Arve Furset grew up among fishermen."
+        "4",
+        "Askvoll",
+        "Askvoll is a village in the west of Norway, on the coast, where the composer Arve Furset grew up among fishermen.",
     ),
-    Passage("5", "", "Untitled words about nothing in particular, with an é and a ü and 東京 in them, to see that letters survive."),
+    Passage(
+        "5",
+        "",
+        "Untitled words about nothing in particular, with an é and a ü and 東京 in them, to see that letters survive.",
+    ),
 ]
 QUESTIONS = [
     Question(
@@ -71,12 +83,22 @@ class Sample:
             "qrels": importing_qrels.import_qrels,
             "runs": importing_runs.import_run,
         }[self.kind]
-        return take(study, path, **{"name": "run", **self.arguments, **more} if self.kind == "runs" else {**self.arguments, **more})
+        return take(
+            study,
+            path,
+            **{"name": "run", **self.arguments, **more} if self.kind == "runs" else {**self.arguments, **more},
+        )
 
 
 def contexts(kind: str) -> list[dict]:
     return [
-        {("id" if kind == "dpr" else "docid"): p.id, "title": p.title, "text": p.text, "score": str(9.5 - i), "has_answer": i == 0}
+        {
+            ("id" if kind == "dpr" else "docid"): p.id,
+            "title": p.title,
+            "text": p.text,
+            "score": str(9.5 - i),
+            "has_answer": i == 0,
+        }
         for i, p in enumerate(PASSAGES[1:4])
     ]
 
@@ -94,7 +116,9 @@ TRAINING = [
         "dataset": "nq",
         "question": "where was furset born",
         "answers": ["Askvoll"],
-        "positive_ctxs": [{"title": "Arve Furset", "text": PASSAGES[1].text, "score": 1000, "title_score": 1, "passage_id": "wiki:2"}],
+        "positive_ctxs": [
+            {"title": "Arve Furset", "text": PASSAGES[1].text, "score": 1000, "title_score": 1, "passage_id": "wiki:2"}
+        ],
         "negative_ctxs": [],
         "hard_negative_ctxs": [{"title": "Rome", "text": PASSAGES[2].text, "psg_id": "3"}],
     },
@@ -156,30 +180,70 @@ ARTICLE = {"title": "Long", "text": " ".join(f"word{i}" for i in range(250))}
 
 SAMPLES = [
     Sample("passages", "msmarco", "collection.tsv", b'0\tThe first passage.\n1\tThe second "one", as it is.\n', 2),
-    Sample("passages", "passage-jsonl", "corpus.jsonl", _lines({"_id": "a", "title": "T", "text": "x y", "metadata": {}}), 1),
+    Sample(
+        "passages",
+        "passage-jsonl",
+        "corpus.jsonl",
+        _lines({"_id": "a", "title": "T", "text": "x y", "metadata": {}}),
+        1,
+    ),
     Sample("passages", "psgs", "psgs.tsv", b'id\ttext\ttitle\n1\t"He said ""hi"""\tHim\n2\tplain\tTitle\n', 2),
     Sample("passages", "articles", "articles.jsonl", _lines(ARTICLE, {"title": "Short", "text": "two words"}), 4),
     Sample("questions", "dpr-training", "biencoder-nq-train.json", _json(TRAINING), 3),
-    Sample("questions", "dpr-csv", "nq-dev.qa.csv", "who sang it\t['Ada', \"Bo's\"]\nwhere\u2019s rome\t['Italy']\n".encode(), 2),
-    Sample("questions", "beir", "queries.jsonl", _lines({"_id": "q1", "text": "who?", "metadata": {}}), 1, {"split": "test"}),
+    Sample(
+        "questions",
+        "dpr-csv",
+        "nq-dev.qa.csv",
+        "who sang it\t['Ada', \"Bo's\"]\nwhere\u2019s rome\t['Italy']\n".encode(),
+        2,
+    ),
+    Sample(
+        "questions",
+        "beir",
+        "queries.jsonl",
+        _lines({"_id": "q1", "text": "who?", "metadata": {}}),
+        1,
+        {"split": "test"},
+    ),
     Sample("questions", "msmarco", "queries.dev.small.tsv", b"1048585\twhat is paula deen's brother\n2\twhy\n", 2),
     Sample("questions", "popqa", "popQA.tsv", POPQA.encode(), 1),
     Sample("questions", "paq", "PAQ.metadata.jsonl", _lines(*PAQ), 2),
-    Sample("questions", "nq-open", "NQ-open.train.jsonl", _lines({"question": "who is ada", "answer": ["a mathematician"]}), 1),
+    Sample(
+        "questions",
+        "nq-open",
+        "NQ-open.train.jsonl",
+        _lines({"question": "who is ada", "answer": ["a mathematician"]}),
+        1,
+    ),
     Sample("questions", "squad", "dev-v2.0.json", _json(SQUAD), 2),
-    Sample("questions", "question-jsonl", "mine.jsonl", _lines({"id": "x", "question": "who?", "answers": ["a"], "split": "dev"}), 1),
+    Sample(
+        "questions",
+        "question-jsonl",
+        "mine.jsonl",
+        _lines({"id": "x", "question": "who?", "answers": ["a"], "split": "dev"}),
+        1,
+    ),
     Sample("qrels", "trec", "dev.qrels", b"11 0 2 1\n11 0 4 2\n12 0 1 0\n", 3),
     Sample("qrels", "beir", "test.tsv", b"query-id\tcorpus-id\tscore\n11\t4\t1\n13\t1\t2\n", 2),
     Sample("runs", "trec", "run.trec", b"11 Q0 2 1 9.5 tag\n11 Q0 4 2 8.5 tag\n12 Q0 3 1 1e1 tag\n", 2),
     Sample("runs", "msmarco", "run.tsv", b"11\t2\t1\n11\t4\t2\n12\t3\t1\n", 2),
     Sample(
-        "runs", "dpr", "dpr.json", _json([{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS]), 3
+        "runs",
+        "dpr",
+        "dpr.json",
+        _json([{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS]),
+        3,
     ),
     Sample(
         "runs",
         "pyserini",
         "pyserini.json",
-        _json({q.id: {"question": q.text, "answers": list(q.answers), "contexts": contexts("pyserini")} for q in QUESTIONS}),
+        _json(
+            {
+                q.id: {"question": q.text, "answers": list(q.answers), "contexts": contexts("pyserini")}
+                for q in QUESTIONS
+            }
+        ),
         3,
     ),
 ]
@@ -206,5 +270,9 @@ def contents(study: Study) -> dict:
     """All a study holds: labels.db by its rows, other files by their bytes."""
     tables = ("question", "import_record", "gold_match")
     rows = [study.questions.connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
-    files = {p.relative_to(study.folder): p.read_bytes() for p in study.folder.rglob("*") if p.is_file() and "labels.db" not in p.name}
+    files = {
+        p.relative_to(study.folder): p.read_bytes()
+        for p in study.folder.rglob("*")
+        if p.is_file() and "labels.db" not in p.name
+    }
     return {"labels": rows, **files}

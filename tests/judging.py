@@ -43,8 +43,12 @@ class Desk:
         self.labels = Labels(self.path, passages=lambda ids: {id: 0 for id in ids if id in PASSAGES}, clock=self.clock)
         self.queue = Queue(self.path, clock=self.clock)
         splits = {1: "dev", 2: "test"}
-        self.questions.add([Question(f"q{i}", f"What is {i}?", ("x",), gold=("p0",), split=splits.get(i, "train"))
-                            for i in range(questions)])
+        self.questions.add(
+            [
+                Question(f"q{i}", f"What is {i}?", ("x",), gold=("p0",), split=splits.get(i, "train"))
+                for i in range(questions)
+            ]
+        )
         for name, role in people.items():
             self.people.add(name, role)
         self._numbers = count(1)
@@ -54,7 +58,13 @@ class Desk:
 
     def label(self, who: str, question: str, labels: dict[str, str], kind: str = "label", **more) -> str:
         """Give labels in one gesture; its id."""
-        gesture = Gesture(more.pop("id", None) or self.id(), kind, question, tuple(Choice(p, label) for p, label in labels.items()), **more)
+        gesture = Gesture(
+            more.pop("id", None) or self.id(),
+            kind,
+            question,
+            tuple(Choice(p, label) for p, label in labels.items()),
+            **more,
+        )
         self.labels.add(who, gesture)
         return gesture.id
 
@@ -82,8 +92,13 @@ class Desk:
 
     def sent(self, question: str, labels: dict[str, str], batch: str | None = "b1") -> dict:
         """What a browser sends of one key press that labels."""
-        return {"id": self.id(), "kind": "label", "question": question, "batch": batch,
-                "choices": [{"passage": passage, "label": label} for passage, label in labels.items()]}
+        return {
+            "id": self.id(),
+            "kind": "label",
+            "question": question,
+            "batch": batch,
+            "choices": [{"passage": passage, "label": label} for passage, label in labels.items()],
+        }
 
     def standing(self) -> dict[tuple[str, str], tuple[str | None, str]]:
         return {(pair.question, pair.passage): (pair.label, pair.state) for pair in self.labels.consensus()}
@@ -98,10 +113,24 @@ def searched_study(folder: Path, questions: int = 120, passages: int = 300, k: i
     random = np.random.default_rng(seed)
     words = [f"w{i}" for i in range(400)]
     texts = [" ".join(random.choice(words, 30)) for _ in range((passages + 1) // 2)]
-    held = [Passage(f"p{i}", f"Title {i}", texts[i // 2] + (" and more" if i % 2 else "") + (" Oslo" if i % 3 == 0 else ""))
-            for i in range(passages)]
-    asked = [Question(f"q{i}", f"Where is {i}?", ("Oslo",), relation=f"P{1 + i % 2}", subject=f"s{i}", frequency=(1, 5, 20, 200)[i % 4],
-                      dataset="d", split=("train", "dev", "test")[i % 3], gold=(f"p{2 * i}",)) for i in range(questions)]
+    held = [
+        Passage(f"p{i}", f"Title {i}", texts[i // 2] + (" and more" if i % 2 else "") + (" Oslo" if i % 3 == 0 else ""))
+        for i in range(passages)
+    ]
+    asked = [
+        Question(
+            f"q{i}",
+            f"Where is {i}?",
+            ("Oslo",),
+            relation=f"P{1 + i % 2}",
+            subject=f"s{i}",
+            frequency=(1, 5, 20, 200)[i % 4],
+            dataset="d",
+            split=("train", "dev", "test")[i % 3],
+            gold=(f"p{2 * i}",),
+        )
+        for i in range(questions)
+    ]
     study = make_study(folder, held, asked)
     for name in ("a", "b"):
         rows = np.stack([random.permutation(passages)[:k] for _ in asked]).astype(np.int32)

@@ -16,7 +16,9 @@ from tests.studies import make_study
 RUN = "overlap"
 
 
-def encyclopedia_study(folder: Path, passages: int = 500, depth: int = 10, seed: int = 0) -> tuple[Study, dict[str, set[str]]]:
+def encyclopedia_study(
+    folder: Path, passages: int = 500, depth: int = 10, seed: int = 0
+) -> tuple[Study, dict[str, set[str]]]:
     """The study, with dev and test questions and one run over them; and the ids of all passages that answer each question."""
     made = Encyclopedia(passages, seed)
     texts = list(made.passages())

@@ -20,8 +20,12 @@ def tiny_reader(folder: Path, seed: int = 0, width: int = 32):
     import transformers
 
     bert = tiny_bert(folder, seed, width)
-    shape = {key: value for key, value in bert.config.to_dict().items() if key in transformers.DPRConfig().to_dict()
-             and key not in ("model_type", "architectures", "transformers_version", "dtype")}
+    shape = {
+        key: value
+        for key, value in bert.config.to_dict().items()
+        if key in transformers.DPRConfig().to_dict()
+        and key not in ("model_type", "architectures", "transformers_version", "dtype")
+    }
     torch.manual_seed(seed)
     network = transformers.DPRReader(transformers.DPRConfig(**shape)).eval()
     for weight in network.parameters():
@@ -39,7 +43,10 @@ def reading_study(folder: Path, count: int = 48, depth: int = 6) -> Study:
     train, dev = every[: len(every) * 3 // 4], births(passages, "dev")[len(every) * 3 // 4 :]
     study = make_study(folder, passages, [*train, *dev])
     for name, questions in (("train", train), ("dev", dev)):
-        ordinals = np.array([_ranked(own[question.subject], number, count, depth) for number, question in enumerate(questions)], np.int32)
+        ordinals = np.array(
+            [_ranked(own[question.subject], number, count, depth) for number, question in enumerate(questions)],
+            np.int32,
+        )
         scores = np.tile(np.linspace(9, 4, depth, dtype=np.float32), (len(questions), 1))
         write_run(study, name, [question.id for question in questions], Hits(ordinals, scores), {"retriever": name})
     return study

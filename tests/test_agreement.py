@@ -31,7 +31,9 @@ def counts_of(labels: np.ndarray) -> np.ndarray:
     return np.stack([(labels == value).sum(axis=0) for value in range(4)], axis=1)
 
 
-@pytest.mark.parametrize(("observers", "published", "units"), [(TWO_VALUES, 0.095, 10), (FIVE_VALUES, 0.692, 12), (WITH_GAPS, 0.743, 11)])
+@pytest.mark.parametrize(
+    ("observers", "published", "units"), [(TWO_VALUES, 0.095, 10), (FIVE_VALUES, 0.692, 12), (WITH_GAPS, 0.743, 11)]
+)
 def test_alpha_of_krippendorffs_examples(observers, published, units):
     found = alpha(counted(observers), np.arange(len(counted(observers))))
     assert found.value == pytest.approx(published, abs=0.0006) and found.passages == units
@@ -73,7 +75,9 @@ def test_kappa_is_that_of_scikit_learn_and_so_are_its_resamples():
     labels, questions = random_labels(3, gaps=0)
     a, b = labels[:2].astype(int)
     assert kappa(a, b, questions).value == pytest.approx(cohen_kappa_score(a, b))
-    assert kappa(np.full(10, 1), np.arange(10) % 2, np.arange(10)).value == pytest.approx(0), "one who always says the same"
+    assert kappa(np.full(10, 1), np.arange(10) % 2, np.arange(10)).value == pytest.approx(0), (
+        "one who always says the same"
+    )
     table = np.zeros((4, 4))
     np.add.at(table, (a, b), 1)
     assert _kappa_of(table[None])[0] == pytest.approx(cohen_kappa_score(a, b))
@@ -82,7 +86,10 @@ def test_kappa_is_that_of_scikit_learn_and_so_are_its_resamples():
 def test_the_interval_is_that_of_the_questions():
     """100 questions whose 6 passages are all alike: as wide as with one passage each, not narrower by the root of 6."""
     labels, _ = random_labels(4, units=100, people=2, gaps=0)
-    once, six = alpha(counts_of(labels), np.arange(100)), alpha(np.repeat(counts_of(labels), 6, axis=0), np.repeat(np.arange(100), 6))
+    once, six = (
+        alpha(counts_of(labels), np.arange(100)),
+        alpha(np.repeat(counts_of(labels), 6, axis=0), np.repeat(np.arange(100), 6)),
+    )
     assert six.high - six.low == pytest.approx(once.high - once.low, rel=0.05)
     assert (six.passages, six.questions) == (600, 100)
 
@@ -105,7 +112,9 @@ def test_where_all_labels_are_the_same_there_is_no_value():
     assert (same.value, same.low, same.agreed, same.passages) == (None, None, 1.0, 2)
     assert kappa(np.zeros(5), np.zeros(5), np.arange(5)).value is None
     once = alpha(np.array([[1, 0], [0, 1]]), np.array(["a", "b"]))
-    assert (once.value, once.agreed, once.passages) == (None, None, 0), "what one person judged says nothing of agreement"
+    assert (once.value, once.agreed, once.passages) == (None, None, 0), (
+        "what one person judged says nothing of agreement"
+    )
     nothing = kappa(np.zeros(0), np.zeros(0), np.zeros(0))
     assert (nothing.value, nothing.agreed, nothing.passages) == (None, None, 0)
 

@@ -311,7 +311,9 @@ def awkward(tmp_path_factory):
     for i in range(60):
         source = seeded.choice(passages).text
         start = seeded.randrange(len(source) + 1)
-        wanted = tuple(seeded.choice([text(4), source[start : start + seeded.randrange(1, 6)]]) for _ in range(seeded.randrange(4)))
+        wanted = tuple(
+            seeded.choice([text(4), source[start : start + seeded.randrange(1, 6)]]) for _ in range(seeded.randrange(4))
+        )
         asked.append(Question(str(i), "?", answers=wanted, answer_rule=seeded.choice(["string", "string", "regex"])))
     path = tmp_path_factory.mktemp("awkward") / "corpus.db"
     with CorpusWriter(path) as writer:
@@ -346,12 +348,16 @@ def test_processes_equal_this_process(cases, rule):
         ordinals = np.tile(np.arange(len(cases)), (len(cases), 1))
         alone, together = (match_run(Corpus(writer.path), asked, ordinals, rule, processes=count) for count in (1, 2))
     np.testing.assert_array_equal(alone, together)
-    assert [bool(alone[i, i]) for i in range(len(cases))] == [has_answer(text, wanted, rule, "title") for text, wanted in cases]
+    assert [bool(alone[i, i]) for i in range(len(cases))] == [
+        has_answer(text, wanted, rule, "title") for text, wanted in cases
+    ]
 
 
 def children():
     """The processes that match answers; a browser that other tests hold open is none of them."""
-    return [each for each in psutil.Process().children(recursive=True) if "backend.text.answers.processes" in _command(each)]
+    return [
+        each for each in psutil.Process().children(recursive=True) if "backend.text.answers.processes" in _command(each)
+    ]
 
 
 def _command(process):
@@ -404,7 +410,9 @@ def kill(done, total, doing):
     os.kill(os.getpid(), 9)
 match_run(Corpus({str(path)!r}), [Question("a", "?", answers=("e",))], np.arange(300).reshape(1, 300), progress=kill, processes=2)
 """)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     pids = [int(pid) for pid in done.stdout.split()]
     assert done.returncode == -9 and len(pids) == 2
     for _ in range(100):

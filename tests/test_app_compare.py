@@ -98,7 +98,9 @@ def test_the_page_says_what_the_command_says(study):
         estimate, flips = both.difference.estimate, both.flips
         shown = row(page, relation_label(name)).removeprefix(relation_label(name)).split()
         assert shown[:3] == [f"{both.n:,}", f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}"]
-        assert f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f} {both.difference.p_adjusted:.3f}" in " ".join(shown)
+        assert f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f} {both.difference.p_adjusted:.3f}" in " ".join(
+            shown
+        )
         assert shown[-4:] == [str(count) for count in (flips.both, flips.only_a, flips.only_b, flips.neither)]
     for k, both in made.at.items():
         low, high = 100 * both.difference.estimate.low, 100 * both.difference.estimate.high

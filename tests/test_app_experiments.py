@@ -23,7 +23,10 @@ def test_without_anything_it_says_where_to_begin(tmp_path):
 def test_every_experiment_is_there_to_ask(study):
     page = Page(study.folder, "experiments", experiment="denoised-by-rank")
     assert all(name in page.text for name in EXPERIMENTS)
-    assert EXPERIMENTS["denoised-by-rank"].asks in page.text and "blindspot experiment denoised-by-rank --plan" in page.text
+    assert (
+        EXPERIMENTS["denoised-by-rank"].asks in page.text
+        and "blindspot experiment denoised-by-rank --plan" in page.text
+    )
 
 
 def test_a_result_stands_with_its_claims_and_its_word(study, tmp_path):

@@ -15,19 +15,32 @@ from db.records import Passage
 from tests.app_pages import HOSTILE, Page
 from tests.studies import births, make_study, people, tiny_bert
 
-WHOLE = {"encoder": "tiny", "questions": "dev", "passages": ("gold", "random"), "random": 61, "method": "tsne", "perplexity": 8,
-         "cluster_count": 4, "components": 10}
+WHOLE = {
+    "encoder": "tiny",
+    "questions": "dev",
+    "passages": ("gold", "random"),
+    "random": 61,
+    "method": "tsne",
+    "perplexity": 8,
+    "cluster_count": 4,
+    "components": 10,
+}
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """61 passages, one of them hostile, 40 questions, two encoders, a run; maps `one` and `two`."""
     passages = people()
-    made = make_study(tmp_path_factory.mktemp("app-map") / "people", [*passages, Passage("hostile", HOSTILE, f"{HOSTILE} tells.")],
-                      births(passages))
+    made = make_study(
+        tmp_path_factory.mktemp("app-map") / "people",
+        [*passages, Passage("hostile", HOSTILE, f"{HOSTILE} tells.")],
+        births(passages),
+    )
     for name, seed in (("tiny", 0), ("other", 1)):
         tiny_bert(made.folder / "models" / name, seed)
-        add_encoder(made.settings_path, name, {"model": str(made.folder / "models" / name), "pooling": "cls", "max_tokens": 64})
+        add_encoder(
+            made.settings_path, name, {"model": str(made.folder / "models" / name), "pooling": "cls", "max_tokens": 64}
+        )
         build_index(made, name, device="cpu")
     retrieve(made, "dense", encoder="tiny", split="dev", k=20, device="cpu")
     make_map(made, MapRequest("one", **WHOLE))

@@ -74,10 +74,13 @@ def test_only_who_may_see_others_sees_it(study):
 def test_disagreements_stand_first_and_hide_names(study):
     found = quality(study)
     page = Page(study)
-    assert f"Disagreements {sum(len(each.passages) for each in found.disputes)} passages of {len(found.disputes)} questions" in page.text
+    assert (
+        f"Disagreements {sum(len(each.passages) for each in found.disputes)} passages of {len(found.disputes)} questions"
+        in page.text
+    )
     ids = re.findall(r'href="judge\?adjudicate=1&amp;question=([^"]*)"[^>]*aria-label', page.html)
     assert ids == [each.question for each in found.disputes[:8]]
-    disagreements = words(page.html[:page.html.index("Agreement")])
+    disagreements = words(page.html[: page.html.index("Agreement")])
     assert "positive ×1" in disagreements and not any(name in disagreements.split() for name in ("ann", "ben", "cid"))
     shown = words(Page(study, names=1).html.split("Agreement")[0])
     votes = found.disputes[0].passages[0].votes
@@ -104,7 +107,10 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     assert row.startswith(f"ann {ann.labels:,} {ann.questions:,} {ann.seconds:.1f} {ann.per_hour:,.0f}")
     assert f"{ann.same} of {ann.repeats}" in row
     drift = found.drift
-    assert f"the label was the same for {100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f})" in page.text
+    assert (
+        f"the label was the same for {100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f})"
+        in page.text
+    )
 
 
 def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
@@ -155,4 +161,3 @@ def test_one_disputed_label_and_nothing_else(tmp_path):
     ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")
     assert not [mark for mark in ("<script", "<img", "<b>") if mark in ours]
     assert "No batch has an audit arm yet" in page.text and "There is no batch yet" in page.text
-

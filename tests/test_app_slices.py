@@ -11,7 +11,9 @@ from backend.evaluation import saved_slices
 from tests.app_pages import Page, hand_made_study
 from tests.studies import make_study, people
 
-pytestmark = pytest.mark.skipif("slices" not in main.PAGES.values(), reason="the pages are not in the app's navigation yet")
+pytestmark = pytest.mark.skipif(
+    "slices" not in main.PAGES.values(), reason="the pages are not in the app's navigation yet"
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,10 @@ def test_saving_by_name_opening_by_address_and_deleting(study, monkeypatch):
     press("slice-save", "known births")
     assert "already" in page.text
     address = next(link for link in slices(study).links() if "frequency%3E%3D10" in link)
-    assert address.startswith("slices?") and listed(slices(study, slice="relation:P19 and frequency>=10")) == {"q1", "q2"}
+    assert address.startswith("slices?") and listed(slices(study, slice="relation:P19 and frequency>=10")) == {
+        "q1",
+        "q2",
+    }
     press("slice-delete")
     assert saved_slices.saved(study) == {}
 
@@ -85,11 +90,17 @@ def test_relations_over_three_runs(study):
 
 def test_relations_along_frequency(study):
     page = relations(study, runs="alpha,beta", view="frequency", k=5)
-    assert "Mentions by the question files" in page.text and "8 buckets of about equal cumulative frequency" in page.text
+    assert (
+        "Mentions by the question files" in page.text and "8 buckets of about equal cumulative frequency" in page.text
+    )
     assert any("slice=frequency" in link for link in page.links())
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")
 
 
 def test_data_never_becomes_markup(study):
-    for page in (slices(study, slice="split:test"), slices(study, slice="<script>1</script>"), relations(study, runs="<script>")):
+    for page in (
+        slices(study, slice="split:test"),
+        slices(study, slice="<script>1</script>"),
+        relations(study, runs="<script>"),
+    ):
         assert "<script" not in page.html and "<img" not in page.html

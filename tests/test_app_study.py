@@ -77,7 +77,10 @@ def test_runs_are_read_once_and_a_new_or_replaced_one_shows_at_once(tmp_path, mo
     before = len(read)
     old = time.time() - 60
     os.utime(toy.folder / "runs", (old, old))
-    assert all(set(study.runs(opened)) == {"alpha", "beta", "short", "gamma"} for _ in range(3)) and len(read) == before + 1
+    assert (
+        all(set(study.runs(opened)) == {"alpha", "beta", "short", "gamma"} for _ in range(3))
+        and len(read) == before + 1
+    )
     (toy.folder / "runs" / "gamma").rename(toy.folder / "runs" / ".gone")
     assert "gamma" not in study.runs(opened)
 

@@ -73,7 +73,10 @@ def model(study, name, **about):
     folder = study.folder / "models" / name
     folder.mkdir(parents=True)
     (folder / LOG).write_text("")
-    write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "last_step": 5, "best_step": 5, "seconds": 12, **about})
+    write_json(
+        folder / "training.json",
+        {"made": "2026-01-01T00:00:00", "training_set": "raw", "last_step": 5, "best_step": 5, "seconds": 12, **about},
+    )
 
 
 def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
@@ -97,40 +100,69 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     press(page, "Train")
     kind, arguments = sent.pop()
     assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
-    assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(steps=40, batch=8, passage_tokens=96, held_out=40, pool=200)
+    assert DualEncoderSettings(**arguments["settings"]) == DualEncoderSettings(
+        steps=40, batch=8, passage_tokens=96, held_out=40, pool=200
+    )
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
     page = Page(study.folder, "training")
     widget(page, "selectbox", "Learn from cross-encoder").select("judge")
-    for label, value in (("Its weight", 0.5), ("Hard negatives", 3), ("Learning rate", 1e-4), ("Layers", 2), ("Seed", 7)):
+    for label, value in (
+        ("Its weight", 0.5),
+        ("Hard negatives", 3),
+        ("Learning rate", 1e-4),
+        ("Layers", 2),
+        ("Seed", 7),
+    ):
         widget(page, "number_input", label).set_value(value)
     press(page, "Train")
     settings = DualEncoderSettings(**sent.pop()[1]["settings"])
-    assert (settings.distil, settings.distil_weight, settings.hard_negatives, settings.learning_rate, settings.layers, settings.seed) \
-        == ("judge", 0.5, 3, 1e-4, 2, 7)
+    assert (
+        settings.distil,
+        settings.distil_weight,
+        settings.hard_negatives,
+        settings.learning_rate,
+        settings.layers,
+        settings.seed,
+    ) == ("judge", 0.5, 3, 1e-4, 2, 7)
 
 
 def test_where_a_model_began_and_who_taught_it(study):
     build(study, name="raw")
-    model(study, "old", start={"model": "minilm", "passage_template": "{title} [SEP] {text}"}, settings={"distil": "judge"})
+    model(
+        study,
+        "old",
+        start={"model": "minilm", "passage_template": "{title} [SEP] {text}"},
+        settings={"distil": "judge"},
+    )
     model(study, "moved", start={"model": "/elsewhere/models/first"})
     model(study, "judge", kind="cross-encoder", start="minilm", held_out_loss=0.25)
     page = Page(study.folder, "training", model="judge")
     assert "old dual encoder, taught by judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
-    assert "judge cross-encoder raw minilm" in page.text and not [b for b in page.app.button if b.label.startswith("Index")]
-    assert not [b for b in page.app.button if b.label.startswith("Judge")]  # the run is over all questions, not over train
+    assert "judge cross-encoder raw minilm" in page.text and not [
+        b for b in page.app.button if b.label.startswith("Index")
+    ]
+    assert not [
+        b for b in page.app.button if b.label.startswith("Judge")
+    ]  # the run is over all questions, not over train
 
 
 def test_a_model_shows_its_curves(study):
     build(study, name="raw")
     folder = study.folder / "models" / "mine"
     folder.mkdir(parents=True)
-    lines = [{"step": 0, "average_rank": 9.0}, {"step": 5, "loss": 2.0, "examples_per_second": 3.5}, {"step": 5, "average_rank": 4.0}]
+    lines = [
+        {"step": 0, "average_rank": 9.0},
+        {"step": 5, "loss": 2.0, "examples_per_second": 3.5},
+        {"step": 5, "average_rank": 4.0},
+    ]
     (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_json(folder / "training.json", {"made": "2026-01-01T00:00:00", "training_set": "raw", "start": "minilm", "last_step": 5, "best_step": 5,
                                           "average_rank": 4.0, "seconds": 12})  # fmt: skip
     page = Page(study.folder, "training", model="mine")
-    assert "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+    assert (
+        "mine dual encoder raw minilm 5 5 4.0 12 s" in page.text and "step 5, loss 2.000, 3.5 questions/s" in page.text
+    )
     loss, rank = _curves([lines[1]], [lines[0], lines[2]]).data
     assert (list(loss.x), list(loss.y), list(rank.x), list(rank.y)) == ([5], [2.0], [0, 5], [9.0, 4.0])
 
@@ -149,7 +181,9 @@ def test_three_judges_side_by_side(study):
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
     opened = Page(study.folder, "training", view="judges", cell="nyy", ranks="2–5")
-    assert "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
+    assert (
+        "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
+    )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
     strict = Page(study.folder, "training", view="judges", cut="0.1")
     assert "1 1 of 10 found 1 100.0%" in strict.text
@@ -157,10 +191,15 @@ def test_three_judges_side_by_side(study):
 
 def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", view="judges")
-    assert "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
+    assert (
+        "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
+    )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
     page = Page(study.folder, "training", view="judges", cell="zzz", ranks="7")
-    assert "No cross-encoder. None has scored passages here" in page.text and "judged by people and answer match" in page.text
+    assert (
+        "No cross-encoder. None has scored passages here" in page.text
+        and "judged by people and answer match" in page.text
+    )
     assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 

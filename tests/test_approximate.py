@@ -19,7 +19,11 @@ def study(request, tmp_path_factory):
     passages = people(300)
     study = make_study(tmp_path_factory.mktemp("studies") / request.param, passages, births(passages)[:40])
     tiny_bert(study.folder / "tiny")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "tiny"), "pooling": "mean", "similarity": request.param, "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "tiny"), "pooling": "mean", "similarity": request.param, "max_tokens": 64},
+    )
     dense.build_index(study, "tiny", device="cpu")
     return study
 
@@ -63,8 +67,12 @@ def test_too_few_vectors_for_ivfpq_and_unknown_kinds(study):
 
 
 def test_settings_that_are_none(study):
-    for options, says in (({"link": 3}, "no setting 'link'; it has links, build_effort"), ({"code_bytes": 0}, "code_bytes must be a whole number"),
-                          ({"links": 2.5}, "links must be a whole number"), ({"lists": -1}, "lists must be")):
+    for options, says in (
+        ({"link": 3}, "no setting 'link'; it has links, build_effort"),
+        ({"code_bytes": 0}, "code_bytes must be a whole number"),
+        ({"links": 2.5}, "links must be a whole number"),
+        ({"lists": -1}, "lists must be"),
+    ):
         with pytest.raises(Refused, match=says):
             approximate.build(study, "tiny", "hnsw", options)
 
@@ -73,7 +81,10 @@ def test_bad_questions_and_more_hits_than_passages(study):
     approximate.build(study, "tiny", "hnsw")
     opened = Dense(study, "tiny", "cpu", "hnsw")
     n, width = opened.vectors.shape
-    for vectors, says in ((np.ones((1, width + 1), np.float32), "dimensions"), (np.full((1, width), np.nan, np.float32), "NaN")):
+    for vectors, says in (
+        (np.ones((1, width + 1), np.float32), "dimensions"),
+        (np.full((1, width), np.nan, np.float32), "NaN"),
+    ):
         with pytest.raises(Refused, match=says):
             opened.search_vectors(vectors, 3)
     hits = opened.search_vectors(np.ones((2, width), np.float32), n + 5)
@@ -145,7 +156,9 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
     import faiss
 
     faiss.write_index(index, str(tmp_path / "i.index"))
-    opened = approximate.Approximate(tmp_path / "i.index", {"kind": "ivfpq", "options": {"lists": 256, "probes": 64}}, Known)
+    opened = approximate.Approximate(
+        tmp_path / "i.index", {"kind": "ivfpq", "options": {"lists": 256, "probes": 64}}, Known
+    )
     questions = np.asarray(vectors[::300], np.float32)
     found = opened.search(questions, 100).ordinals
     exact = np.argsort(-(questions @ np.asarray(vectors, np.float32).T), axis=1)[:, :20]

@@ -30,8 +30,11 @@ def true_rate(study, truth) -> float:
 
 def judged_by_truth(items: list[Item], truth) -> tuple[np.ndarray, ...]:
     """hits, settled, probabilities, questions of some items, each passage labelled as the truth has it."""
-    rows = [(each.passage in truth[item.question], True, each.inclusion_probability or 1.0, item.question)
-            for item in items for each in item.candidates]
+    rows = [
+        (each.passage in truth[item.question], True, each.inclusion_probability or 1.0, item.question)
+        for item in items
+        for each in item.candidates
+    ]
     return tuple(map(np.array, zip(*rows, strict=True)))
 
 
@@ -48,17 +51,25 @@ def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
     covered = {"audit": 0, "priority": 0}
     estimates: dict[str, list[float]] = {"audit": [], "priority": []}
     for seed in range(SEEDS):
-        make_batch(study, "b", [RUN], size=60, depth=10, candidates=6, mix=Mix(audit=2 / 3, second=0, repeat=0), seed=seed)
+        make_batch(
+            study, "b", [RUN], size=60, depth=10, candidates=6, mix=Mix(audit=2 / 3, second=0, repeat=0), seed=seed
+        )
         items = queue.items("b")
         forget_batches(queue)
         for arm in covered:
-            found = rate(*judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000, seed=seed)
+            found = rate(
+                *judged_by_truth([item for item in items if item.arm == arm], truth), resamples=1000, seed=seed
+            )
             covered[arm] += found.low <= expected <= found.high
             estimates[arm].append(found.value)
     assert covered["audit"] >= 0.9 * SEEDS, covered
     assert covered["priority"] <= 0.05 * SEEDS, covered
-    assert np.mean(estimates["audit"]) == pytest.approx(expected, abs=3 * np.std(estimates["audit"]) / SEEDS**0.5), "biased"
-    assert min(estimates["priority"]) > expected + 0.1, "what looks like a false negative is one more often than others are"
+    assert np.mean(estimates["audit"]) == pytest.approx(expected, abs=3 * np.std(estimates["audit"]) / SEEDS**0.5), (
+        "biased"
+    )
+    assert min(estimates["priority"]) > expected + 0.1, (
+        "what looks like a false negative is one more often than others are"
+    )
 
 
 def test_weights_are_what_makes_it_right():
@@ -66,7 +77,9 @@ def test_weights_are_what_makes_it_right():
     hits, probabilities = np.tile([True] * 4 + [True, False, False, False], 50), np.tile(np.repeat([1.0, 0.1], 4), 50)
     questions = np.repeat(np.arange(100), 4)
     assert rate(hits, np.ones(400, bool), probabilities, questions).value == pytest.approx(14 / 44)
-    assert rate(hits, np.ones(400, bool), np.ones(400), questions).value == pytest.approx(5 / 8), "small pools count too much"
+    assert rate(hits, np.ones(400, bool), np.ones(400), questions).value == pytest.approx(5 / 8), (
+        "small pools count too much"
+    )
 
 
 def test_by_hand():
@@ -83,7 +96,9 @@ def test_the_error_is_that_of_cluster_robust_least_squares():
     questions = np.repeat(np.arange(150), rng.integers(1, 9, 150))
     weights = rng.uniform(1, 5, 150)[questions]
     hits = rng.random(len(questions)) < rng.beta(0.5, 1, 150)[questions]
-    fitted = sm.WLS(hits.astype(float), np.ones(len(hits)), weights=weights).fit(cov_type="cluster", cov_kwds={"groups": questions})
+    fitted = sm.WLS(hits.astype(float), np.ones(len(hits)), weights=weights).fit(
+        cov_type="cluster", cov_kwds={"groups": questions}
+    )
     top, bottom = summed(np.stack([hits * weights, weights], axis=1), questions).T
     assert rate(hits, np.ones(len(hits), bool), 1 / weights, questions).value == pytest.approx(fitted.params[0])
     assert ratio_error(top, bottom, resamples=20_000) == pytest.approx(fitted.bse[0], rel=0.05)
@@ -110,7 +125,14 @@ def test_what_is_not_settled_is_left_out_and_bounds_the_rate():
     assert found.value == pytest.approx(2 / 3) and (found.passages, found.unsettled) == (3, 1)
     assert (found.least, found.most) == (0.5, 0.75)
     nothing = rate([True], [False], [0.5], ["a"])
-    assert (nothing.value, nothing.low, nothing.more, nothing.unsettled, nothing.least, nothing.most) == (None, None, None, 1, 0, 1)
+    assert (nothing.value, nothing.low, nothing.more, nothing.unsettled, nothing.least, nothing.most) == (
+        None,
+        None,
+        None,
+        1,
+        0,
+        1,
+    )
 
 
 def test_one_question_has_no_interval():
@@ -123,14 +145,21 @@ def test_the_stopping_rule_says_how_many_more():
 
     def sampled(count):
         questions = np.repeat(np.arange(count), 5)
-        return rate(rng.random(5 * count) < rng.beta(1, 3, count)[questions], np.ones(5 * count, bool), np.ones(5 * count), questions)
+        return rate(
+            rng.random(5 * count) < rng.beta(1, 3, count)[questions],
+            np.ones(5 * count, bool),
+            np.ones(5 * count),
+            questions,
+        )
 
     first = sampled(40)
     assert not first.finished and first.width > 0.1
     enough = sampled(40 + first.more)
     assert enough.width == pytest.approx(0.1, rel=0.2)
     assert sampled(600).finished and sampled(600).more == 0
-    assert 0 < rate(np.zeros(10, bool), np.ones(10, bool), np.ones(10), np.arange(10)).more < 40, "rare ones too come to an end"
+    assert 0 < rate(np.zeros(10, bool), np.ones(10, bool), np.ones(10), np.arange(10)).more < 40, (
+        "rare ones too come to an end"
+    )
 
 
 def test_a_narrow_interval_of_few_questions_is_luck():
@@ -144,7 +173,9 @@ def test_rates_by_group_are_those_of_the_group_alone():
     hits, groups = np.array([1, 0, 1, 1, 0, 0], bool), ["x", "x", "y", "y", None, "x"]
     questions = np.array(["a", "a", "b", "c", "c", "b"])
     found = rates_by(groups, hits, np.ones(6, bool), np.ones(6), questions)
-    assert list(found) == ["x", "y"] and found["x"] == rate(hits[[0, 1, 5]], [True] * 3, np.ones(3), questions[[0, 1, 5]])
+    assert list(found) == ["x", "y"] and found["x"] == rate(
+        hits[[0, 1, 5]], [True] * 3, np.ones(3), questions[[0, 1, 5]]
+    )
     assert (found["y"].value, found["y"].questions) == (1, 2)
 
 

@@ -46,7 +46,9 @@ def study(searched, tmp_path):
 
 def judge(study, who, question, labels, number=[0], kind="label", batch=None):  # noqa: B006
     number[0] += 1
-    gesture = Gesture(f"g{number[0]}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items()), batch=batch)
+    gesture = Gesture(
+        f"g{number[0]}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items()), batch=batch
+    )
     Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)
 
 
@@ -97,7 +99,9 @@ def test_inclusion_probabilities_stand_with_the_audit_and_nowhere_else(study):
             share = 5 / len(pools[item.question])
             assert [one.inclusion_probability for one in item.candidates] == pytest.approx([10 / 120 * share] * 5)
         else:
-            assert item.inclusion_probability is None and {one.inclusion_probability for one in item.candidates} == {None}
+            assert item.inclusion_probability is None and {one.inclusion_probability for one in item.candidates} == {
+                None
+            }
     connection = Queue(study.labels_path).connection
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute("UPDATE batch_question SET inclusion_probability = 0.5 WHERE arm = 'priority'")
@@ -128,7 +132,9 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
 def test_audits_add_up_without_drawing_a_question_again(study):
     make_batch(study, "first", ["a"], size=40, mix=Mix(0.5, 0, 0))
     make_batch(study, "second", ["a"], size=40, mix=Mix(0.5, 0, 0))
-    first, second = ({item.question for item in items(study, name) if item.arm == "audit"} for name in ("first", "second"))
+    first, second = (
+        {item.question for item in items(study, name) if item.arm == "audit"} for name in ("first", "second")
+    )
     assert len(first) == len(second) == 20 and not first & second
     assert {item.inclusion_probability for item in items(study, "second") if item.arm == "audit"} == {20 / 100}
 
@@ -154,7 +160,10 @@ def test_candidates_are_pooled_without_gold_or_duplicates_and_near_duplicates_st
         assert len(set(shown)) == len(shown) and not gold[item.question] & set(shown)
         for one in item.candidates:
             ordinal = study.corpus.ordinals([one.passage])[one.passage]
-            ranks = {name: np.flatnonzero(run.hits.ordinals[run.row(item.question)] == ordinal) + 1 for name, run in runs.items()}
+            ranks = {
+                name: np.flatnonzero(run.hits.ordinals[run.row(item.question)] == ordinal) + 1
+                for name, run in runs.items()
+            }
             assert one.rank == min(rank.min() for rank in ranks.values() if len(rank)) and one.rank in ranks[one.run]
         groups = [one.near_duplicates for one in item.candidates]
         runs_of_groups = [group for place, group in enumerate(groups) if place == 0 or groups[place - 1] != group]
@@ -190,7 +199,9 @@ def test_a_slice_is_all_that_is_drawn_from(study):
 
 def test_every_frequency_group_gets_its_turn_from_the_rarest(study):
     make_batch(study, "b", ["a"], size=20, mix=Mix(0, 0, 0))
-    frequencies = [question.frequency for question in study.questions.some([item.question for item in items(study, "b")])]
+    frequencies = [
+        question.frequency for question in study.questions.some([item.question for item in items(study, "b")])
+    ]
     assert frequencies == [1, 5, 20, 200] * 5
 
 
@@ -222,7 +233,7 @@ def test_priority_uses_what_there_is(study):
     (item,) = [item for item in items(study, "scored") if item.question == "q5"]
     assert (item.question, item.candidates[0].passage) in target and item.candidates[0].probability == 0.99
     Queue(study.labels_path).set_state("scored", "closed")
-    (_, passage), = target
+    ((_, passage),) = target
     make_batch(study, "trained", ["a"], size=120, mix=Mix(0, 0, 0), trained={"q5": {passage}})
     worth = {item.question: item.priority for item in items(study, "trained")}
     Queue(study.labels_path).set_state("trained", "closed")
@@ -234,9 +245,16 @@ def test_priority_uses_what_there_is(study):
 def test_calibration_follows_the_labels():
     guess = Calibration()
     assert guess.probability(True, 1) > guess.probability(None, 1) > guess.probability(False, 1)
-    assert guess.probability(True, 1) > guess.probability(True, 5) > guess.probability(True, 20) > guess.probability(True, 21)
+    assert (
+        guess.probability(True, 1)
+        > guess.probability(True, 5)
+        > guess.probability(True, 20)
+        > guess.probability(True, 21)
+    )
     # 90 of 100 positive, and the guess (0.05 of 10 labels) weighs ten: (0.5 + 90) / 110.
-    told = Calibration([(False, 3, "positive")] * 90 + [(False, 3, "related")] * 10 + [(False, 3, "unsure"), (False, None, "positive")])
+    told = Calibration(
+        [(False, 3, "positive")] * 90 + [(False, 3, "related")] * 10 + [(False, 3, "unsure"), (False, None, "positive")]
+    )
     assert told.probability(False, 2) == pytest.approx(90.5 / 110) and told.labels == 100
     assert told.probability(False, 1) == guess.probability(False, 1)
 
@@ -257,7 +275,9 @@ def test_near_duplicates_are_handed_on():
 
 
 def test_pairs_of_anybodys_choosing(study):
-    made = batch_of_pairs(study, "map", [("q3", "p9"), ("q1", "p8"), ("q3", "p8"), ("q3", "p9")], people_needed=2, origin="map")
+    made = batch_of_pairs(
+        study, "map", [("q3", "p9"), ("q1", "p8"), ("q3", "p8"), ("q3", "p9")], people_needed=2, origin="map"
+    )
     assert made.passages == 3 and [(item.question, [one.passage for one in item.candidates]) for item in items(study, "map")] == [
         ("q3", ["p9", "p8"]), ("q1", ["p8"])]  # fmt: skip
     assert [one.near_duplicates for one in items(study, "map")[0].candidates] == [0, 0]
@@ -268,12 +288,20 @@ def test_pairs_of_anybodys_choosing(study):
         batch_of_pairs(study, "other", [])
 
 
-@pytest.mark.parametrize("wrong, error, says", [
-    ({"runs": []}, BadInput, "one run at least"), ({"runs": ["z"]}, Missing, "no run 'z'"), ({"size": 0}, BadInput, "one question"),
-    ({"depth": 0}, BadInput, "depth"), ({"splits": ["prod"]}, BadInput, "no split 'prod'"), ({"mix": Mix(0.9, 0.9, 0)}, BadInput, "shares"),
-    ({"slice": ["q999"]}, Missing, "q999"), ({"by": "ann"}, Refused, "takes the role lead"),
-    ({"splits": ["unlabelled"]}, Missing, "none of these"),
-])
+@pytest.mark.parametrize(
+    "wrong, error, says",
+    [
+        ({"runs": []}, BadInput, "one run at least"),
+        ({"runs": ["z"]}, Missing, "no run 'z'"),
+        ({"size": 0}, BadInput, "one question"),
+        ({"depth": 0}, BadInput, "depth"),
+        ({"splits": ["prod"]}, BadInput, "no split 'prod'"),
+        ({"mix": Mix(0.9, 0.9, 0)}, BadInput, "shares"),
+        ({"slice": ["q999"]}, Missing, "q999"),
+        ({"by": "ann"}, Refused, "takes the role lead"),
+        ({"splits": ["unlabelled"]}, Missing, "none of these"),
+    ],
+)
 def test_what_cannot_be_made_is_said(study, wrong, error, says):
     with pytest.raises(error, match=says):
         make_batch(study, "b", **{"runs": ["a"], "size": 10, **wrong})
@@ -296,7 +324,9 @@ def test_practice_is_of_settled_questions_most_people_first(study):
     with pytest.raises(Refused, match="20 questions are asked for and 4 have settled labels; .* --size 4"):
         make_practice(study, "practice")
     made = make_practice(study, "practice", 4)
-    assert [item.question for item in items(study, "practice")] == ["q4", "q1", "q2", "q0"], "q3 is in dispute, q5 unsure, q6 bad"
+    assert [item.question for item in items(study, "practice")] == ["q4", "q1", "q2", "q0"], (
+        "q3 is in dispute, q5 unsure, q6 bad"
+    )
     assert (made.adjudicated, made.of_one_person) == (1, 1) and Queue(study.labels_path).batches()[0].practice
     with pytest.raises(BadInput, match="one question"):
         make_practice(study, "other", 0)
@@ -320,7 +350,9 @@ def test_from_the_command_line(study):
     assert "one" in listed and "open" in listed and "20" in listed
     assert "closed" in run("close", "one") and "closed" in run("list") and "open" in run("open", "one")
     assert "needs 3 people" in run("people", "one", 3) and {item.people_needed for item in items(study, "one")} == {3}
-    assert "are for ben" in run("assign", "one", "ben") and {item.assigned_to for item in items(study, "one")} == {"ben"}
+    assert "are for ben" in run("assign", "one", "ben") and {item.assigned_to for item in items(study, "one")} == {
+        "ben"
+    }
     assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}

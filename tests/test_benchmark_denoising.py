@@ -15,13 +15,30 @@ from tests.studies import births, make_study, people, tiny_bert
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
-DUAL = {"question_tokens": 16, "passage_tokens": 24, "batch": 4, "hard_negatives": 1, "steps": 6, "learning_rate": 1e-3, "held_out": 0,
-        "evaluate_every": 2, "precision": "bfloat16"}
+DUAL = {
+    "question_tokens": 16,
+    "passage_tokens": 24,
+    "batch": 4,
+    "hard_negatives": 1,
+    "steps": 6,
+    "learning_rate": 1e-3,
+    "held_out": 0,
+    "evaluate_every": 2,
+    "precision": "bfloat16",
+}
 
 
-@pytest.mark.parametrize("low, high, seeds, said", [
-    (0.001, 0.3, 3, "shows"), (0.3, 0.4, 2, "no claim"), (-0.2, 0.009, 3, "does not show"), (-0.2, 0.2, 3, "cannot tell"),
-    (0.0, 0.2, 5, "cannot tell"), (0.001, 0.005, 3, "shows")])
+@pytest.mark.parametrize(
+    "low, high, seeds, said",
+    [
+        (0.001, 0.3, 3, "shows"),
+        (0.3, 0.4, 2, "no claim"),
+        (-0.2, 0.009, 3, "does not show"),
+        (-0.2, 0.2, 3, "cannot tell"),
+        (0.0, 0.2, 5, "cannot tell"),
+        (0.001, 0.005, 3, "shows"),
+    ],
+)
 def test_the_rule(low, high, seeds, said):
     assert verdict(Estimate((low + high) / 2, 100, low, high, ""), seeds) == said
 
@@ -32,17 +49,24 @@ def test_claims_are_paired_and_share_their_level():
     better = noisy | (generator.random((3, 400)) < 0.3)
     order = (("noisy", "better"), ("better", "same"))
     first, second = claims(order, {"noisy": noisy, "better": better, "same": better})
-    assert (first.verdict, second.verdict) == ("shows", "does not show") and of_order([first, second]) == "does not show"
+    assert (first.verdict, second.verdict) == ("shows", "does not show") and of_order(
+        [first, second]
+    ) == "does not show"
     assert first.difference.value == pytest.approx(better.mean() - noisy.mean())
     alone = claims(order[:1], {"noisy": noisy, "better": better})[0].difference
     assert first.difference.low < alone.low and alone.high < first.difference.high  # 97.5% against 95%
-    assert of_order([first]) == "shows" and of_order(claims(order[:1], {"noisy": noisy[:2], "better": better[:2]})) == "no claim"
+    assert (
+        of_order([first]) == "shows"
+        and of_order(claims(order[:1], {"noisy": noisy[:2], "better": better[:2]})) == "no claim"
+    )
     with pytest.raises(ValueError, match="same seeds and questions"):
         claims(order[:1], {"noisy": noisy[:2], "better": better})
 
 
 def test_the_plan_is_what_can_be_compared():
-    assert {policy for pair in plan.ORDER for policy in pair} <= set(plan.RETRIEVERS) and set(plan.RETRIEVERS) <= set(plan.POLICIES)
+    assert {policy for pair in plan.ORDER for policy in pair} <= set(plan.RETRIEVERS) and set(plan.RETRIEVERS) <= set(
+        plan.POLICIES
+    )
     assert plan.REAL_ORDER[0] == plan.REAL_POLICIES and plan.ENCYCLOPEDIA_SEED != 0
     assert plan.DUAL["held_out"] == plan.REAL_DUAL["held_out"] == 0
 
@@ -57,13 +81,24 @@ def benches(tmp_path):
     bm25.build_index(study, threads=1)
     retrieve(study, "bm25", k=5, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 24})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 24},
+    )
     build(study, set_name("none"), ["mined"])
     dev = study.questions.all(split="dev")
 
     def bench(name):
-        return Bench(tmp_path / name, study, DUAL, dev, lambda encoder, into: find(study, encoder, dev, 20, into, "cpu", lambda *said: None),
-                     lambda cell: np.load(cell / "answers.dpr.npy"), "tiny")
+        return Bench(
+            tmp_path / name,
+            study,
+            DUAL,
+            dev,
+            lambda encoder, into: find(study, encoder, dev, 20, into, "cpu", lambda *said: None),
+            lambda cell: np.load(cell / "answers.dpr.npy"),
+            "tiny",
+        )
 
     return bench
 
@@ -89,7 +124,10 @@ def test_killed_it_goes_on_to_the_same(benches):
     assert seen == [] and not (broken.folder / "models" / "none-1").exists()
     lines = outcome(whole, ["none"], (("none", "none"),), [1])
     assert lines[-1].startswith("none over none: +0.0 points") and lines[-1].endswith("no claim.")
-    assert [line.split()[0] for line in lines[2:4]] == [BEFORE, "none"] and f"{len(whole.questions)} questions" in lines[0]
+    assert [line.split()[0] for line in lines[2:4]] == [
+        BEFORE,
+        "none",
+    ] and f"{len(whole.questions)} questions" in lines[0]
 
 
 def test_other_settings_in_one_folder_are_refused(tmp_path):

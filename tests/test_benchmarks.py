@@ -25,8 +25,11 @@ def study(tmp_path):
 
 def test_every_part_of_the_whole_run_is_a_command():
     for name, what, _ in every.CPU:
-        assert what and (find_spec(f"benchmarks.{name}.__main__") if find_spec(f"benchmarks.{name}").submodule_search_locations
-                         else find_spec(f"benchmarks.{name}")), name
+        assert what and (
+            find_spec(f"benchmarks.{name}.__main__")
+            if find_spec(f"benchmarks.{name}").submodule_search_locations
+            else find_spec(f"benchmarks.{name}")
+        ), name
 
 
 def test_a_part_that_fails_is_said_and_the_sum_with_it(capsys):
@@ -39,7 +42,13 @@ def test_a_part_that_fails_is_said_and_the_sum_with_it(capsys):
 def test_people_wait_for_what_the_server_keeps(study, capsys):
     twenty.together(study, 2, 0.1, 1.0)
     said = capsys.readouterr().out
-    for what in ("one person alone", "the others come in the same moment", "all label", "all change Compare", "Memory of the server"):
+    for what in (
+        "one person alone",
+        "the others come in the same moment",
+        "all label",
+        "all change Compare",
+        "Memory of the server",
+    ):
         assert what in said
     labels = Labels(study.labels_path)
     given = {event.annotator for event in labels.judgements()}
@@ -52,7 +61,10 @@ def test_a_tab_sees_what_a_browser_would(study):
         stranger, ada = Tab(address), Tab(address, f"{who.cookie_name(study.labels_path)}=name%3AAda")
         assert "Ada" not in stranger.go("").html and "Ada" in ada.go("").html
         first = ada.go("question", question="q0", a="alpha", b="beta")
-        assert "Where is thing 0?" in first.html and "Where is thing 1?" in ada.go("question", question="q1", a="alpha", b="beta").html
+        assert (
+            "Where is thing 0?" in first.html
+            and "Where is thing 1?" in ada.go("question", question="q1", a="alpha", b="beta").html
+        )
         small = ada.go("question", question="q0", a="alpha", b="beta")
         assert small.html == first.html and small.bytes < first.bytes, "what was seen is named and not sent again"
         assert 'class="flips"' in ada.go("compare", a="alpha", b="beta", page=2).html
@@ -62,7 +74,11 @@ def test_a_tab_sees_what_a_browser_would(study):
 
 def test_a_person_goes_from_passage_to_passage_until_all_have_a_label():
     def card(key, *given):
-        return {"key": key, "candidates": [{"passage": "a"}, {"passage": "b"}], "given": dict.fromkeys(given, "negative")}
+        return {
+            "key": key,
+            "candidates": [{"passage": "a"}, {"passage": "b"}],
+            "given": dict.fromkeys(given, "negative"),
+        }
 
     first, second = card("1", "a", "b"), card("2", "a")
     assert twenty._next({"cards": [second, first], "order": ["1", "2"]}) == (second, "b")
@@ -80,7 +96,10 @@ def test_large_studies_are_those_that_were_asked_for(tmp_path):
     study = Study.open(tmp_path / "study")
     assert len(study.corpus) == 300 and len(study.questions) == 60 and study.runs() == ["bm25-dev", "dense-dev"]
     passage = study.corpus.passage(random.Random(0).randrange(300))
-    assert len(passage.text.split()) == 100 + 3 and lines["import, and corpus.db"][2] == (tmp_path / "study" / "corpus.db").stat().st_size
+    assert (
+        len(passage.text.split()) == 100 + 3
+        and lines["import, and corpus.db"][2] == (tmp_path / "study" / "corpus.db").stat().st_size
+    )
     question = study.questions.get("q7")
     gold = study.corpus.passages(study.corpus.ordinals(question.gold).values())
     assert question.answers[0] in gold[0].text

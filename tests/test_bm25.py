@@ -43,7 +43,11 @@ def assert_same_hits(study, texts, k):
 
 
 def test_equals_pyserini(indexed_study):
-    texts = [question.text for question in indexed_study.questions.all()[:10]] + ["a town with a harbour", "the of", "zzz"]
+    texts = [question.text for question in indexed_study.questions.all()[:10]] + [
+        "a town with a harbour",
+        "the of",
+        "zzz",
+    ]
     assert_same_hits(indexed_study, texts, 10)
 
 
@@ -118,11 +122,17 @@ def test_score_gives_what_search_gives_and_zero_without_a_shared_word(indexed_st
 
 def test_k1_and_b_act_at_search_time(indexed_study):
     text = ["Where was Arve Eurset4 born?"]
-    assert BM25(indexed_study).search(text, 3).scores[0, 0] != BM25(indexed_study, k1=1.6, b=0.75).search(text, 3).scores[0, 0]
+    assert (
+        BM25(indexed_study).search(text, 3).scores[0, 0]
+        != BM25(indexed_study, k1=1.6, b=0.75).search(text, 3).scores[0, 0]
+    )
 
 
 def test_odd_ids_and_texts_survive(tmp_path):
-    passages = [Passage("wiki:1/é#?", "Ünïcode \"quoted\"", "Ein Käse\nmit Löchern und \\ Strichen"), Passage("0", "zero", "plain")]
+    passages = [
+        Passage("wiki:1/é#?", 'Ünïcode "quoted"', "Ein Käse\nmit Löchern und \\ Strichen"),
+        Passage("0", "zero", "plain"),
+    ]
     study = make_study(tmp_path / "s", passages)
     bm25.build_index(study, threads=1)
     assert BM25(study).search(["Käse"], 2).ordinals[0].tolist() == [0, -1]

@@ -21,7 +21,11 @@ def test_equal_frequencies_stay_together_and_the_rare_end_is_long():
 
 
 def test_zero_and_unknown_stand_apart():
-    assert cumulative_buckets(np.array([0, -1, 5])).tolist() == [8, -1, 4]  # one value: the middle of its mass is in bucket 4
+    assert cumulative_buckets(np.array([0, -1, 5])).tolist() == [
+        8,
+        -1,
+        4,
+    ]  # one value: the middle of its mass is in bucket 4
     assert cumulative_buckets(np.array([0, 0])).tolist() == [8, 8]
     assert cumulative_buckets(np.zeros(0, int)).tolist() == []
 
@@ -41,7 +45,13 @@ def test_more_frequent_is_never_in_a_rarer_bucket(values, count):
     assert ((buckets >= 0) & (buckets < count) == counted).all()
     total, largest = (
         frequency[counted].sum(),
-        max([0, *np.unique(frequency[counted], return_counts=True)[0] * np.unique(frequency[counted], return_counts=True)[1]]),
+        max(
+            [
+                0,
+                *np.unique(frequency[counted], return_counts=True)[0]
+                * np.unique(frequency[counted], return_counts=True)[1],
+            ]
+        ),
     )
     for bucket in range(count):  # a bucket holds an eighth, give or take the mass of the values at its borders
         assert frequency[buckets == bucket].sum() <= total / count + largest

@@ -35,8 +35,19 @@ def files(tmp_path_factory):
     passages = people(45)
     rows = ["id\ttext\ttitle", *(f"{p.id}\t{p.text}\t{p.title}" for p in passages)]
     (folder / "passages.tsv").write_text("\n".join(rows) + "\n")
-    records = [{"id": q.id, "question": q.text, "answers": q.answers, "relation": q.relation, "subject": q.subject, "split": q.split,
-                "dataset": q.dataset, "gold": q.gold} for q in births(passages)]
+    records = [
+        {
+            "id": q.id,
+            "question": q.text,
+            "answers": q.answers,
+            "relation": q.relation,
+            "subject": q.subject,
+            "split": q.split,
+            "dataset": q.dataset,
+            "gold": q.gold,
+        }
+        for q in births(passages)
+    ]
     (folder / "questions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     tiny_bert(folder / "tiny")
     return folder
@@ -56,22 +67,40 @@ def test_from_files_to_a_report(blindspot, files, tmp_path, monkeypatch):
     assert "was imported before" in done("import", "passages", files / "passages.tsv")
     assert "30 questions" in done("import", "questions", files / "questions.jsonl")
     assert "30 subjects" in done("import", "frequencies", "--count")
-    assert "32 dimensions" in done("encoder", "add", "tiny", "--model", files / "tiny", "--pooling", "cls", "--max-tokens", 64)
+    assert "32 dimensions" in done(
+        "encoder", "add", "tiny", "--model", files / "tiny", "--pooling", "cls", "--max-tokens", 64
+    )
     assert "tiny:" in done("encoder", "list")
     assert "45 passages" in done("index", "bm25")
     assert "similarity dot" in done("index", "dense", "--encoder", "tiny")
     for kind in ("bm25", "dense", "hybrid"):
         assert "30 questions" in done("retrieve", "--with", kind, "--encoder", "tiny", "--split", "dev", "--k", 20)
-    assert "Weight" in done("retrieve", "--with", "hybrid", "--encoder", "tiny", "--split", "dev", "--k", 20, "--tune", "--name", "tuned")
+    assert "Weight" in done(
+        "retrieve", "--with", "hybrid", "--encoder", "tiny", "--split", "dev", "--k", 20, "--tune", "--name", "tuned"
+    )
 
     holds = json.loads(done("status", "--json"))
-    assert holds["passages"]["count"] == 45 and set(holds["runs"]) == {"bm25-dev", "tiny-dev", "hybrid-tiny-dev", "tuned"}
-    assert holds["questions"] == [{"dataset": "births", "split": "dev", "questions": 30, "with_gold": 30, "with_answers": 30}]
+    assert holds["passages"]["count"] == 45 and set(holds["runs"]) == {
+        "bm25-dev",
+        "tiny-dev",
+        "hybrid-tiny-dev",
+        "tuned",
+    }
+    assert holds["questions"] == [
+        {"dataset": "births", "split": "dev", "questions": 30, "with_gold": 30, "with_answers": 30}
+    ]
     assert "bm25-dev" in done("status")
     report = json.loads(done("report", "--json", "--run", "bm25-dev", "--by", "relation"))["runs"]["bm25-dev"]
-    assert report["k"]["1"]["n"] == 30 and 0 <= report["k"]["1"]["low"] <= report["k"]["1"]["success"] <= report["k"]["1"]["high"] <= 1
+    assert (
+        report["k"]["1"]["n"] == 30
+        and 0 <= report["k"]["1"]["low"] <= report["k"]["1"]["success"] <= report["k"]["1"]["high"] <= 1
+    )
     assert report["relations"]["P19"]["k"]["5"]["n"] == 30 and "1" in report["macro"]["k"]
-    assert "bm25-dev" in done("report") and done("report", "--csv").startswith("run") and "toprule" in done("report", "--latex")
+    assert (
+        "bm25-dev" in done("report")
+        and done("report", "--csv").startswith("run")
+        and "toprule" in done("report", "--latex")
+    )
     assert done("export", "run", "bm25-dev", "--format", "trec", "--out", tmp_path / "r.trec").startswith("Wrote")
     assert len((tmp_path / "r.trec").read_text().splitlines()) <= 30 * 20
     done("export", "run", "bm25-dev", "--format", "dpr", "--out", tmp_path / "r.json")
@@ -85,26 +114,45 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
     assert code == 0 and (tmp_path / "study.toml").is_file(), err
 
 
-@pytest.mark.parametrize("arguments, code, says", [
-    (["status"], 1, "holds no study"),
-    (["import", "passages", "absent.tsv"], 1, "holds no study"),
-    (["report", "--json", "--csv", "--study", "STUDY"], 2, "give one of"),
-    (["report", "--run", "other", "--study", "STUDY"], 1, "there is no run 'other'"),
-    (["retrieve", "--with", "magic", "--study", "STUDY"], 1, "bm25, dense, hybrid"),
-    (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
-    (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
-    (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),
-    (["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"], 1, "for --with hybrid"),
-    (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "names no encoder 'other'"),
-    (["import", "frequencies", "--study", "STUDY"], 2, "give a FILE, or --count"),
-    (["import", "questions", "absent.jsonl", "--study", "STUDY"], 1, "absent.jsonl"),
-    (["encoder", "add", "x", "--model", "a", "--question-model", "b", "--passage-model", "c", "--study", "STUDY"], 2, "give --model"),
-    (["export", "run", "x", "--format", "xml", "--study", "STUDY"], 1, "--format must be one of"),
-    (["jobs", "log", "nothing", "--study", "STUDY"], 1, "no job"),
-    (["jobs", "log", "../../x", "--study", "STUDY"], 1, "no job"),
-    (["dance"], 2, "No such command"),
-    (["retrieve", "--with", "bm25", "--k", "0", "--study", "STUDY"], 2, "--k"),
-])
+@pytest.mark.parametrize(
+    "arguments, code, says",
+    [
+        (["status"], 1, "holds no study"),
+        (["import", "passages", "absent.tsv"], 1, "holds no study"),
+        (["report", "--json", "--csv", "--study", "STUDY"], 2, "give one of"),
+        (["report", "--run", "other", "--study", "STUDY"], 1, "there is no run 'other'"),
+        (["retrieve", "--with", "magic", "--study", "STUDY"], 1, "bm25, dense, hybrid"),
+        (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
+        (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
+        (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),
+        (["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"], 1, "for --with hybrid"),
+        (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "names no encoder 'other'"),
+        (["import", "frequencies", "--study", "STUDY"], 2, "give a FILE, or --count"),
+        (["import", "questions", "absent.jsonl", "--study", "STUDY"], 1, "absent.jsonl"),
+        (
+            [
+                "encoder",
+                "add",
+                "x",
+                "--model",
+                "a",
+                "--question-model",
+                "b",
+                "--passage-model",
+                "c",
+                "--study",
+                "STUDY",
+            ],
+            2,
+            "give --model",
+        ),
+        (["export", "run", "x", "--format", "xml", "--study", "STUDY"], 1, "--format must be one of"),
+        (["jobs", "log", "nothing", "--study", "STUDY"], 1, "no job"),
+        (["jobs", "log", "../../x", "--study", "STUDY"], 1, "no job"),
+        (["dance"], 2, "No such command"),
+        (["retrieve", "--with", "bm25", "--k", "0", "--study", "STUDY"], 2, "--k"),
+    ],
+)
 def test_what_goes_wrong_is_one_line(blindspot, files, tmp_path, monkeypatch, arguments, code, says):
     monkeypatch.chdir(tmp_path)
     study = tmp_path / "study"
@@ -155,8 +203,10 @@ def test_open_refuses_a_port_in_use(blindspot, tmp_path):
 
 def test_help_loads_nothing_heavy():
     """Under half a second: what would make it slow is an import, so that is what is asserted."""
-    code = "import sys; sys.argv = ['blindspot', '--help']\nimport app.cli, atexit\n" \
-           "atexit.register(lambda: print([m for m in ('numpy', 'rich', 'sqlite3', 'torch', 'streamlit') if m in sys.modules]))\napp.cli.main()"
+    code = (
+        "import sys; sys.argv = ['blindspot', '--help']\nimport app.cli, atexit\n"
+        "atexit.register(lambda: print([m for m in ('numpy', 'rich', 'sqlite3', 'torch', 'streamlit') if m in sys.modules]))\napp.cli.main()"
+    )
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.rstrip().endswith("[]"), done.stdout + done.stderr

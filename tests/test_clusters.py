@@ -48,7 +48,9 @@ def test_each_cluster_is_named_by_its_own_word():
     texts = [{"ski"}, {"ski"}, {"ski"}, {"sea"}, {"sea"}, {"sea"}, {"sea"}, {"ski"}]
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     assert telling_words(texts, labels, prior=0.5) == {0: ["ski"], 1: ["sea"]}
-    assert telling_words(texts[:4] * 2, labels, prior=0.5) == {0: [], 1: []}, "no word is more usual in one than in the other"
+    assert telling_words(texts[:4] * 2, labels, prior=0.5) == {0: [], 1: []}, (
+        "no word is more usual in one than in the other"
+    )
 
 
 def test_a_word_of_every_passage_and_a_word_of_one_name_nothing():

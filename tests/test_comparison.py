@@ -19,7 +19,16 @@ from backend.evaluation import saved_slices
 from backend.evaluation.comparison import Comparison, at, conclusion, macro_at, measure_all
 from backend.evaluation.comparison_report import COLUMNS, compare_runs
 from backend.evaluation.html_report import html_report, write_html_report
-from backend.evaluation.panel import ALL, RANDOM, TRAINED, Panel, frequency_curves, relation_table, runs_named, training_subjects
+from backend.evaluation.panel import (
+    ALL,
+    RANDOM,
+    TRAINED,
+    Panel,
+    frequency_curves,
+    relation_table,
+    runs_named,
+    training_subjects,
+)
 from backend.evaluation.slice_report import find_in_runs
 from db.errors import BadInput, Missing
 from db.records import Question
@@ -43,10 +52,12 @@ def test_by_hand(study):
     assert (both.n, both.a.value, both.b.value) == (7, 5 / 7, 4 / 7)
     assert (both.a.low, both.a.high) == wilson(5, 7)
     assert (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither) == (3, 2, 1, 1)
-    assert both.difference.p == sign_flip(np.array([0, 1, 0, -1, 1, 0, 0.0])) and both.difference.p_mcnemar == mcnemar(2, 1)
-    assert made.macro[5].a.value == pytest.approx((3 / 3 + 2 / 4) / 2) and made.macro[5].difference.estimate.value == pytest.approx(
-        (1 / 3 + 0) / 2
+    assert both.difference.p == sign_flip(np.array([0, 1, 0, -1, 1, 0, 0.0])) and both.difference.p_mcnemar == mcnemar(
+        2, 1
     )
+    assert made.macro[5].a.value == pytest.approx((3 / 3 + 2 / 4) / 2) and made.macro[
+        5
+    ].difference.estimate.value == pytest.approx((1 / 3 + 0) / 2)
     assert {name: (each.n, each.flips.only_a) for name, each in made.groups.items()} == {"P19": (3, 1), "P50": (4, 1)}
     assert list(made.at) == [1, 5], "20 and 100 are deeper than the runs"
 
@@ -125,11 +136,16 @@ def test_the_conclusion_says_no_more_than_the_test(study):
     write_run(clear, "bad", ids, Hits(np.tile(others, (len(ids), 1)).astype(np.int32), scores), {"retriever": "x"})
     for a, b in (("good", "bad"), ("bad", "good")):
         found = compare_runs(clear, a, b, relevance="gold")
-        assert "good finds a relevant passage within the first 5 more often than bad, by 100.0 points" in found.conclusion
+        assert (
+            "good finds a relevant passage within the first 5 more often than bad, by 100.0 points" in found.conclusion
+        )
         assert "p < 0.001" in found.conclusion and "the gold names" in found.reservation
     everything = Comparison.of(*measure_all(clear, ("good", "bad"), "gold").values())
     assert macro_at(everything, 1).n == len(ids)
-    assert conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad") == "There is no question to conclude anything from."
+    assert (
+        conclusion(at(everything, 1, np.zeros(0, int)), "good", "bad")
+        == "There is no question to conclude anything from."
+    )
 
 
 def test_a_panel_of_three_runs_is_over_what_all_measure(study):
@@ -170,15 +186,17 @@ def test_curves_from_official_sets_and_from_mentions(tmp_path):
     assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
     assert [point.n for point in cut.series[TRAINED]["alpha"]] == [1] and cut.source == "the question files"
     (study.folder / "training_subjects.txt").write_text("nobody\n")
-    assert training_subjects(study) == ({"nobody"}, "training_subjects.txt") and set(frequency_curves(panel(study, "alpha"), 5).series) == {
-        ALL
-    }
+    assert training_subjects(study) == ({"nobody"}, "training_subjects.txt") and set(
+        frequency_curves(panel(study, "alpha"), 5).series
+    ) == {ALL}
     assert {point.n for point in frequency_curves(panel(study, "alpha"), 5, "P19").series[ALL]["alpha"]} == {1}
 
 
 def test_published_figures_stand_with_their_relations(real_data):
     content = json.loads((real_data / "published_results.json").read_text())["entityquestions_paper"]["table5_top20"]
-    assert {name: (v["dpr_nq"], v["dpr_multi"], v["bm25"]) for name, v in content.items() if name != "Average"} == published.TOP_20
+    assert {
+        name: (v["dpr_nq"], v["dpr_multi"], v["bm25"]) for name, v in content.items() if name != "Average"
+    } == published.TOP_20
     assert tuple(content["Average"].values()) == published.AVERAGE
     assert np.mean([each[2] for each in published.TOP_20.values()]) == pytest.approx(published.AVERAGE[2], abs=0.06)
     assert "Not comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(10, 5)
@@ -198,13 +216,21 @@ def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study
 
 def test_the_html_report_escapes_data(tmp_path):
     passages = people(30)
-    asked = [Question(q.id, q.text, q.answers, HOSTILE, q.subject, frequency=3, split="dev", gold=q.gold) for q in births(passages)]
+    asked = [
+        Question(q.id, q.text, q.answers, HOSTILE, q.subject, frequency=3, split="dev", gold=q.gold)
+        for q in births(passages)
+    ]
     study = make_study(tmp_path / "hostile", passages, asked)
     write_run(study, "one", [q.id for q in asked], _hits((1,) * len(asked)), {"retriever": "bm25"})
     saved_slices.save(study, "<script>x</script>", "word:who")
     size = write_html_report(study, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert size == len(text.encode()) and "<script>window.pwned" not in text and "<img src=x" not in text and "<script>x" not in text
+    assert (
+        size == len(text.encode())
+        and "<script>window.pwned" not in text
+        and "<img src=x" not in text
+        and "<script>x" not in text
+    )
 
 
 def test_found_slices_in_every_form(study):

@@ -17,7 +17,15 @@ from db.errors import Missing, Refused
 from db.records import Passage
 from tests.training import examples, start, weights
 
-QUICK = {"batch": 8, "steps": 6, "evaluate_every": 2, "held_out": 8, "learning_rate": 1e-3, "tokens": 64, "negatives": 2}
+QUICK = {
+    "batch": 8,
+    "steps": 6,
+    "evaluate_every": 2,
+    "held_out": 8,
+    "learning_rate": 1e-3,
+    "tokens": 64,
+    "negatives": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +39,18 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture
 def quick(bert):
     def trained(target: Path, data=None, labels=None, retrieved=None, progress=None, restart=False, **settings):
-        return train(bert, examples() if data is None else data, target, target.with_name(f"{target.name}~working"),
-                     CrossEncoderSettings(**{**QUICK, **settings}), labels=labels, retrieved=retrieved, device="cpu", progress=progress, restart=restart)
+        return train(
+            bert,
+            examples() if data is None else data,
+            target,
+            target.with_name(f"{target.name}~working"),
+            CrossEncoderSettings(**{**QUICK, **settings}),
+            labels=labels,
+            retrieved=retrieved,
+            device="cpu",
+            progress=progress,
+            restart=restart,
+        )
 
     return trained
 
@@ -44,16 +62,31 @@ def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
     about, report = read_json(tmp_path / "model" / "training.json"), read_json(tmp_path / "model" / "calibration.json")
     lines = read_lines(tmp_path / "model")
     losses = [line["loss"] for line in lines if "loss" in line]
-    assert np.mean(losses[-5:]) < np.mean(losses[:5]) and {"held_out_loss", "average_precision"} <= set(about["curve"][0])
-    assert (made.calibration, report["method"], report["of"]) == ("platt", "platt", "held-out pairs of the training set")
-    assert (report["pairs"], report["positives"]) == (sum(len(e.positives) + len(e.hard_negatives()) for e in held_out(8)), 8)
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) and {"held_out_loss", "average_precision"} <= set(
+        about["curve"][0]
+    )
+    assert (made.calibration, report["method"], report["of"]) == (
+        "platt",
+        "platt",
+        "held-out pairs of the training set",
+    )
+    assert (report["pairs"], report["positives"]) == (
+        sum(len(e.positives) + len(e.hard_negatives()) for e in held_out(8)),
+        8,
+    )
     pairs = [(one.question, passage) for one in examples()[:3] for passage in (*one.positives, *one.negatives)]
     given = score(tmp_path / "model", pairs, "cpu")
     plain = CrossEncoder(str(tmp_path / "model"), device="cpu").predict(
-        [(question, f"{passage.title} [SEP] {passage.text}") for question, passage in pairs], activation_fn=torch.nn.Identity())
+        [(question, f"{passage.title} [SEP] {passage.text}") for question, passage in pairs],
+        activation_fn=torch.nn.Identity(),
+    )
     np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-6)
     assert ((given >= 0) & (given <= 1)).all() and score(Judge(tmp_path / "model", "cpu"), []).shape == (0,)
-    assert {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()} == {".json", ".jsonl", ".safetensors"}
+    assert {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()} == {
+        ".json",
+        ".jsonl",
+        ".safetensors",
+    }
 
 
 def held_out(count):
@@ -72,7 +105,9 @@ def test_broken_off_it_ends_with_the_same_bytes(quick, tmp_path):
         quick(tmp_path / "again", progress=stop)
     quick(tmp_path / "again")
     assert weights(tmp_path / "again") == weights(tmp_path / "whole")
-    assert (tmp_path / "again" / "calibration.json").read_bytes() == (tmp_path / "whole" / "calibration.json").read_bytes()
+    assert (tmp_path / "again" / "calibration.json").read_bytes() == (
+        tmp_path / "whole" / "calibration.json"
+    ).read_bytes()
 
 
 def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
@@ -81,7 +116,11 @@ def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
     def labels(aside, each=20):
         asked.extend(aside)
         one = aside[0]
-        return [Labelled(one.id, one.question, passage, positive) for positive in (True, False) for passage in one.negatives[:1] * each]
+        return [
+            Labelled(one.id, one.question, passage, positive)
+            for positive in (True, False)
+            for passage in one.negatives[:1] * each
+        ]
 
     quick(tmp_path / "model", labels=labels, steps=2)
     report = read_json(tmp_path / "model" / "calibration.json")
@@ -106,7 +145,9 @@ def test_what_is_held_out_was_retrieved(quick, tmp_path):
 
 def test_one_class_is_one_line(quick, tmp_path):
     only = [Example(one.id, one.question, one.positives) for one in examples()]
-    with pytest.raises(Refused, match="none of the 40 questions has a hard negative: a cross-encoder learns from both kinds"):
+    with pytest.raises(
+        Refused, match="none of the 40 questions has a hard negative: a cross-encoder learns from both kinds"
+    ):
         quick(tmp_path / "model", data=only)
     with pytest.raises(Refused, match="all 3 pairs are positive: probabilities need pairs of both kinds"):
         fit(np.arange(3.0), np.ones(3, bool))
@@ -130,7 +171,9 @@ def test_pickled_weights_are_not_read(quick, bert, tmp_path):
     (tmp_path / "pickled" / "model.safetensors").unlink()
     torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
     with pytest.raises(Missing, match="cannot load the model"):
-        cross_encoder.train(str(tmp_path / "pickled"), examples(), tmp_path / "model", tmp_path / "working", device="cpu")
+        cross_encoder.train(
+            str(tmp_path / "pickled"), examples(), tmp_path / "model", tmp_path / "working", device="cpu"
+        )
 
 
 def test_held_out_pairs_are_of_every_question_and_a_positive_is_no_negative():
@@ -173,14 +216,20 @@ def test_isotonic_is_sklearns_after_a_round_trip_through_json():
 def test_few_pairs_are_fitted_by_platt():
     scores, positive, _, _ = sample(200)
     assert fit(scores, positive).method == "platt"
-    apart = fit(np.array([-1.0, -2, 3, 4]), np.array([False, False, True, True]))  # the classes lie apart: the slope stays finite
+    apart = fit(
+        np.array([-1.0, -2, 3, 4]), np.array([False, False, True, True])
+    )  # the classes lie apart: the slope stays finite
     assert np.isfinite(apart.slope) and apart(np.array([-1e6, 1e6])) == pytest.approx([0, 1])
 
 
 def test_what_is_reported_was_not_fitted():
     """Scores without meaning: isotonic regression looks good on its own pairs, and not on others."""
     generator = np.random.default_rng(0)
-    scores, positive, questions = generator.normal(size=600), generator.random(600) < 0.5, [str(i // 3) for i in range(600)]
+    scores, positive, questions = (
+        generator.normal(size=600),
+        generator.random(600) < 0.5,
+        [str(i // 3) for i in range(600)],
+    )
     seen = fit(scores, positive, "isotonic")(scores)
     apart = unseen(scores, positive, questions, "isotonic")
     assert brier(seen, positive) < 0.25 < brier(apart, positive)

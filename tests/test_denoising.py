@@ -26,8 +26,14 @@ DEFAULT = Thresholds()
 def evidence(candidates, gold=(0,), labels=None, probabilities=None, **more):
     """Passage of ordinal n is called str(n)."""
     values = {"unused": frozenset(), "distant": None, "listed": {}, "floors": {}} | more
-    return Evidence(gold=list(gold), candidates=candidates, labels=labels or {}, probabilities=probabilities or {},
-                    ids={n: str(n) for n in range(50)}, **values)
+    return Evidence(
+        gold=list(gold),
+        candidates=candidates,
+        labels=labels or {},
+        probabilities=probabilities or {},
+        ids={n: str(n) for n in range(50)},
+        **values,
+    )
 
 
 def mined(*ordinals, answer=False, score=1.0):
@@ -63,9 +69,17 @@ def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_w
     assert by_machine("answer_match", Seen(None), DEFAULT) == ("negative", denoising.MINED)
 
 
-@pytest.mark.parametrize("probability, role, reason", [
-    (0.0, "negative", denoising.SURELY_NOT), (0.0999, "negative", denoising.SURELY_NOT), (0.1, "dropped", denoising.BETWEEN),
-    (0.9, "dropped", denoising.BETWEEN), (0.9001, "positive", denoising.SURELY), (None, "dropped", denoising.UNKNOWN)])
+@pytest.mark.parametrize(
+    "probability, role, reason",
+    [
+        (0.0, "negative", denoising.SURELY_NOT),
+        (0.0999, "negative", denoising.SURELY_NOT),
+        (0.1, "dropped", denoising.BETWEEN),
+        (0.9, "dropped", denoising.BETWEEN),
+        (0.9001, "positive", denoising.SURELY),
+        (None, "dropped", denoising.UNKNOWN),
+    ],
+)
 def test_the_cross_encoder_at_its_thresholds(probability, role, reason):
     """RocketQA 4.1.3: less than 0.1 negative, higher than 0.9 positive; nothing is known of what was not scored."""
     assert by_machine("cross_encoder", Seen(probability=probability), DEFAULT) == (role, reason)
@@ -82,7 +96,10 @@ def test_positive_aware_takes_95_percent_of_the_lowest_positive():
     assert by_machine("positive_aware", Seen(probability=0.7599), DEFAULT, bar) == ("negative", denoising.UNDER)
     assert by_machine("positive_aware", Seen(probability=0.7601), DEFAULT, bar) == ("dropped", denoising.NOT_UNDER)
     assert by_machine("positive_aware", Seen(), DEFAULT, bar) == ("dropped", denoising.UNKNOWN)
-    assert by_machine("positive_aware", Seen(probability=0.1), DEFAULT, Bar(None, False)) == ("dropped", denoising.NO_POSITIVE_SCORE)
+    assert by_machine("positive_aware", Seen(probability=0.1), DEFAULT, Bar(None, False)) == (
+        "dropped",
+        denoising.NO_POSITIVE_SCORE,
+    )
 
 
 def test_a_margin_is_the_same_wherever_the_scores_lie():
@@ -90,7 +107,10 @@ def test_a_margin_is_the_same_wherever_the_scores_lie():
     thresholds = Thresholds(margin=2.0)
     for moved in (0.0, -100.0, 80.0):
         bar = bar_of([moved + 5.0], thresholds)
-        assert [by_machine("positive_aware", Seen(score=moved + s), thresholds, bar)[0] for s in (2.9, 3.1)] == ["negative", "dropped"]
+        assert [by_machine("positive_aware", Seen(score=moved + s), thresholds, bar)[0] for s in (2.9, 3.1)] == [
+            "negative",
+            "dropped",
+        ]
 
 
 def test_positive_aware_is_refused_on_raw_and_on_uncalibrated_scores():
@@ -102,16 +122,35 @@ def test_positive_aware_is_refused_on_raw_and_on_uncalibrated_scores():
     check_scale(Thresholds(margin=0.0), None)
 
 
-@pytest.mark.parametrize("wrong", [{"keep_below": -0.1}, {"keep_below": 0.95}, {"propose_above": 1.1}, {"share": 0.0}, {"share": 1.5},
-                                   {"margin": -1.0}, {"margin": float("nan")}, {"related": "keep"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keep_below": -0.1},
+        {"keep_below": 0.95},
+        {"propose_above": 1.1},
+        {"share": 0.0},
+        {"share": 1.5},
+        {"margin": -1.0},
+        {"margin": float("nan")},
+        {"related": "keep"},
+    ],
+)
 def test_thresholds_out_of_range_are_refused(wrong):
     with pytest.raises(BadInput):
         Thresholds(**wrong).check()
 
 
-@pytest.mark.parametrize("label, related, role", [
-    ("positive", "drop", "positive"), ("negative", "drop", "negative"), ("related", "drop", "dropped"), ("related", "negative", "negative"),
-    ("unsure", "drop", "dropped"), ("open", "negative", "dropped")])
+@pytest.mark.parametrize(
+    "label, related, role",
+    [
+        ("positive", "drop", "positive"),
+        ("negative", "drop", "negative"),
+        ("related", "drop", "dropped"),
+        ("related", "negative", "negative"),
+        ("unsure", "drop", "dropped"),
+        ("open", "negative", "dropped"),
+    ],
+)
 def test_what_people_say_becomes_of_a_passage(label, related, role):
     assert by_people(label, related, mined=True)[0] == role
 
@@ -122,33 +161,61 @@ def test_what_people_say_becomes_of_a_passage(label, related, role):
 def test_people_overrule_every_machine(base, probability, answer):
     """Whatever the policy makes of a passage, with labels over it the label decides, of mined passages and of gold."""
     labels = {1: "positive", 2: "negative", 3: "related", 4: "unsure", 5: "open", 9: "positive", 8: "negative"}
-    found = evidence(mined(1, 2, 3, 4, 5, answer=answer), gold=(0, 8), labels=labels, probabilities=dict.fromkeys(range(6), probability))
+    found = evidence(
+        mined(1, 2, 3, 4, 5, answer=answer),
+        gold=(0, 8),
+        labels=labels,
+        probabilities=dict.fromkeys(range(6), probability),
+    )
     pairs, _ = assemble("q", found, Policy(base, True), DEFAULT, pseudo=True)
     told = {int(pair.passage): (pair.role, pair.source) for pair in pairs}
-    assert told == {0: ("positive", "gold"), 1: ("positive", "label"), 2: ("negative", "label"), 3: ("dropped", "label"),
-                    4: ("dropped", "label"), 5: ("dropped", "label"), 8: ("negative", "label"), 9: ("positive", "label")}
+    assert told == {
+        0: ("positive", "gold"),
+        1: ("positive", "label"),
+        2: ("negative", "label"),
+        3: ("dropped", "label"),
+        4: ("dropped", "label"),
+        5: ("dropped", "label"),
+        8: ("negative", "label"),
+        9: ("positive", "label"),
+    }
     reasons = {int(pair.passage): pair.reason for pair in pairs}
     assert reasons[8] == denoising.GOLD_DENIED and reasons[9] == denoising.PEOPLE_POSITIVE
-    machine, _ = assemble("q", evidence(found.candidates, (0, 8), {}, found.probabilities), Policy(base, False), DEFAULT, pseudo=True)
-    assert {pair.passage: pair.role for pair in machine} == {pair.passage: pair.machine for pair in pairs if pair.machine is not None}
+    machine, _ = assemble(
+        "q", evidence(found.candidates, (0, 8), {}, found.probabilities), Policy(base, False), DEFAULT, pseudo=True
+    )
+    assert {pair.passage: pair.role for pair in machine} == {
+        pair.passage: pair.machine for pair in pairs if pair.machine is not None
+    }
 
 
 def test_a_positive_is_never_a_negative():
     assert roles(evidence(mined(0, 1), labels={1: "positive"}), "labels") == {0: "positive", 1: "positive"}
     assert roles(evidence(mined(0, 1, 2), gold=(), distant=1)) == {1: "positive", 0: "negative", 2: "negative"}
-    assert roles(evidence(mined(0, 1, 2), gold=(), distant=1, unused=frozenset({2}))) == {1: "positive", 0: "negative", 2: "dropped"}
+    assert roles(evidence(mined(0, 1, 2), gold=(), distant=1, unused=frozenset({2}))) == {
+        1: "positive",
+        0: "negative",
+        2: "dropped",
+    }
 
 
 def test_a_pseudo_positive_is_proposed_or_taken():
     found = evidence(mined(1, 2), gold=(), probabilities={1: 0.95, 2: 0.05})
     assert assemble("q", found, policy_named("cross_encoder"), DEFAULT, False) == ([], NO_POSITIVE)
     assert roles(found, "cross_encoder", pseudo=True) == {1: "positive", 2: "negative"}
-    assert roles(evidence(mined(1, 2), probabilities={1: 0.95, 2: 0.05}), "cross_encoder") == {0: "positive", 1: "dropped", 2: "negative"}
+    assert roles(evidence(mined(1, 2), probabilities={1: 0.95, 2: 0.05}), "cross_encoder") == {
+        0: "positive",
+        1: "dropped",
+        2: "negative",
+    }
 
 
 def test_a_question_whose_gold_is_denied_or_in_dispute_cannot_train():
     for label in ("negative", "open", "unsure", "related"):
-        assert assemble("q", evidence(mined(1), labels={0: label}), policy_named("labels"), DEFAULT, False) == ([], DENIED)
+        assert assemble("q", evidence(mined(1), labels={0: label}), policy_named("labels"), DEFAULT, False) == (
+            [],
+            DENIED,
+        )
     assert roles(evidence(mined(1), labels={0: "open", 1: "positive"}), "labels") == {1: "positive", 0: "dropped"}
 
 

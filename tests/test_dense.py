@@ -55,9 +55,13 @@ def test_an_interrupted_build_goes_on_from_the_last_whole_shard(study, monkeypat
         Dense(study, "tiny")
     assert seen == list(range(21))
     resumed = []
-    dense.build_index(study, "tiny", device="cpu", progress=lambda done, total, doing: "encoding" in doing and resumed.append(done))
+    dense.build_index(
+        study, "tiny", device="cpu", progress=lambda done, total, doing: "encoding" in doing and resumed.append(done)
+    )
     assert resumed == list(range(16, 30))
-    np.testing.assert_allclose(np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3
+    )
 
 
 def test_shards_of_other_settings_are_not_used(study, monkeypatch):
@@ -72,7 +76,9 @@ def test_shards_of_other_settings_are_not_used(study, monkeypatch):
     text = study.settings_path.read_text()
     study.settings_path.write_text(text.replace('pooling = "cls"', 'pooling = "mean"'))
     dense.build_index(study, "tiny", device="cpu")
-    np.testing.assert_allclose(np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        np.load(study.folder / "indexes" / "tiny" / "embeddings.npy"), encoded(study), rtol=1e-2, atol=1e-3
+    )
 
 
 def test_vectors_made_elsewhere(study, tmp_path):
@@ -85,13 +91,16 @@ def test_vectors_made_elsewhere(study, tmp_path):
     np.testing.assert_array_equal(imported.ordinals, Dense(study, "tiny", "cpu").search([question], 5).ordinals)
 
 
-@pytest.mark.parametrize("change, says", [
-    (lambda v: v[:-1], "need"),
-    (lambda v: v[:, :8], "need"),
-    (lambda v: v.astype(np.float64), "need"),
-    (lambda v: v[::-1], "is not what the encoder gives"),
-    (lambda v: np.random.default_rng(0).normal(size=v.shape).astype(np.float32), "is not what the encoder gives"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda v: v[:-1], "need"),
+        (lambda v: v[:, :8], "need"),
+        (lambda v: v.astype(np.float64), "need"),
+        (lambda v: v[::-1], "is not what the encoder gives"),
+        (lambda v: np.random.default_rng(0).normal(size=v.shape).astype(np.float32), "is not what the encoder gives"),
+    ],
+)
 def test_vectors_that_do_not_fit_are_refused_and_nothing_is_made(study, tmp_path, change, says):
     np.save(tmp_path / "v.npy", np.ascontiguousarray(change(encoded(study))))
     with pytest.raises(BadInput, match=says):
@@ -136,7 +145,9 @@ def test_an_unknown_encoder(study):
 
 
 def test_cosine_vectors_are_stored_at_unit_length(study, tmp_path, tiny):
-    add_encoder(study.settings_path, "angle", {"model": tiny, "pooling": "cls", "similarity": "cosine", "max_tokens": 64})
+    add_encoder(
+        study.settings_path, "angle", {"model": tiny, "pooling": "cls", "similarity": "cosine", "max_tokens": 64}
+    )
     np.save(tmp_path / "v.npy", encoded(study) * 3)
     assert dense.build_index(study, "angle", vectors=tmp_path / "v.npy", device="cpu")["unit_length"]
     stored = np.load(study.folder / "indexes" / "angle" / "embeddings.npy").astype(np.float32)

@@ -21,7 +21,7 @@ PAIRS = [
 
 def arrays(judges=3):
     rows = np.array(PAIRS)
-    return rows[:, 0], rows[:, 1:1 + judges].T
+    return rows[:, 0], rows[:, 1 : 1 + judges].T
 
 
 def test_all_agree_then_each_alone():
@@ -32,7 +32,10 @@ def test_all_agree_then_each_alone():
 
 def test_three_judges_by_hand():
     found = tabulate(*arrays())
-    by = {span: dict(zip(found.patterns, row, strict=True)) for span, row in zip(found.spans, found.counts.tolist(), strict=True)}
+    by = {
+        span: dict(zip(found.patterns, row, strict=True))
+        for span, row in zip(found.spans, found.counts.tolist(), strict=True)
+    }
     said = {span: {pattern: n for pattern, n in row.items() if n} for span, row in by.items()}
     assert said == {
         (1, 1): {(1, 1, 1): 2, (0, 1, 1): 1},
@@ -48,16 +51,23 @@ def test_it_is_what_a_counter_counts(judges):
     generator = np.random.default_rng(0)
     ranks, verdicts = generator.integers(1, 130, 4000), generator.integers(-1, 2, (judges, 4000))
     found = tabulate(ranks, verdicts)
-    expected = Counter((next((span for span in found.spans if span[0] <= rank <= span[1]), None), tuple(column))
-                       for rank, column in zip(ranks.tolist(), verdicts.T.tolist(), strict=True))
+    expected = Counter(
+        (next((span for span in found.spans if span[0] <= rank <= span[1]), None), tuple(column))
+        for rank, column in zip(ranks.tolist(), verdicts.T.tolist(), strict=True)
+    )
     for row, span in enumerate(found.spans):
         assert found.counts[row].tolist() == [expected[span, pattern] for pattern in found.patterns]
-        assert found.counts[row].sum() + found.silent[row] == sum(n for (where, _), n in expected.items() if where == span)
+        assert found.counts[row].sum() + found.silent[row] == sum(
+            n for (where, _), n in expected.items() if where == span
+        )
 
 
 def test_the_pairs_of_a_cell_by_rank():
     ranks, verdicts = arrays()
-    assert [PAIRS[place] for place in pairs_of(ranks, verdicts, (2, 5), (1, 0, 0))] == [(2, YES, NO, NO), (5, YES, NO, NO)]
+    assert [PAIRS[place] for place in pairs_of(ranks, verdicts, (2, 5), (1, 0, 0))] == [
+        (2, YES, NO, NO),
+        (5, YES, NO, NO),
+    ]
     assert pairs_of(ranks[::-1], verdicts[:, ::-1], (2, 5), (1, 0, 0)).tolist() == [10, 9]
     assert pairs_of(ranks, verdicts, (21, 100), (1, 1, 1)).tolist() == []
 
@@ -80,8 +90,12 @@ def study(tmp_path):
 def told(found, threshold=0.5):
     """(question, passage, rank) to what the judges say."""
     said = found.verdicts(threshold).T.tolist()
-    return {(found.questions[row], f"p{ordinal}", rank): tuple(each) for row, ordinal, rank, each in
-            zip(found.rows.tolist(), found.ordinals.tolist(), found.ranks.tolist(), said, strict=True)}
+    return {
+        (found.questions[row], f"p{ordinal}", rank): tuple(each)
+        for row, ordinal, rank, each in zip(
+            found.rows.tolist(), found.ordinals.tolist(), found.ranks.tolist(), said, strict=True
+        )
+    }
 
 
 def test_what_each_says_of_the_pairs_of_a_run(study):

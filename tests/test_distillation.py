@@ -49,9 +49,13 @@ def made(tmp_path_factory):
     tiny_bert(study.folder / "start")
     add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
     torch.manual_seed(7)
-    CrossEncoder(str(study.folder / "start"), num_labels=1, device="cpu").save_pretrained(str(study.folder / "models" / "judge"))
-    write_json(study.folder / "models" / "judge" / "training.json",
-               {"kind": "cross-encoder", "model_hash": "f00d", "made": "2026-01-01T00:00:00"})
+    CrossEncoder(str(study.folder / "start"), num_labels=1, device="cpu").save_pretrained(
+        str(study.folder / "models" / "judge")
+    )
+    write_json(
+        study.folder / "models" / "judge" / "training.json",
+        {"kind": "cross-encoder", "model_hash": "f00d", "made": "2026-01-01T00:00:00"},
+    )
     return study
 
 
@@ -74,7 +78,11 @@ def test_exactly_what_is_drawn_is_scored_first(study):
     said = []
     made = learn(study, progress=lambda done, total, doing: said.append((done, doing)))
     about = read_json(study.folder / "models" / "student" / "training.json")
-    assert (about["settings"]["distil"], about["settings"]["distil_weight"], about["teacher_hash"]) == ("judge", 1.0, "f00d")
+    assert (about["settings"]["distil"], about["settings"]["distil_weight"], about["teacher_hash"]) == (
+        "judge",
+        1.0,
+        "f00d",
+    )
     data = SetExamples(study, TrainingSet.open(study, "raw"))
     chosen = Some(data, hold_out(data, SETTINGS["held_out"])[0])
     drawn = [draw(chosen[index], 2, epoch, 0) for keys in Order(len(chosen), 8, 6) for epoch, index in keys]
@@ -85,7 +93,9 @@ def test_exactly_what_is_drawn_is_scored_first(study):
     learn(study, "other", progress=lambda done, total, doing: again.append(doing))
     assert weights(study.folder / "models" / "other") == weights(study.folder / "models" / "student")
     plain = learn(study, "plain", {key: value for key, value in SETTINGS.items() if key != "distil"})
-    assert weights(study.folder / "models" / "plain") != weights(study.folder / "models" / "student") and plain.steps == 6
+    assert (
+        weights(study.folder / "models" / "plain") != weights(study.folder / "models" / "student") and plain.steps == 6
+    )
 
 
 def test_broken_off_it_ends_with_the_same_bytes(study):
@@ -98,6 +108,7 @@ def test_broken_off_it_ends_with_the_same_bytes(study):
         def progress(done, total, doing):
             if (done, doing) == (at, words):
                 raise Stopped
+
         return progress
 
     learn(study, "whole")
@@ -120,7 +131,12 @@ class Townsman:
         pass
 
     def __call__(self, batch, hard_negatives):
-        return torch.tensor([[4.0 if "is a town" in passage.text else -4.0 for passage in (one.positive, *one.negatives)] for one in batch])
+        return torch.tensor(
+            [
+                [4.0 if "is a town" in passage.text else -4.0 for passage in (one.positive, *one.negatives)]
+                for one in batch
+            ]
+        )
 
 
 def test_a_student_moves_toward_its_teacher(tmp_path):
@@ -131,12 +147,21 @@ def test_a_student_moves_toward_its_teacher(tmp_path):
     drawn = [draw(example, 1, 0, 0) for example in data]
 
     def divergence(name, **settings):
-        train(begin, data, tmp_path / name, tmp_path / f"{name}~working",
-              DualEncoderSettings(**QUICK | {"held_out": 0, "hard_negatives": 1, **settings}), device="cpu", teacher=Townsman())
+        train(
+            begin,
+            data,
+            tmp_path / name,
+            tmp_path / f"{name}~working",
+            DualEncoderSettings(**QUICK | {"held_out": 0, "hard_negatives": 1, **settings}),
+            device="cpu",
+            teacher=Townsman(),
+        )
         model = SentenceTransformer(str(tmp_path / name), device="cpu")
         questions = model.encode_query([one.example.question for one in drawn], convert_to_tensor=True)
-        columns = [model.encode_document([f"{p.title} [SEP] {p.text}" for p in column], convert_to_tensor=True)
-                   for column in ([one.positive for one in drawn], [one.negatives[0] for one in drawn])]
+        columns = [
+            model.encode_document([f"{p.title} [SEP] {p.text}" for p in column], convert_to_tensor=True)
+            for column in ([one.positive for one in drawn], [one.negatives[0] for one in drawn])
+        ]
         scores = torch.stack([(questions * column).sum(1) for column in columns], 1)
         return distilled(scores.cpu(), Townsman()(drawn, 1)).mean().item()
 
@@ -163,9 +188,17 @@ def test_log_odds_are_scipys_and_end_somewhere():
 
 def test_labels_of_the_set_reach_the_teacher(study):
     People(study.labels_path).add("ann", "annotator")
-    question = next(id for id, pairs in TrainingSet.open(study, "raw").groups() if sum(pair.role == "negative" for pair in pairs) > 1)
-    first, second = (pair.passage for _, pairs in TrainingSet.open(study, "raw").groups([question]) for pair in pairs
-                     if pair.role == "negative" and pair.rank < 4)
+    question = next(
+        id
+        for id, pairs in TrainingSet.open(study, "raw").groups()
+        if sum(pair.role == "negative" for pair in pairs) > 1
+    )
+    first, second = (
+        pair.passage
+        for _, pairs in TrainingSet.open(study, "raw").groups([question])
+        for pair in pairs
+        if pair.role == "negative" and pair.rank < 4
+    )
     say(study, "ann", question, {first: "positive", second: "negative"})
     build(study, "labelled", ["mined"], policy="labels")
     data = SetExamples(study, TrainingSet.open(study, "labelled"))
@@ -187,7 +220,9 @@ def test_what_cannot_be_scored_is_one_line(study):
     with pytest.raises(Refused, match="have no score of 'gone', and that cross-encoder is not in this study"):
         learn(study, settings=SETTINGS | {"distil": "gone"})
     with pytest.raises(Refused, match="nothing is learned from a cross-encoder"):
-        train(SimpleNamespace(), examples(), study.folder / "x", study.folder / "y", DualEncoderSettings(distil="judge"))
+        train(
+            SimpleNamespace(), examples(), study.folder / "x", study.folder / "y", DualEncoderSettings(distil="judge")
+        )
 
 
 def test_another_model_of_that_name_does_not_go_on_with_the_scores(study):

@@ -76,8 +76,15 @@ def two(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    running = [subprocess.Popen([sys.executable, "-m", "tests.test_distributed", str(folder)], cwd=Path(__file__).parents[1],
-                                stderr=subprocess.PIPE, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.test_distributed", str(folder)],
+            cwd=Path(__file__).parents[1],
+            stderr=subprocess.PIPE,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
     try:
         for process in running:
             _, errors = process.communicate(timeout=180)
@@ -94,7 +101,9 @@ def test_two_processes_give_the_gradient_of_one(two, number):
     parts = [torch.load(two / f"gradients{rank}.pt", weights_only=True)[number] for rank in range(2)]
     assert sum(part[0] for part in parts) / 2 == pytest.approx(value, rel=1e-6)
     torch.testing.assert_close(sum(part[1] for part in parts) / 2, weight)
-    together = [torch.cat([part[2][column] for part in parts]) / 2 for column in range(1 + COLUMNS)]  # own rows, from the losses of both
+    together = [
+        torch.cat([part[2][column] for part in parts]) / 2 for column in range(1 + COLUMNS)
+    ]  # own rows, from the losses of both
     torch.testing.assert_close(together[0], leaves[0])
     torch.testing.assert_close(by_passage(together[1:]), by_passage(leaves[1:]))
 
@@ -104,12 +113,13 @@ def test_two_processes_train_the_model_of_one(two, tmp_path, name, settings):
     quick(bert(two), tmp_path / "one", batch=8, **SETTINGS, **settings)
     loaded = [load_encoder(EncoderSettings(model=str(folder)), "cpu") for folder in (tmp_path / "one", two / name)]
     before = load_encoder(bert(two), "cpu")
-    for encode in (lambda encoder: encoder.encode_questions(["Where was Arve born?"]),
-                   lambda encoder: encoder.encode_passages(examples()[0].negatives)):
+    for encode in (
+        lambda encoder: encoder.encode_questions(["Where was Arve born?"]),
+        lambda encoder: encoder.encode_passages(examples()[0].negatives),
+    ):
         one, both, began = encode(loaded[0]), encode(loaded[1]), encode(before)
         moved = abs(one - began).max()
         assert abs(one - both).max() <= 0.02 * moved  # Adam enlarges what rounding makes of gradients near zero
-
 
 
 if __name__ == "__main__":

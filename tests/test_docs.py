@@ -30,12 +30,19 @@ def walk():
 def help_text(words, command):
     context = None
     for word in words:
-        context = type(command).context_class(command, info_name=word, parent=context, max_content_width=100, terminal_width=100)
+        context = type(command).context_class(
+            command, info_name=word, parent=context, max_content_width=100, terminal_width=100
+        )
     return command.get_help(context)
 
 
 def commands_page():
-    parts = ["# Every command", "", "What `--help` prints, checked against the program by a test. The pages by task say when to use which.", ""]
+    parts = [
+        "# Every command",
+        "",
+        "What `--help` prints, checked against the program by a test. The pages by task say when to use which.",
+        "",
+    ]
     seen = {}
     for words, command in walk():
         name, (about, _, options) = " ".join(words), help_text(words, command).rstrip().partition("Options:\n")
@@ -52,14 +59,22 @@ def test_the_commands_page_is_what_the_program_prints():
     assert COMMANDS.read_text(encoding="utf-8") == commands_page(), "run: python -m tests.test_docs"
 
 
-@pytest.mark.parametrize("words, command", walk(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+@pytest.mark.parametrize(
+    "words, command", walk(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
 def test_every_command_and_option_has_help(words, command):
     assert command.help and command.help.strip()
     for parameter in command.params:
-        assert parameter.name == "help" or getattr(parameter, "help", None) or parameter.param_type_name == "argument", parameter.name
+        assert (
+            parameter.name == "help" or getattr(parameter, "help", None) or parameter.param_type_name == "argument"
+        ), parameter.name
 
 
-@pytest.mark.parametrize("words, command", [(w, c) for w, c in walk() if not hasattr(c, "list_commands")], ids=lambda v: " ".join(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(
+    "words, command",
+    [(w, c) for w, c in walk() if not hasattr(c, "list_commands")],
+    ids=lambda v: " ".join(v) if isinstance(v, tuple) else "",
+)
 def test_every_command_has_a_place_in_a_page_by_task(words, command):
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES if page != COMMANDS)
     assert " ".join(words) in pages

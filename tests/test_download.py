@@ -159,8 +159,17 @@ def zipped(path, *members):
     return path
 
 
-@pytest.mark.parametrize("member", [("../up", 0o644), ("/etc/x", 0o644), ("a/../../b", 0o644), ("..\\up", 0o644), ("C:\\x", 0o644),
-                                    ("link", stat.S_IFLNK | 0o777)])
+@pytest.mark.parametrize(
+    "member",
+    [
+        ("../up", 0o644),
+        ("/etc/x", 0o644),
+        ("a/../../b", 0o644),
+        ("..\\up", 0o644),
+        ("C:\\x", 0o644),
+        ("link", stat.S_IFLNK | 0o777),
+    ],
+)
 def test_an_archive_that_points_outside_is_not_unpacked_at_all(tmp_path, member):
     archive = zipped(tmp_path / "a.zip", ("good.json", 0o644), member)
     with pytest.raises(BadInput, match="points outside"):

@@ -47,8 +47,15 @@ def test_it_learns_and_is_an_ordinary_folder(tmp_path):
     """So small a model learns its few questions by heart, which is all that is asked here."""
     from sentence_transformers import SentenceTransformer
 
-    made = quick(start(tmp_path / "bert", dropout=0.0), tmp_path / "model", dev=examples()[:8], steps=150, evaluate_every=50,
-                 learning_rate=3e-3, hard_negatives=0)
+    made = quick(
+        start(tmp_path / "bert", dropout=0.0),
+        tmp_path / "model",
+        dev=examples()[:8],
+        steps=150,
+        evaluate_every=50,
+        learning_rate=3e-3,
+        hard_negatives=0,
+    )
     about, lines = read_json(tmp_path / "model" / "training.json"), read_lines(tmp_path / "model")
     before = lines[0]
     assert before["step"] == 0 and made.average_rank < 2 < before["average_rank"]
@@ -78,20 +85,28 @@ def test_broken_off_it_ends_with_the_same_bytes(bert, tmp_path):
     (working / "checkpoint-6" / "modules.json").write_text("{")
     quick(bert, tmp_path / "again")
     assert weights(tmp_path / "again") == weights(tmp_path / "whole")
-    whole, again = ([{key: value for key, value in line.items() if "second" not in key} for line in read_lines(tmp_path / name)]
-                    for name in ("whole", "again"))
+    whole, again = (
+        [{key: value for key, value in line.items() if "second" not in key} for line in read_lines(tmp_path / name)]
+        for name in ("whole", "again")
+    )
     assert whole == again
 
 
 def test_kill_9(bert, tmp_path):
     quick(bert, tmp_path / "whole")
-    code = ("import os, signal, sys, torch; from pathlib import Path\n"
-            "from backend.core.settings import EncoderSettings; from tests.training import quick\n"
-            "torch.set_num_threads(1)\n"
-            "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)")
-    done = subprocess.run([sys.executable, "-c", code, bert.model, str(tmp_path / "again")], cwd=Path(__file__).parents[1],
-                          capture_output=True, text=True)
+    code = (
+        "import os, signal, sys, torch; from pathlib import Path\n"
+        "from backend.core.settings import EncoderSettings; from tests.training import quick\n"
+        "torch.set_num_threads(1)\n"
+        "def kill(done, total, doing):\n    if done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "quick(EncoderSettings(model=sys.argv[1], pooling='cls', max_tokens=64), Path(sys.argv[2]), progress=kill)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, bert.model, str(tmp_path / "again")],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     quick(bert, tmp_path / "again")
     assert weights(tmp_path / "again") == weights(tmp_path / "whole")
@@ -110,7 +125,10 @@ def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, m
 
 
 def test_the_seed_decides(bert, tmp_path):
-    a, b, c = (weights(Path(quick(bert, tmp_path / name, steps=2, seed=seed).folder)) for name, seed in (("a", 1), ("b", 1), ("c", 2)))
+    a, b, c = (
+        weights(Path(quick(bert, tmp_path / name, steps=2, seed=seed).folder))
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
     assert a == b != c
 
 
@@ -152,13 +170,19 @@ def test_gradient_caching_gives_the_same_gradient(tmp_path):
     from backend.training.starting import Shape, start_model
 
     def gradient(dropout, mini_batch):
-        model = start_model(start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu").train()
+        model = start_model(
+            start(tmp_path / f"bert{dropout}", dropout), Shape(question_tokens=24, passage_tokens=48), "cpu"
+        ).train()
         collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)
-        features, labels = training_loop.features_of(collator([draw(example, 1, 0, 0) for example in examples()[:8]]), "cpu")
+        features, labels = training_loop.features_of(
+            collator([draw(example, 1, 0, 0) for example in examples()[:8]]), "cpu"
+        )
         torch.manual_seed(0)
         loss = InBatchLoss(model, mini_batch=mini_batch)(features, labels)
         loss.backward()
-        return loss.item(), torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+        return loss.item(), torch.cat(
+            [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+        )
 
     plain, cached = gradient(0.0, None), gradient(0.0, 3)
     assert plain[0] == pytest.approx(cached[0], rel=1e-6)
@@ -168,15 +192,32 @@ def test_gradient_caching_gives_the_same_gradient(tmp_path):
 
 
 def test_shared_towers_layers_pooling_and_cosine(bert, tmp_path):
-    quick(bert, tmp_path / "model", towers="shared", layers=1, pooling="mean", normalise=True, similarity="cosine", steps=2)
+    quick(
+        bert,
+        tmp_path / "model",
+        towers="shared",
+        layers=1,
+        pooling="mean",
+        normalise=True,
+        similarity="cosine",
+        steps=2,
+    )
     loaded = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu")
     assert len(loaded.model[0].model.encoder.layer) == 1
     np.testing.assert_allclose(np.linalg.norm(loaded.encode_questions(["Where?"]), axis=1), 1, atol=1e-5)
     assert read_json(tmp_path / "model" / "training.json")["scale"] == 20.0
 
 
-@pytest.mark.parametrize("settings", [{"similarity": "l2"}, {"loss": "triplet"}, {"similarity": "l2", "loss": "triplet"},
-                                      {"hard_negatives": 0}, {"hard_negatives": 5}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"similarity": "l2"},
+        {"loss": "triplet"},
+        {"similarity": "l2", "loss": "triplet"},
+        {"hard_negatives": 0},
+        {"hard_negatives": 5},
+    ],
+)
 def test_the_other_losses_run(bert, tmp_path, settings):
     made = quick(bert, tmp_path / "model", steps=2, **settings)
     assert made.steps == 2
@@ -259,8 +300,10 @@ def test_an_estimate_comes_from_steps_that_were_tried(bert, tmp_path):
     from backend.training.training_settings import DualEncoderSettings
     from tests.training import QUICK
 
-    few, many = (estimate(bert, examples(), DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": steps}), "cpu")
-                 for steps in (10, 1000))
+    few, many = (
+        estimate(bert, examples(), DualEncoderSettings(**QUICK | {"steps": steps, "evaluate_every": steps}), "cpu")
+        for steps in (10, 1000)
+    )
     assert (few.steps, many.steps) == (10, 1000) and 0 < few.seconds_per_step * 10 < few.seconds < many.seconds
     assert [path.name for path in tmp_path.iterdir()] == []
     with pytest.raises(Refused, match="almost no gradient"):
@@ -307,7 +350,9 @@ def test_every_positive_has_its_turn():
     example = Example("q", "?", positives, negatives)
     drawn = [draw(example, 2, epoch, seed=1) for epoch in range(12)]
     assert Counter(d.positive.id for d in drawn) == dict.fromkeys(("p0", "p1", "p2"), 4)
-    assert Counter(n.id for d in drawn for n in d.negatives) == dict.fromkeys(("n0", "n1", "n2", "n3"), 6)  # a positive is no negative
+    assert Counter(n.id for d in drawn for n in d.negatives) == dict.fromkeys(
+        ("n0", "n1", "n2", "n3"), 6
+    )  # a positive is no negative
     assert drawn == [draw(example, 2, epoch, seed=1) for epoch in range(12)]
 
 
@@ -318,7 +363,7 @@ def test_the_order_of_training(processes):
     for epoch in range(3):
         seen = [index for batch in order for at, index in batch if at == epoch]
         assert len(seen) == len(set(seen)) == 20
-    together = [sum(order[step * processes:(step + 1) * processes], []) for step in range(6)]
+    together = [sum(order[step * processes : (step + 1) * processes], []) for step in range(6)]
     assert together == list(Order(examples=21, batch=10, steps=6, seed=3))  # the same batches, whoever shares them
 
 
@@ -333,13 +378,19 @@ def test_the_pool_is_fixed_and_apart():
     small = make_pool([data[i] for i in held_out], 20)
     first = [data[i].hard_negatives()[0].id for i in held_out]
     assert len(small.passages) == 20 and {p.id for p in small.passages} <= {p.id for p in pool.passages}
-    assert {p.id for p in small.passages[8:]} <= {*first, *(data[i].hard_negatives()[1].id for i in held_out)}  # the highest ranks first
+    assert {p.id for p in small.passages[8:]} <= {
+        *first,
+        *(data[i].hard_negatives()[1].id for i in held_out),
+    }  # the highest ranks first
     with pytest.raises(Refused, match="no question to compare"):
         make_pool([], 10)
 
 
 def test_a_full_gpu_is_one_line_and_advises_only_what_there_is():
-    with pytest.raises(Refused, match=r"a batch of 32; make it smaller, or give --mini-batch 8,"), told(32, caches=True):
+    with (
+        pytest.raises(Refused, match=r"a batch of 32; make it smaller, or give --mini-batch 8,"),
+        told(32, caches=True),
+    ):
         raise torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(Refused, match=r"a batch of 32; make it smaller$"), told(32):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -12,7 +12,11 @@ from db.errors import Missing, Refused
 from db.records import Passage
 from tests.studies import tiny_bert
 
-PASSAGES = [Passage("1", "Oslo", "Oslo was a town in the north."), Passage("2", "Arve", "born where? " * 40), Passage("3", "", "x")]
+PASSAGES = [
+    Passage("1", "Oslo", "Oslo was a town in the north."),
+    Passage("2", "Arve", "born where? " * 40),
+    Passage("3", "", "x"),
+]
 QUESTIONS = ["Where was Arve born?", "oslo"]
 
 
@@ -33,8 +37,23 @@ def dpr(tmp_path_factory):
         folder = tmp_path_factory.mktemp(kind.__name__)
         bert = tiny_bert(folder, seed)
         torch.manual_seed(100 + seed)
-        model = kind(transformers.DPRConfig(**{key: value for key, value in bert.config.to_dict().items() if key in (
-            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")})).eval()
+        model = kind(
+            transformers.DPRConfig(
+                **{
+                    key: value
+                    for key, value in bert.config.to_dict().items()
+                    if key
+                    in (
+                        "vocab_size",
+                        "hidden_size",
+                        "num_hidden_layers",
+                        "num_attention_heads",
+                        "intermediate_size",
+                        "max_position_embeddings",
+                    )
+                }
+            )
+        ).eval()
         model.save_pretrained(folder)
         made.append((str(folder), model))
     return made[0][0], made[1][0], made[0][1], made[1][1]
@@ -43,17 +62,23 @@ def dpr(tmp_path_factory):
 def tokenised(folder, texts, max_tokens):
     import transformers
 
-    return transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt")
+    return transformers.AutoTokenizer.from_pretrained(folder)(
+        texts, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt"
+    )
 
 
 def test_dpr_equals_transformers_classes(dpr):
     import torch
 
     question_folder, passage_folder, question_model, context_model = dpr
-    encoder = load_encoder(EncoderSettings(question_model=question_folder, passage_model=passage_folder, max_tokens=64), "cpu")
+    encoder = load_encoder(
+        EncoderSettings(question_model=question_folder, passage_model=passage_folder, max_tokens=64), "cpu"
+    )
     with torch.no_grad():
         questions = question_model(**tokenised(question_folder, QUESTIONS, 64)).pooler_output.numpy()
-        passages = context_model(**tokenised(passage_folder, [f"{p.title} [SEP] {p.text}" for p in PASSAGES], 64)).pooler_output.numpy()
+        passages = context_model(
+            **tokenised(passage_folder, [f"{p.title} [SEP] {p.text}" for p in PASSAGES], 64)
+        ).pooler_output.numpy()
     np.testing.assert_allclose(encoder.encode_questions(QUESTIONS), questions, atol=1e-5)
     np.testing.assert_allclose(encoder.encode_passages(PASSAGES), passages, atol=1e-5)
     assert (encoder.similarity, encoder.pooling, encoder.dimension) == ("dot", "cls", 32)

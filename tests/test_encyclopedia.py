@@ -71,7 +71,12 @@ def test_impossible_sizes_and_seeds_are_refused(size, seed):
 
 def test_the_files_hold_what_the_encyclopedia_says(folder):
     path, summary = folder
-    assert sorted(p.name for p in path.iterdir()) == ["passages.tsv", "questions.jsonl", "truth.jsonl", "unlabelled.txt"]
+    assert sorted(p.name for p in path.iterdir()) == [
+        "passages.tsv",
+        "questions.jsonl",
+        "truth.jsonl",
+        "unlabelled.txt",
+    ]
     with open(path / "passages.tsv", encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     assert rows[0] == ["id", "text", "title"]
@@ -111,7 +116,9 @@ def test_articles_have_one_to_six_passages_of_about_100_words(made):
 def test_no_form_is_left_unfilled_and_sentences_end(made):
     passages, _, _ = made
     for passage in passages.values():
-        assert not re.search(r"[{}]|None|  |\.\.| ,| a [AEIO]| an (?!hour)[^aeiouAEIOU]|\ba (?:autumn|old-)", passage.text), passage
+        assert not re.search(
+            r"[{}]|None|  |\.\.| ,| a [AEIO]| an (?!hour)[^aeiouAEIOU]|\ba (?:autumn|old-)", passage.text
+        ), passage
         assert passage.text.endswith(".") and passage.text[0].isupper()
         assert not re.search(r"\. [a-z]", passage.text.replace("No. ", "")), passage
 
@@ -171,7 +178,10 @@ def test_true_passages_name_the_subject_and_hold_an_answer(made):
     texts = {i: joined(p.text) for i, p in passages.items()}
     for question in questions:
         for i in truth[question.id]:
-            assert joined(question.subject) in texts[i] or passages[i].title == question.subject, (question, passages[i])
+            assert joined(question.subject) in texts[i] or passages[i].title == question.subject, (
+                question,
+                passages[i],
+            )
             assert any(joined(answer) in texts[i] for answer in question.answers), (question, passages[i])
 
 
@@ -238,7 +248,9 @@ def test_a_true_passage_elsewhere_states_the_fact_in_a_known_form(made):
             for i in truth[question.id]:
                 if passages[i].title != question.subject:
                     told += 1
-                    found += any(statements(passages[i].text, question.relation, question.subject, a) for a in question.answers)
+                    found += any(
+                        statements(passages[i].text, question.relation, question.subject, a) for a in question.answers
+                    )
     assert told > 200 and found / told > 0.7  # the rest go on with a pronoun or a short name
 
 
@@ -295,6 +307,7 @@ def test_memory_does_not_grow_with_size():
 
 def test_describe_on_a_worked_case():
     """Three facts, relevant passages by hand. Dense top 5: gold 1 with one planted of two others; only gold; nothing."""
+
     def question(i: int, dataset: str = DATASET) -> Question:
         return Question(f"q{i}{dataset}", "?", ("a",), "P19", f"s{i}", dataset=dataset, split="dev", gold=(str(i + 1),))
 

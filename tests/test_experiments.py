@@ -50,15 +50,22 @@ def study(tmp_path_factory):
 def two_batches(setting, bench):
     """Dual encoders trained with batches of 2 and of 4 questions, and BM25."""
     data = setting.data(mined=setting.mined())
-    return Plan([*dense_row(setting, "two", data, batch=2), *dense_row(setting, "four", data, batch=4),
-                 *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks)],
-                [Claim("four is better", ("four", "Success@5"), ("two", "Success@5"))])
+    return Plan(
+        [
+            *dense_row(setting, "two", data, batch=2),
+            *dense_row(setting, "four", data, batch=4),
+            *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks),
+        ],
+        [Claim("four is better", ("four", "Success@5"), ("two", "Success@5"))],
+    )
 
 
 @pytest.fixture
 def small_experiment(monkeypatch):
     for module in (running, costs):
-        monkeypatch.setattr(module, "named", lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches))
+        monkeypatch.setattr(
+            module, "named", lambda name: Experiment(name, About("a paper", "Table 1", "Which batch?"), two_batches)
+        )
 
 
 class Stopped(BaseException):
@@ -118,8 +125,10 @@ def test_cells_hold_what_the_runs_say(study, tmp_path):
     answers = np.asarray(hits.open(bench).answers())
     assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
     names = [question.relation for question in bench.questions.some(hits.open(bench).question_ids)]
-    by_relation = [np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
-                   for relation in ("P19", "P20")]
+    by_relation = [
+        np.mean([any(row[:5]) for row, name in zip(answers.tolist(), names, strict=True) if name == relation])
+        for relation in ("P19", "P20")
+    ]
     assert Success(hits, 5, macro=True).values(bench).mean() == pytest.approx(np.mean(by_relation))
 
 
@@ -168,8 +177,16 @@ RESULT = {"experiment": "x", "unit": "%", "sentence": "So.", "cells": [
 
 def test_the_table_as_csv_and_latex():
     rows = list(csv.DictReader(io.StringIO(tables.as_csv(RESULT))))
-    assert rows[0] == {"row": "50% of a_b", "column": "Success@5", "value": "0.5", "low": "0.4", "high": "0.61", "n": "120", "seeds": "3",
-                       "published": "65.0"}
+    assert rows[0] == {
+        "row": "50% of a_b",
+        "column": "Success@5",
+        "value": "0.5",
+        "low": "0.4",
+        "high": "0.61",
+        "n": "120",
+        "seeds": "3",
+        "published": "65.0",
+    }
     latex = tables.as_latex(RESULT)
     assert r"50\% of a\_b & 50.0 (40.0--61.0) [65] & 120 x 3 \\" in latex and r"rest & - & 0 \\" in latex
 
@@ -188,7 +205,12 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
 def test_small_is_small_whatever_the_experiment_does_by_itself(name):
     setting = running.named(name).setting({"small": True})
     made = setting.settings(0)
-    assert (made.steps, made.layers, made.passage_tokens, setting.depth) == (SMALL_STEPS, 2, 64, 20) and setting.seeds == (0,)
+    assert (made.steps, made.layers, made.passage_tokens, setting.depth) == (
+        SMALL_STEPS,
+        2,
+        64,
+        20,
+    ) and setting.seeds == (0,)
     assert running.named(name).setting({"small": True, "training": {"steps": 3}}).settings(0).steps == 3
 
 
@@ -212,7 +234,9 @@ def test_the_interval_of_a_share_of_questions_is_wilsons(study, tmp_path, small_
 
     cells = run_experiment(copied(study, tmp_path / "s"), "negatives", TINY, "cpu")["cells"]
     for cell in (each for each in cells if each["row"] == "BM25"):
-        assert (cell["low"], cell["high"]) == pytest.approx(proportion_confint(round(cell["value"] * cell["n"]), cell["n"], method="wilson"))
+        assert (cell["low"], cell["high"]) == pytest.approx(
+            proportion_confint(round(cell["value"] * cell["n"]), cell["n"], method="wilson")
+        )
 
 
 def test_the_interval_of_a_share_does_not_pass_100(study):
@@ -227,7 +251,9 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
 @pytest.mark.parametrize("name", ["strategies", "end-to-end", "joint", "specialised"])
 def test_the_cost_reckons_every_kind_of_model(study, name):
     given = ALL if "reader" in running.named(name).takes else TINY
-    found = cost(study, name, {**given, "small": name == "specialised"}, "cpu")  # small: two questions of a relation are enough
+    found = cost(
+        study, name, {**given, "small": name == "specialised"}, "cpu"
+    )  # small: two questions of a relation are enough
     assert found.seconds > 0 and found.not_reckoned == ()
 
 

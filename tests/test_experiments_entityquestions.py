@@ -67,15 +67,23 @@ def test_relations_counted_by_hand(study):
     bench = Workbench(study)
     hits = Bm25Hits(Asked("dev", limit=100), 20)
     answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
-    by_hand = {relation: np.mean([row[:2].any() for row, question in zip(answers, questions, strict=True) if question.relation == relation])
-               for relation in ("P19", "P20")}
+    by_hand = {
+        relation: np.mean(
+            [row[:2].any() for row, question in zip(answers, questions, strict=True) if question.relation == relation]
+        )
+        for relation in ("P19", "P20")
+    }
     table = values(result)
     assert table["P19 place of birth", "BM25 @2"] == pytest.approx(by_hand["P19"])
     assert table["P20 place of death", "BM25 @2"] == pytest.approx(by_hand["P20"])
     assert table["Average (macro)", "BM25 @2"] == pytest.approx(np.mean(list(by_hand.values())))
-    published = {(cell["row"], cell["column"]): cell["published"] for cell in result["cells"] if cell["published"] is not None}
+    published = {
+        (cell["row"], cell["column"]): cell["published"] for cell in result["cells"] if cell["published"] is not None
+    }
     assert published["P19 place of birth", "BM25 @20"] == 75.2 and published["P19 place of birth", "other @20"] == 41.8
-    assert published["Average (macro)", "tiny @20"] == 49.7 and not any(column.endswith("@2") for _, column in published)
+    assert published["Average (macro)", "tiny @20"] == 49.7 and not any(
+        column.endswith("@2") for _, column in published
+    )
     assert "other" in study.parts("indexes") and result["verdict"] == "no finding"
 
 
@@ -100,7 +108,13 @@ def test_the_difference_of_two_groups_has_welchs_interval():
     assert (ours.low, ours.high) == (pytest.approx(theirs.low, abs=0.02), pytest.approx(theirs.high, abs=0.02))
 
 
-CUT = [Passage("1", "A", "a b c"), Passage("2", "A", "d e"), Passage("4", "A", "f g h i"), Passage("5", "B", "j"), Passage("6", "B", "longword k")]
+CUT = [
+    Passage("1", "A", "a b c"),
+    Passage("2", "A", "d e"),
+    Passage("4", "A", "f g h i"),
+    Passage("5", "B", "j"),
+    Passage("6", "B", "longword k"),
+]
 
 
 def test_blocks_cut_by_hand():
@@ -108,30 +122,47 @@ def test_blocks_cut_by_hand():
     made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
     cut = list(blocks(CUT, 4, lambda word: len(word) if word == "longword" else 1, made))
     assert [(each.id, each.title, each.text) for each in cut] == [
-        ("1.0", "A", "a b c d"), ("1.1", "A", "e"), ("4.0", "A", "f g h i"), ("5.0", "B", "j"), ("5.1", "B", "longword"), ("5.2", "B", "k")]
+        ("1.0", "A", "a b c d"),
+        ("1.1", "A", "e"),
+        ("4.0", "A", "f g h i"),
+        ("5.0", "B", "j"),
+        ("5.1", "B", "longword"),
+        ("5.2", "B", "k"),
+    ]
     assert made == {"passages": 5, "articles": 2, "gaps": 1, "blocks": 6, "words": 12}
 
 
 def test_blocks_without_numbers_follow_one_another_by_title():
     made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
     named_so = [Passage(f"x{passage.id}", passage.title, passage.text) for passage in CUT[:3]]
-    assert [each.text for each in blocks(named_so, 5, lambda word: 1, made)] == ["a b c d e", "f g h i"] and made["gaps"] == 0
+    assert [each.text for each in blocks(named_so, 5, lambda word: 1, made)] == ["a b c d e", "f g h i"] and made[
+        "gaps"
+    ] == 0
 
 
 def test_blocks_are_indexed_and_searched(study):
     """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have words."""
     result = found(study, "blocks", encoders=["tiny"])
-    assert [cell["column"] for cell in result["cells"][:4]] == ["BM25, passages", "BM25, blocks", "BM25, passages, as much text", "tiny, blocks"]
+    assert [cell["column"] for cell in result["cells"][:4]] == [
+        "BM25, passages",
+        "BM25, blocks",
+        "BM25, passages, as much text",
+        "tiny, blocks",
+    ]
     bench = Workbench(study)
     part = Blocks(288, Named("tiny"))
     hits = BlockHits(Asked("dev", limit=100), 5, BlockIndex(part))
     run, corpus = hits.open(bench), part.study(bench).corpus
     texts = [[corpus.passage(ordinal).text for ordinal in row] for row in np.asarray(run.hits.ordinals).tolist()]
     questions = bench.questions.some(run.question_ids)
-    by_hand = [any(question.answers[0] in text for text in some) for question, some in zip(questions, texts, strict=True)]
+    by_hand = [
+        any(question.answers[0] in text for text in some) for question, some in zip(questions, texts, strict=True)
+    ]
     assert Success(hits, 5).values(bench).tolist() == [float(each) for each in by_hand]
     passages = Bm25Hits(Asked("dev", limit=100), 20)
-    assert AsMuchText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()  # a passage is a block here
+    assert (
+        AsMuchText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()
+    )  # a passage is a block here
     assert any("60 passages" in note for note in result["notes"])
 
 
@@ -145,8 +176,10 @@ def test_official_buckets_by_hand(study):
     assert table["P19 place of birth, rand ent, bucket 7", "BM25"] == pytest.approx(rare)
     assert {row for row in rows(result) if "train ent" in row} >= {"P19 place of birth, train ent, bucket 7"}
     ends = "P19 place of birth, rand ent, bucket 0 less bucket 7"
-    assert table[ends, "tiny"] == pytest.approx(table["P19 place of birth, rand ent, bucket 0", "tiny"]
-                                                - table["P19 place of birth, rand ent, bucket 7", "tiny"])
+    assert table[ends, "tiny"] == pytest.approx(
+        table["P19 place of birth, rand ent, bucket 0", "tiny"]
+        - table["P19 place of birth, rand ent, bucket 7", "tiny"]
+    )
     assert [point[0] for point in result["plot"]["series"]["BM25, P19 place of birth, rand ent"]] == [0, 7]
 
 
@@ -162,7 +195,10 @@ BORN = (("Ann Lee", "Oslo"), ("Lee Ray", "Bodo"), ("Cid", "New Bodo"), ("Dag of 
 
 def test_words_apart_by_hand():
     asked = [Question(str(n), f"Where was {name} born?", (town,), "P19", name) for n, (name, town) in enumerate(BORN)]
-    assert words_of(asked[0], "subject and answers") == {"ann", "lee", "oslo"} and words_of(asked[3], "subject") == {"dag", "hill"}
+    assert words_of(asked[0], "subject and answers") == {"ann", "lee", "oslo"} and words_of(asked[3], "subject") == {
+        "dag",
+        "hill",
+    }
 
     class Fixed(Asked):
         def of(self, bench):
@@ -190,24 +226,51 @@ def test_finetune_on_the_official_sets(study):
 
 
 def given(**more):
-    return {**{key: tuple(value) if isinstance(value, list) else tuple(sorted(value.items())) if isinstance(value, dict) else value
-               for key, value in SETTING.items()}, "ks": (5,), **more}
+    return {
+        **{
+            key: tuple(value)
+            if isinstance(value, list)
+            else tuple(sorted(value.items()))
+            if isinstance(value, dict)
+            else value
+            for key, value in SETTING.items()
+        },
+        "ks": (5,),
+        **more,
+    }
 
 
 def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
     """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's or the paper's."""
     towns = [f"Town{chr(97 + n)}" for n in range(26)]
     passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in {towns[n % 26]}.") for n in range(40)]
-    asked = [Question(f"q{n}", f"Where was Name{n} born?", (towns[n % 26],), "P19", f"Name{n}", dataset="s", gold=(str(n),),
-                      split="dev" if n < 6 else "train") for n in range(30)]
+    asked = [
+        Question(
+            f"q{n}",
+            f"Where was Name{n} born?",
+            (towns[n % 26],),
+            "P19",
+            f"Name{n}",
+            dataset="s",
+            gold=(str(n),),
+            split="dev" if n < 6 else "train",
+        )
+        for n in range(30)
+    ]
     study = Workbench(make_study(tmp_path / "s", passages, asked))
     plan = named("finetune").plan(named("finetune").setting(given(small=True)), study)
-    assert "P19: of 24 training questions 20 share no word of their subject and answers with the 6 that are measured on, 24 no word of" in \
-        plan.notes[1]
-    tuned = next(cell.measures[0].hits.index.encoder.data[0] for cell in plan.cells if cell.row == "FT, similar wording")
+    assert (
+        "P19: of 24 training questions 20 share no word of their subject and answers with the 6 that are measured on, 24 no word of"
+        in plan.notes[1]
+    )
+    tuned = next(
+        cell.measures[0].hits.index.encoder.data[0] for cell in plan.cells if cell.row == "FT, similar wording"
+    )
     study.make(tuned.whole)
     examples = tuned.examples(study)
-    assert len(examples) == 20 and {example.question for example in examples} == {f"What is the birthplace of Name{n}?" for n in range(6, 26)}
+    assert len(examples) == 20 and {example.question for example in examples} == {
+        f"What is the birthplace of Name{n}?" for n in range(6, 26)
+    }
 
 
 def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, monkeypatch):
@@ -216,7 +279,9 @@ def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, mon
     made = DualEncoder.make
     monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))
     result = found(study, "interference", relations=["P19"])
-    assert rows(result) == [f"P19 place of birth: {row}" for row in ("start", "FT P19", f"FT P19 + {SECOND_DATASET}/dev", "BM25")]
+    assert rows(result) == [
+        f"P19 place of birth: {row}" for row in ("start", "FT P19", f"FT P19 + {SECOND_DATASET}/dev", "BM25")
+    ]
     assert len(result["claims"]) == 5 and len(trained) == 2
     both = trained[1].data[1].examples(Workbench(study))
     assert len(both) and all(example.question.startswith("In what town did the") for example in both)
@@ -226,7 +291,12 @@ def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, mon
 
 def test_interference_with_a_set_of_ones_own(study):
     table = values(found(study, "interference", relations=["P19"], sets=["births"]))
-    assert {column for _, column in table} == {"births/dev", "the relation", "all relations (macro)", "the rest (macro)"}
+    assert {column for _, column in table} == {
+        "births/dev",
+        "the relation",
+        "all relations (macro)",
+        "the rest (macro)",
+    }
 
 
 def test_specialised_leaves_the_index_alone(study, tmp_path):
@@ -235,9 +305,15 @@ def test_specialised_leaves_the_index_alone(study, tmp_path):
     result = found(study, "specialised", encoders=["tiny", "other"])
     systems = [f"{encoder}{more}" for encoder in ("tiny", "other") for more in ("", ", FT by relation", ", FT for all")]
     assert list(dict.fromkeys(cell["column"] for cell in result["cells"])) == [*systems, "BM25"]
-    assert rows(result) == ["P19 place of birth", "P20 place of death", "Average (macro)"] and len(result["claims"]) == 4
+    assert (
+        rows(result) == ["P19 place of birth", "P20 place of death", "Average (macro)"] and len(result["claims"]) == 4
+    )
     bench = Workbench(study)
-    assert set((bench.home / "indexes").glob("part-*")) == held and set(study.parts("indexes")) == {"bm25", "tiny", "other"}
+    assert set((bench.home / "indexes").glob("part-*")) == held and set(study.parts("indexes")) == {
+        "bm25",
+        "tiny",
+        "other",
+    }
     plan = named("specialised").plan(named("specialised").setting(given(small=True)), bench)
     part = next(cell.measures[0].hits.encoders for cell in plan.cells if cell.column.endswith("by relation"))
     assert isinstance(part, QuestionEncoders) and part.finished(bench)
@@ -276,13 +352,19 @@ def test_bad_input_is_one_line(study, name, more, error, says):
 
 def test_without_a_second_set_or_training_questions(tmp_path):
     passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in Oslo.") for n in range(20)]
-    asked = [Question(f"q{n}", f"Where was Name{n} born?", ("Oslo",), "P19", f"Name{n}", dataset="s", split="dev", gold=(str(n),))
-             for n in range(12)]
+    asked = [
+        Question(
+            f"q{n}", f"Where was Name{n} born?", ("Oslo",), "P19", f"Name{n}", dataset="s", split="dev", gold=(str(n),)
+        )
+        for n in range(12)
+    ]
     study = make_study(tmp_path / "s", passages, asked)
     for name in ("finetune", "specialised", "embedding-spread"):
         with pytest.raises(Missing, match="no questions of train"):
             run_experiment(study, name, SETTING, "cpu")
-    study.questions.add([Question("t1", "Where was Name15 born?", ("Oslo",), "P19", "Name15", dataset="s", split="train", gold=("15",))])
+    study.questions.add(
+        [Question("t1", "Where was Name15 born?", ("Oslo",), "P19", "Name15", dataset="s", split="train", gold=("15",))]
+    )
     with pytest.raises(BlindspotError, match="no second question set"):
         run_experiment(Study.open(study.folder), "interference", {**SETTING, "small": True}, "cpu")
     assert not (study.folder / "experiments").exists()

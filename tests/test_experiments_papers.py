@@ -33,8 +33,17 @@ def rows(result):
 @pytest.mark.slow
 def test_negatives(study):
     result = found(study, "negatives", batches=[2, 3, 4])
-    assert rows(result) == ["1 random", "1 BM25", "1 gold", "1 gold, IB", "2 gold, IB", "3 gold, IB", "2 gold + 3 BM25, IB",
-                            "2 gold + 6 BM25, IB", "3 gold + 4 BM25, IB"]
+    assert rows(result) == [
+        "1 random",
+        "1 BM25",
+        "1 gold",
+        "1 gold, IB",
+        "2 gold, IB",
+        "3 gold, IB",
+        "2 gold + 3 BM25, IB",
+        "2 gold + 6 BM25, IB",
+        "3 gold + 4 BM25, IB",
+    ]
     assert result["verdict"] == "cannot tell" and "1 seeds of at least 3" in result["sentence"]
 
 
@@ -45,8 +54,12 @@ def test_similarity(study):
 
 def test_distant_supervision(study):
     result = found(study, "distant-supervision", ks=[1, 5])
-    assert [(cell["row"], cell["published"]) for cell in result["cells"]] == [("gold", 44.9), ("gold", 66.8), ("distant", 43.9),
-                                                                            ("distant", 65.3)]
+    assert [(cell["row"], cell["published"]) for cell in result["cells"]] == [
+        ("gold", 44.9),
+        ("gold", 66.8),
+        ("distant", 43.9),
+        ("distant", 65.3),
+    ]
 
 
 def test_sample_efficiency_trains_on_more_and_more(study):
@@ -68,8 +81,14 @@ def test_bm25_is_tuned_on_one_half_and_measured_on_the_other(study):
     by_hand = {}
     for k1, b in tuned.grid:
         hits = BM25(bench, k1, b).search([question.text for question in tuned.tuned_on.of(bench)], 20).ordinals
-        by_hand[k1, b] = np.mean([any(question.answers[0] in passage.text for passage in bench.corpus.passages([o for o in row if o >= 0]))
-                                  for question, row in zip(tuned.tuned_on.of(bench), hits.tolist(), strict=True)])
+        by_hand[k1, b] = np.mean(
+            [
+                any(
+                    question.answers[0] in passage.text for passage in bench.corpus.passages([o for o in row if o >= 0])
+                )
+                for question, row in zip(tuned.tuned_on.of(bench), hits.tolist(), strict=True)
+            ]
+        )
     bench.make(tuned)
     manifest = tuned.open(bench).manifest
     assert manifest["tuned"] == {f"{k1:g}, {b:g}": pytest.approx(value, abs=1e-4) for (k1, b), value in by_hand.items()}
@@ -80,13 +99,19 @@ def test_what_needs_no_training(study):
     assert rows(found(study, "hybrid")) == ["BM25", "dense", "BM25 + weight x dense", "reciprocal ranks"]
     result = found(study, "retrieval", encoders=["tiny"])
     assert rows(result) == ["BM25", "tiny", "BM25 + tiny"]
-    assert {cell["column"] for cell in result["cells"]} == {f"{name}/dev @{k}" for name in ("births", "deaths") for k in (5, 10)}
+    assert {cell["column"] for cell in result["cells"]} == {
+        f"{name}/dev @{k}" for name in ("births", "deaths") for k in (5, 10)
+    }
 
 
 @pytest.mark.slow
 def test_several_question_sets(study):
     cross = found(study, "cross-dataset", ks=[5])
-    assert rows(cross) == ["BM25", "trained on births", "trained on deaths"] and len(cross["cells"]) == 6 and len(cross["claims"]) == 4
+    assert (
+        rows(cross) == ["BM25", "trained on births", "trained on deaths"]
+        and len(cross["cells"]) == 6
+        and len(cross["claims"]) == 4
+    )
     assert rows(found(study, "multi", ks=[5])) == ["BM25", "single", "multi"]
     with pytest.raises(BadInput, match="'nowhere' has no training questions"):
         found(study, "multi", sets=["nowhere", "births"])
@@ -96,8 +121,13 @@ def test_several_question_sets(study):
 def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study, name):
     """What is not trained here is at least planned: claims and plots are of cells, each row has a model for each seed."""
     chosen, bench = named(name), Workbench(study)
-    given = {"start": "tiny", "seeds": (0, 1), **({"batches": (2, 3, 4)} if "batches" in chosen.takes else {}),
-             **({"sizes": (8,)} if "sizes" in chosen.takes else {}), **({"encoders": ("tiny", "other")} if "encoders" in chosen.takes else {})}
+    given = {
+        "start": "tiny",
+        "seeds": (0, 1),
+        **({"batches": (2, 3, 4)} if "batches" in chosen.takes else {}),
+        **({"sizes": (8,)} if "sizes" in chosen.takes else {}),
+        **({"encoders": ("tiny", "other")} if "encoders" in chosen.takes else {}),
+    }
     try:
         plan = chosen.plan(chosen.setting(given), bench)
     except BadInput as error:
@@ -106,10 +136,14 @@ def test_every_plan_names_cells_that_are_there_and_settings_that_can_learn(study
     places = {(cell.row, cell.column) for cell in plan.cells}
     assert len(places) == len(plan.cells) and len({row for row, _ in places}) > 1
     assert all({claim.ahead, claim.behind} - {None} <= places for claim in plan.claims)
-    assert plan.plot is None or all((row, column) in places for points in plan.plot.series.values() for _, row, column in points)
+    assert plan.plot is None or all(
+        (row, column) in places for points in plan.plot.series.values() for _, row, column in points
+    )
     for cell in plan.cells:
         assert not cell.trained or len(cell.measures) == 2
-        for part in {part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)}:
+        for part in {
+            part for measure in cell.measures for needed in measure.needs() for part in running.with_needs(needed)
+        }:
             if isinstance(part, DualEncoder):
                 check(part.settings)
 
@@ -120,7 +154,9 @@ def test_rocketqas_strategies_share_their_steps(study):
     models = len(list((study.folder / "experiments" / "parts" / "models").glob("part-*")))
     ranks = found(study, "denoised-by-rank", batches=[2])
     assert rows(ranks) == ["rank 1", "ranks 2 to 5", "ranks 6 to 10"]
-    assert len(list((study.folder / "experiments" / "parts" / "models").glob("part-*"))) == models  # all that it takes was there
+    assert (
+        len(list((study.folder / "experiments" / "parts" / "models").glob("part-*"))) == models
+    )  # all that it takes was there
 
 
 def test_better_retrieval_and_better_answers(study):
@@ -128,8 +164,14 @@ def test_better_retrieval_and_better_answers(study):
     from backend.reader.reading import Reading
 
     result = found(study, "end-to-end", ks=[1, 5])
-    assert rows(result) == ["BM25", "dense", "BM25 + dense", "dense, read by BM25's reader", "the one that finds most",
-                            "the one that finds least"]
+    assert rows(result) == [
+        "BM25",
+        "dense",
+        "BM25 + dense",
+        "dense, read by BM25's reader",
+        "the one that finds most",
+        "the one that finds least",
+    ]
     assert [cell["n"] for cell in result["cells"][-2:]] == [6, 6]
     bench = Workbench(study)
     plan = named("end-to-end").plan(named("end-to-end").setting(running.frozen({**TINY, "ks": [1, 5]})), bench)
@@ -137,8 +179,10 @@ def test_better_retrieval_and_better_answers(study):
     reading = Reading.open(bench, bench.name(read.hits), bench.name(read.reader))
     said = reading.answers(bench, [5])[5]
     asked = bench.questions.some(reading.run.question_ids)
-    by_hand = [answer is not None and answer.lower() in [each.lower() for each in question.answers]
-               for answer, question in zip(said, asked, strict=True)]
+    by_hand = [
+        answer is not None and answer.lower() in [each.lower() for each in question.answers]
+        for answer, question in zip(said, asked, strict=True)
+    ]
     cell = next(cell for cell in result["cells"] if (cell["row"], cell["column"]) == ("BM25", "EM@5"))
     assert cell["value"] == pytest.approx(np.mean(by_hand)) and cell["n"] == 12
 
@@ -180,7 +224,10 @@ def test_the_audit_is_what_people_said(study, tmp_path):
     make_batch(study, "b", ["r"], size=4, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
     labels, given = Labels(study.labels_path, passages=study.corpus.ordinals), []
     for item in Queue(study.labels_path).items("b"):
-        choices = tuple(Choice(each.passage, "positive" if len(given) + n < 3 else "negative") for n, each in enumerate(item.candidates))
+        choices = tuple(
+            Choice(each.passage, "positive" if len(given) + n < 3 else "negative")
+            for n, each in enumerate(item.candidates)
+        )
         labels.add("ann", Gesture(f"g-{item.question}", "label", item.question, choices, batch="b"))
         given += [choice.label for choice in choices]
     cell = found(study, "audit")["cells"][0]

@@ -34,7 +34,11 @@ def study(tmp_path_factory) -> Study:
                                             dataset=SECOND_DATASET) for each in made.questions.all(split="train")])  # fmt: skip
     import_questions(made, str(made.path("encyclopedia", "unlabelled.txt")), split="unlabelled", dataset="asked")
     tiny_bert(made.folder / "models" / "other")
-    add_encoder(made.settings_path, "other", {"model": str(made.folder / "models" / "other"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        made.settings_path,
+        "other",
+        {"model": str(made.folder / "models" / "other"), "pooling": "cls", "max_tokens": 64},
+    )
     _judge_an_audit(made)
     return made
 
@@ -46,7 +50,10 @@ def _judge_an_audit(study: Study) -> None:
     make_batch(study, "audit", ["audited"], size=20, mix=Mix(audit=1.0, second=0.0, repeat=0.0))
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for item in Queue(study.labels_path).items("audit"):
-        choices = tuple(Choice(each.passage, "positive" if each.passage in truth[item.question] else "negative") for each in item.candidates)
+        choices = tuple(
+            Choice(each.passage, "positive" if each.passage in truth[item.question] else "negative")
+            for each in item.candidates
+        )
         labels.add("simulated", Gesture(f"audit-{item.question}", "label", item.question, choices, batch="audit"))
 
 

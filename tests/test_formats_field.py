@@ -86,7 +86,9 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     sample = BY_NAME["questions-dpr-training"]
     rows = json.loads(sample.data)
     elsewhere = "A sentence of another dump stands here. " + PASSAGES[3].text + " And one more that no passage holds."
-    rows.append({"question": "q", "answers": ["Furset"], "positive_ctxs": [{"title": "x", "text": elsewhere, "psg_id": 99}]})
+    rows.append(
+        {"question": "q", "answers": ["Furset"], "positive_ctxs": [{"title": "x", "text": elsewhere, "psg_id": 99}]}
+    )
     rows.append({"question": "r", "answers": ["Oslo"], "positive_ctxs": [{"title": "x", "text": elsewhere}]})
     rows.append(
         {
@@ -96,7 +98,13 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
         }
     )
     # The id of another collection: its passage 1 is not ours.
-    rows.append({"question": "t", "answers": ["Rome"], "positive_ctxs": [{"title": "Rome", "text": PASSAGES[2].text, "passage_id": "1"}]})
+    rows.append(
+        {
+            "question": "t",
+            "answers": ["Rome"],
+            "positive_ctxs": [{"title": "Rome", "text": PASSAGES[2].text, "passage_id": "1"}],
+        }
+    )
     result = import_questions(study, sample.write(tmp_path, json.dumps(rows).encode()))
     made = study.questions.all(split="train")
     assert [q.gold for q in made] == [("2",), ("3",), (), ("4",), (), (), ("3",)]
@@ -124,7 +132,10 @@ def test_dpr_csv_is_never_run_and_straightens_apostrophes(tmp_path):
         ("where's rome", ("Italy",), "dev"),
     ]
     quoted = b'what is "x"\t"[\'say ""hi""\']"\n"who is ""y"""\t[]\n'
-    assert [(q.text, q.answers) for q in questions_of(sample, tmp_path, quoted)] == [('what is "x"', ('say "hi"',)), ('who is "y"', ())]
+    assert [(q.text, q.answers) for q in questions_of(sample, tmp_path, quoted)] == [
+        ('what is "x"', ('say "hi"',)),
+        ('who is "y"', ()),
+    ]
     evil = b"who\t[__import__('os').getcwd()]\nwho\t['a' for a in 'b']\n"
     assert all("must be a list" in str(found) for found in questions_of(sample, tmp_path, evil))
 
@@ -156,7 +167,9 @@ def test_squad_paragraphs_become_gold(study, tmp_path):
 def test_paq_is_sampled_as_the_paper_does(tmp_path):
     sample = BY_NAME["questions-paq"]
     rows = [
-        {"question": f"q{p}.{i}", "answer": "a", "answers": [{"passage_id": p, "text": "a"}]} for p in range(200) for i in range(1 + p % 4)
+        {"question": f"q{p}.{i}", "answer": "a", "answers": [{"passage_id": p, "text": "a"}]}
+        for p in range(200)
+        for i in range(1 + p % 4)
     ]
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     drawn = questions_of(sample, tmp_path, data, settings={"sample": 60, "seed": 1})
@@ -174,7 +187,9 @@ def test_paq_is_sampled_as_the_paper_does(tmp_path):
 def test_the_settings_of_an_import_are_recorded(study, tmp_path):
     path = BY_NAME["questions-paq"].write(tmp_path)
     assert import_questions(study, path, settings=["seed=7", "least=4"]).rows == 1
-    options = study.questions.connection.execute("SELECT options FROM import_record WHERE kind = 'questions'").fetchone()[0]
+    options = study.questions.connection.execute(
+        "SELECT options FROM import_record WHERE kind = 'questions'"
+    ).fetchone()[0]
     assert json.loads(options)["seed"] == 7 and json.loads(options)["least"] == 4
     for wrong, says in (("seed=x", "whole number"), ("depth=3", "knows sample"), ("seed", "NAME=VALUE")):
         with pytest.raises(Refused, match=says):
@@ -184,8 +199,12 @@ def test_the_settings_of_an_import_are_recorded(study, tmp_path):
 def test_a_beir_folder(tmp_path):
     folder = tmp_path / "scifact"
     (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": f"d{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(3)))
-    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": f"q{i}", "text": f"query {i}"}) + "\n" for i in range(3)))
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"d{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(3))
+    )
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": f"q{i}", "text": f"query {i}"}) + "\n" for i in range(3))
+    )
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t1\nq0\td2\t0\n")
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq2\td0\t2\nq2\td2\t1\n")
     study = Study.create(tmp_path / "s")
@@ -248,7 +267,10 @@ def test_a_dpr_run_finds_its_questions_by_text_and_counts_flags_that_differ(stud
     assert run.hits.scores.tolist() == [[9.5, 8.5, 7.5]] * 3
     assert run.answers().tolist() == [[True, False, True], [False, True, False], [False, False, False]]
     # The file flags the first of each: right for 11 (which it has one more of), wrong for 12 and 13.
-    assert "4 of 9 flags of dpr.json disagree with the rule 'dpr' (2 true in the file alone, 2 here alone)" in result.notes[0]
+    assert (
+        "4 of 9 flags of dpr.json disagree with the rule 'dpr' (2 true in the file alone, 2 here alone)"
+        in result.notes[0]
+    )
     assert run.manifest["retriever"] == "imported" and run.manifest["imported_from"] == "dpr.json"
 
 
@@ -265,7 +287,15 @@ def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path)
     study = make_study(tmp_path / "s", PASSAGES, twins)
     path = tmp_path / "run.json"
     path.write_text(
-        json.dumps([{"question": "where was arve furset born", "answers": ["Askvoll", "Norway"], "ctxs": [{"id": "2", "score": 1}]}])
+        json.dumps(
+            [
+                {
+                    "question": "where was arve furset born",
+                    "answers": ["Askvoll", "Norway"],
+                    "ctxs": [{"id": "2", "score": 1}],
+                }
+            ]
+        )
     )
     with pytest.raises(BadInput, match=r"several sets \(11, 21\); say --split"):
         import_run(study, path, "run")
@@ -282,7 +312,10 @@ def test_equal_scores_stay_in_the_files_order_and_lines_need_not_stand_together(
 def test_qrels_add_gold_and_keep_grades(study, tmp_path):
     result = import_qrels(study, BY_NAME["qrels-trec"].write(tmp_path))
     assert study.questions.get("11").gold == ("2", "4") and study.questions.get("12").gold == ("3",)
-    assert result.notes == ("1 questions have more gold than before", "1 lines have a grade of 0 or less, and make no gold")
+    assert result.notes == (
+        "1 questions have more gold than before",
+        "1 lines have a grade of 0 or less, and make no gold",
+    )
     assert GoldMatches(study.labels_path).grades() == {("11", "2"): 1, ("11", "4"): 2, ("12", "1"): 0}
 
 

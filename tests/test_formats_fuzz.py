@@ -76,7 +76,9 @@ def broken(draw, good: bytes) -> bytes:
             if found:
                 match = draw(st.sampled_from(found))
                 data[match.start() : match.end()] = draw(
-                    st.sampled_from([b"null", b"[]", b"{}", b'""', b"7", b"-7.5", b"true", b'"x"', b'["x"]', b'[""]', b'[{"a": 1}]'])
+                    st.sampled_from(
+                        [b"null", b"[]", b"{}", b'""', b"7", b"-7.5", b"true", b'"x"', b'["x"]', b'[""]', b'[{"a": 1}]']
+                    )
                 )
         elif kind == "short":
             del data[at:]
@@ -99,7 +101,9 @@ def check_reader(sample: Sample, path, data: bytes) -> None:
     try:
         for found in find_format(path, sample.kind, sample.format).read(path, Options(**sample.arguments)):
             assert isinstance(
-                found, {"questions": Item, "runs": Entry, "qrels": Judgement, "passages": PassageBatch}[sample.kind] | BadInput
+                found,
+                {"questions": Item, "runs": Entry, "qrels": Judgement, "passages": PassageBatch}[sample.kind]
+                | BadInput,
             )
             if isinstance(found, Item):
                 assert wrong_with_question(found.question) is None

@@ -42,7 +42,9 @@ def full(tmp_path_factory):
     ]
     study = make_study(tmp_path_factory.mktemp("full") / "study", [*PASSAGES, *hard], questions)
     path = tmp_path_factory.mktemp("in") / "run.trec"
-    path.write_text("".join(f"{q.id} Q0 {p} {r} {10 / 3 - r} t\n" for q in questions for r, p in enumerate(("7", "2", "3", "8"))))
+    path.write_text(
+        "".join(f"{q.id} Q0 {p} {r} {10 / 3 - r} t\n" for q in questions for r, p in enumerate(("7", "2", "3", "8")))
+    )
     import_run(study, path, "mine")
     (path.parent / "q").write_text("11 0 4 3\n")
     import_qrels(study, path.parent / "q")
@@ -76,7 +78,9 @@ def test_pyserini_measures_the_run_as_we_do(full, tmp_path):
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
         load_pyserini("evaluate_dpr_retrieval").evaluate_retrieval(str(tmp_path / "run.json"), [1, 2, 4])
     ours = report(full, ["mine"], ks=[1, 2, 4]).runs[0].success
-    assert [line.split("accuracy: ")[1] for line in said.getvalue().splitlines()] == [f"{ours[k].value:.4f}" for k in (1, 2, 4)]
+    assert [line.split("accuracy: ")[1] for line in said.getvalue().splitlines()] == [
+        f"{ours[k].value:.4f}" for k in (1, 2, 4)
+    ]
     # And without our flags, by its own matching, from the texts that were written.
     bare = json.loads((tmp_path / "run.json").read_text())
     for entry in bare.values():
@@ -92,7 +96,10 @@ def test_pyserini_measures_the_run_as_we_do(full, tmp_path):
 def test_ir_measures_reads_run_and_qrels_and_measures_the_same(full, tmp_path):
     export_run(full, "mine", "trec", tmp_path / "run.trec")
     export_qrels(full, "trec", path=tmp_path / "qrels")
-    qrels, run = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels"))), list(ir_measures.read_trec_run(str(tmp_path / "run.trec")))
+    qrels, run = (
+        list(ir_measures.read_trec_qrels(str(tmp_path / "qrels"))),
+        list(ir_measures.read_trec_run(str(tmp_path / "run.trec"))),
+    )
     assert {(q.query_id, q.doc_id, q.relevance) for q in qrels} == {
         ("11", "2", 1),
         ("11", "4", 3),
@@ -102,14 +109,18 @@ def test_ir_measures_reads_run_and_qrels_and_measures_the_same(full, tmp_path):
     }
     got = ir_measures.calc_aggregate([ir_measures.RR @ 10, ir_measures.R @ 2, ir_measures.R @ 4], qrels, run)
     ours = report(full, ["mine"], relevance="gold", ks=[2, 4]).runs[0]
-    assert ours.recall[2].value == pytest.approx(got[ir_measures.R @ 2]) and ours.recall[4].value == pytest.approx(got[ir_measures.R @ 4])
+    assert ours.recall[2].value == pytest.approx(got[ir_measures.R @ 2]) and ours.recall[4].value == pytest.approx(
+        got[ir_measures.R @ 4]
+    )
 
 
 def test_ms_marcos_own_measure_over_run_and_qrels(full, tmp_path):
     export_run(full, "mine", "msmarco", tmp_path / "run.tsv")
     export_qrels(full, "msmarco", path=tmp_path / "qrels.tsv")
     run = [line.split("\t") for line in (tmp_path / "run.tsv").read_text().splitlines()]
-    assert run == [[q, p, str(rank)] for q in ("11", "12", "13", "14") for rank, p in enumerate(("7", "2", "3", "8"), 1)]
+    assert run == [
+        [q, p, str(rank)] for q in ("11", "12", "13", "14") for rank, p in enumerate(("7", "2", "3", "8"), 1)
+    ]
     qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.tsv")))
     scored = [ir_measures.ScoredDoc(q, p, -int(rank)) for q, p, rank in run]
     # ir_measures carries MS MARCO's own script.
@@ -152,7 +163,9 @@ def test_questions_come_back_in_forms_without_answers(full, tmp_path, format):
     export_questions(full, format, path=tmp_path / "q")
     found = find_format(tmp_path / "q", "questions", format).read(tmp_path / "q", Options(split="dev"))
     tabs = str.maketrans("\t", " ") if format == "msmarco" else {}
-    assert [(item.question.id, item.question.text) for item in found] == [(q.id, q.text.translate(tabs)) for q in full.questions.all()]
+    assert [(item.question.id, item.question.text) for item in found] == [
+        (q.id, q.text.translate(tabs)) for q in full.questions.all()
+    ]
 
 
 @pytest.mark.parametrize("format", ["psgs", "beir", "msmarco"])
@@ -162,7 +175,9 @@ def test_passages_come_back_as_they_were(full, tmp_path, format):
     import_passages(again, tmp_path / "out", format=format)
     if format == "msmarco":
         spaces = str.maketrans("\t\r\n", "   ")
-        assert [(p.id, p.text) for p in again.corpus.scan()] == [(p.id, p.text.translate(spaces)) for p in full.corpus.scan()]
+        assert [(p.id, p.text) for p in again.corpus.scan()] == [
+            (p.id, p.text.translate(spaces)) for p in full.corpus.scan()
+        ]
         assert "6 titles were left out" in written.notes[0] and "1 texts held tabs" in written.notes[1]
     else:
         assert again.corpus.digest == full.corpus.digest
@@ -176,14 +191,18 @@ def test_datasets_reads_what_is_written(full, tmp_path):
     export_qrels(full, "beir", path=tmp_path / "test.tsv")
 
     def load(kind, name, **more):
-        return datasets.load_dataset(kind, data_files=str(tmp_path / name), split="train", cache_dir=str(tmp_path / "cache"), **more)
+        return datasets.load_dataset(
+            kind, data_files=str(tmp_path / name), split="train", cache_dir=str(tmp_path / "cache"), **more
+        )
 
     passages = [(p.id, p.title, p.text) for p in full.corpus.scan()]
     assert [(row["_id"], row["title"], row["text"]) for row in load("json", "corpus.jsonl")] == passages
     columns = datasets.Features({name: datasets.Value("string") for name in ("id", "text", "title")})
     read = load("csv", "psgs.tsv", sep="\t", features=columns, keep_default_na=False)
     assert [(row["id"], row["title"], row["text"]) for row in read] == passages
-    assert [(row["_id"], row["text"]) for row in load("json", "queries.jsonl")] == [(q.id, q.text) for q in full.questions.all()]
+    assert [(row["_id"], row["text"]) for row in load("json", "queries.jsonl")] == [
+        (q.id, q.text) for q in full.questions.all()
+    ]
     assert {(str(row["query-id"]), str(row["corpus-id"])) for row in load("csv", "test.tsv", sep="\t")} == {
         (q.id, p) for q in full.questions.all() for p in q.gold
     }

@@ -51,7 +51,9 @@ def test_what_csv_writes_is_read_as_csv_reads_it(folder, rows, columns, quoting,
     out = io.StringIO()
     writer = csv.writer(out, delimiter="\t", quoting=quoting, lineterminator=ending)
     writer.writerow(columns)
-    writer.writerows([dict(zip(("id", "title", "text", "more"), (*row, ""), strict=True))[c] for c in columns] for row in rows)
+    writer.writerows(
+        [dict(zip(("id", "title", "text", "more"), (*row, ""), strict=True))[c] for c in columns] for row in rows
+    )
     path = write(folder, out.getvalue())
     before, streams.BLOCK = streams.BLOCK, block
     try:
@@ -72,8 +74,12 @@ GOOD = (
     st.one_of(
         st.binary(max_size=60),
         st.builds(lambda tail: b"id\ttext\ttitle\n" + tail, st.binary(max_size=60)),
-        st.builds(lambda at, junk: GOOD[:at] + junk + GOOD[at + len(junk) :], st.integers(0, len(GOOD)), st.binary(max_size=3)),
-        st.builds(lambda at, pack: pack(GOOD)[:at], st.integers(0, 150), st.sampled_from([gzip.compress, lzma.compress])),
+        st.builds(
+            lambda at, junk: GOOD[:at] + junk + GOOD[at + len(junk) :], st.integers(0, len(GOOD)), st.binary(max_size=3)
+        ),
+        st.builds(
+            lambda at, pack: pack(GOOD)[:at], st.integers(0, 150), st.sampled_from([gzip.compress, lzma.compress])
+        ),
         st.builds(
             lambda at, bad: (lambda z: z[:at] + bytes([bad]) + z[at + 1 :])(gzip.compress(GOOD)),
             st.integers(0, 120),
@@ -134,7 +140,9 @@ def test_each_fault_is_named_with_its_line(folder, text, line, message):
 
 
 def test_an_open_quote_loses_its_own_line_only(folder):
-    path = write(folder, 'id\ttext\ttitle\n1\tx\tT\n2\t"open\tT\n' + "".join(f'{i}\t"say ""{i}"""\tT\n' for i in range(3, 3000)))
+    path = write(
+        folder, 'id\ttext\ttitle\n1\tx\tT\n2\t"open\tT\n' + "".join(f'{i}\t"say ""{i}"""\tT\n' for i in range(3, 3000))
+    )
     rows, problems = rows_of(path)
     assert [p.line for p in problems] == [3]
     assert [row[0] for _, row in rows] == ["1", *map(str, range(3, 3000))]

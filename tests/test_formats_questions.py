@@ -26,7 +26,9 @@ LAYOUT = {
     "dataset/test/P131.test.json": [{"question": "Where is York located?", "answers": ["England"]}],
     "dataset/train/P276.train.json": [{"question": "Where is York located?", "answers": ["England"]}],
     "dataset/one-off/common-random-buckets/P19/bucket3.test.json": WHERE[:1],
-    "dataset/one-off/similar/P19/P19_similar.train.json": [{"question": "What is the birthplace of X Æ?", "answers": ["Rome"]}],
+    "dataset/one-off/similar/P19/P19_similar.train.json": [
+        {"question": "What is the birthplace of X Æ?", "answers": ["Rome"]}
+    ],
 }
 
 
@@ -37,7 +39,9 @@ def folder(tmp_path_factory):
 
 def read(path, **options):
     found = list(find_format(path, "questions").read(path, Options(**options)))
-    return [item.question for item in found if isinstance(item, Item)], [item for item in found if isinstance(item, BadInput)]
+    return [item.question for item in found if isinstance(item, Item)], [
+        item for item in found if isinstance(item, BadInput)
+    ]
 
 
 def write(folder, data, name="questions.jsonl"):

@@ -57,13 +57,18 @@ def test_rising_scores_and_a_place_that_is_not_there(tmp_path):
 
 def test_dpr_results(tmp_path):
     passage = Passage("wiki:7", 'The "T"', "Text\n\u2028 ü")
-    entries = [(Question("q", "Who?", ("a", "é")), [(passage, np.float32(79.5), np.bool_(True))]), (Question("r", "Why?"), [])]
+    entries = [
+        (Question("q", "Who?", ("a", "é")), [(passage, np.float32(79.5), np.bool_(True))]),
+        (Question("r", "Why?"), []),
+    ]
     assert write_results(tmp_path / "out.json", iter(entries)) == 2
     assert json.loads((tmp_path / "out.json").read_text()) == [
         {
             "question": "Who?",
             "answers": ["a", "é"],
-            "ctxs": [{"id": "wiki:7", "title": 'The "T"', "text": "Text\n\u2028 ü", "score": "79.5", "has_answer": True}],
+            "ctxs": [
+                {"id": "wiki:7", "title": 'The "T"', "text": "Text\n\u2028 ü", "score": "79.5", "has_answer": True}
+            ],
         },
         {"question": "Why?", "answers": [], "ctxs": []},
     ]

@@ -31,7 +31,11 @@ def write(folder, name, value):
 
 @pytest.fixture
 def results(tmp_path):
-    one = write(tmp_path, "dpr_output.json", [{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS])
+    one = write(
+        tmp_path,
+        "dpr_output.json",
+        [{"question": q.text, "answers": list(q.answers), "ctxs": contexts("dpr")} for q in QUESTIONS],
+    )
     two = write(
         tmp_path,
         "pyserini.out.json",
@@ -54,9 +58,15 @@ def test_two_files_over_the_same_questions_become_two_runs(tmp_path, results):
     made = study_from_results(tmp_path / "s", results, "Mine")
     study = made.study
     assert study.settings.name == "Mine" and study.runs() == ["dpr_output", "pyserini.out"]
-    assert [p.id for p in study.corpus.scan()] == ["2", "3", "4", "wiki:1", "wiki:5"] and len(study.corpus) == made.passages
-    assert [(p.title, p.text) for p in study.corpus.passages([0, 3])] == [(p.title, p.text) for p in (PASSAGES[1], PASSAGES[0])]
-    assert [(q.text, q.answers, q.split, q.gold) for q in study.questions.all()] == [(q.text, q.answers, "test", ()) for q in QUESTIONS]
+    assert [p.id for p in study.corpus.scan()] == ["2", "3", "4", "wiki:1", "wiki:5"] and len(
+        study.corpus
+    ) == made.passages
+    assert [(p.title, p.text) for p in study.corpus.passages([0, 3])] == [
+        (p.title, p.text) for p in (PASSAGES[1], PASSAGES[0])
+    ]
+    assert [(q.text, q.answers, q.split, q.gold) for q in study.questions.all()] == [
+        (q.text, q.answers, "test", ()) for q in QUESTIONS
+    ]
     first, second = study.run("dpr_output"), study.run("pyserini.out")
     assert second.question_ids == first.question_ids[::-1]
     assert second.hits.ordinals.tolist() == [[3, 0, 1, 2, 4]] * 3 and second.hits.scores[0].tolist() == [5, 4, 3, 2, 1]
@@ -73,7 +83,10 @@ def test_equal_scores_stay_as_the_file_has_them(tmp_path):
     second = [ctx("b", "two"), ctx("a", "one")]
     path = write(tmp_path, "tied.json", dpr(("Who?", ["x"], first), ("Where?", ["y"], second)))
     study = study_from_results(tmp_path / "s", [path]).study
-    ids = [[study.corpus.passages([ordinal])[0].id for ordinal in row if ordinal >= 0] for row in study.run("tied").hits.ordinals.tolist()]
+    ids = [
+        [study.corpus.passages([ordinal])[0].id for ordinal in row if ordinal >= 0]
+        for row in study.run("tied").hits.ordinals.tolist()
+    ]
     assert ids == [["c", "a", "b"], ["b", "a"]]
 
 
@@ -97,7 +110,12 @@ def test_from_the_command_line(tmp_path, results, monkeypatch, capsys):
     assert "Run dpr_output: 3 questions, k=3" in out and "4 of 9 flags of dpr_output.json disagree" in out
     out = blindspot("status", "--study", tmp_path / "s")
     assert "What it cannot do" in out and "live questions" in " ".join(out.split())
-    assert json.loads(blindspot("report", "--study", tmp_path / "s", "--json", "--k", "1,3"))["runs"]["dpr_output"]["k"]["3"]["n"] == 3
+    assert (
+        json.loads(blindspot("report", "--study", tmp_path / "s", "--json", "--k", "1,3"))["runs"]["dpr_output"]["k"][
+            "3"
+        ]["n"]
+        == 3
+    )
 
 
 def test_a_question_that_comes_twice_is_two_questions_in_every_file(tmp_path):
@@ -108,7 +126,9 @@ def test_a_question_that_comes_twice_is_two_questions_in_every_file(tmp_path):
 
 
 def test_answers_that_differ_between_files_are_counted(tmp_path):
-    files = [write(tmp_path, f"{name}.json", dpr(("q’s?", [name], [ctx("1", "a text")]), ("r", ["x"], []))) for name in "ab"]
+    files = [
+        write(tmp_path, f"{name}.json", dpr(("q’s?", [name], [ctx("1", "a text")]), ("r", ["x"], []))) for name in "ab"
+    ]
     made = study_from_results(tmp_path / "s", files)
     assert [file.changed for file in made.files] == [0, 1] and made.study.questions.all()[0].answers == ("a",)
     assert made.study.run("a").hits.ordinals.tolist() == [[0], [-1]]
@@ -125,7 +145,10 @@ BAD = {
         [dpr(("q", [], [ctx("1", "one")])), dpr(("q", [], [ctx("1", "other")]))],
         r"'1' has another text than in .*0\.json:1; do",
     ),
-    "another title": ([dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))], "another text than"),
+    "another title": (
+        [dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))],
+        "another text than",
+    ),
     "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' stands twice"),
     "no text": ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
     "answer without tokens": ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
@@ -152,16 +175,24 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, case):
 
 
 def test_skip_bad_leaves_out_and_lists(tmp_path):
-    rows = dpr(("q", ["a"], [ctx("1", "a"), ctx("a b", "x"), ctx("2", "b")]), ("", [], []), ("r", ["a"], [ctx("1", "other")]))
+    rows = dpr(
+        ("q", ["a"], [ctx("1", "a"), ctx("a b", "x"), ctx("2", "b")]), ("", [], []), ("r", ["a"], [ctx("1", "other")])
+    )
     made = study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)], skip_bad=True)
-    assert made.passages == 2 and made.files[0].left_out == 3 and len(made.files[0].left_out_file.read_text().splitlines()) == 3
+    assert (
+        made.passages == 2
+        and made.files[0].left_out == 3
+        and len(made.files[0].left_out_file.read_text().splitlines()) == 3
+    )
     assert made.files[0].left_out_file.is_relative_to(made.study.folder)
     assert made.study.run("x").hits.ordinals.tolist() == [[0, 1], [-1, -1]]
 
 
 def test_spaces_alone_make_no_other_passage(tmp_path):
     rows = dpr(("q", ["a"], [ctx("1", "a b")]), ("r", ["a"], [ctx("1", "a  b ")]))
-    assert study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)]).study.corpus.passage(0) == Passage("1", "T", "a b")
+    assert study_from_results(tmp_path / "s", [write(tmp_path, "x.json", rows)]).study.corpus.passage(0) == Passage(
+        "1", "T", "a b"
+    )
 
 
 def test_what_is_refused(tmp_path, results):

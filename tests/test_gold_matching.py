@@ -50,7 +50,13 @@ def test_a_paragraph_over_two_blocks_is_the_block_that_holds_the_answer(corpus, 
     paragraph = " ".join(article[60:180])  # 40 words of the first block, 80 of the second
     early, late = " ".join(article[70:73]), " ".join(article[150:153])
     found = match_gold(
-        corpus, [Wanted("", paragraph, (early,)), Wanted("", paragraph, (late,)), Wanted("", paragraph), Wanted("", paragraph, ("zzz",))]
+        corpus,
+        [
+            Wanted("", paragraph, (early,)),
+            Wanted("", paragraph, (late,)),
+            Wanted("", paragraph),
+            Wanted("", paragraph, ("zzz",)),
+        ],
     )
     assert [(f.ordinal, f.how) for f in found] == [(20, "overlap"), (21, "overlap"), (21, "overlap"), (None, "none")]
     # 40 words have 36 shingles of 5; a block of 100 has 96.
@@ -62,7 +68,9 @@ def test_an_edited_paragraph_is_found_and_a_strange_one_is_not(corpus, article):
     edited = article[200:300]
     edited[10:12], edited[50] = ["ZZ"], "QQ"
     rng = random.Random(9)
-    found = match_gold(corpus, [Wanted("", " ".join(edited)), Wanted("", text(rng, 90)), Wanted("", "lone"), Wanted("", "")])
+    found = match_gold(
+        corpus, [Wanted("", " ".join(edited)), Wanted("", text(rng, 90)), Wanted("", "lone"), Wanted("", "")]
+    )
     assert found[0].ordinal == 22 and 0.8 < found[0].score < 1
     assert [f.reason for f in found[1:]] == [NOTHING_LIKE_IT, TOO_SHORT, TOO_SHORT]
     assert match_gold(corpus, []) == []
@@ -79,7 +87,9 @@ def test_what_is_chosen_is_what_comparing_with_every_passage_chooses(corpus, art
         scores = [containment(one.text.split(), words) for words in passages]
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         assert found == (
-            Found(best, scores[best], "overlap") if scores[best] >= 0.3 else Found(None, scores[best], "none", NOTHING_LIKE_IT)
+            Found(best, scores[best], "overlap")
+            if scores[best] >= 0.3
+            else Found(None, scores[best], "none", NOTHING_LIKE_IT)
         )
 
 

@@ -53,7 +53,9 @@ def test_equal_vectors_over_two_shards_are_ordered_by_ordinal():
     distinct = rng.normal(size=(5, 16)).astype(np.float16)
     vectors = distinct[rng.integers(0, 5, size=3000)]
     questions = rng.normal(size=(4, 16)).astype(np.float32)
-    np.testing.assert_array_equal(search_on(vectors, "dot", ["cpu", "cpu"]).search(questions, 50).ordinals, brute_force(vectors, questions, 50)[0])
+    np.testing.assert_array_equal(
+        search_on(vectors, "dot", ["cpu", "cpu"]).search(questions, 50).ordinals, brute_force(vectors, questions, 50)[0]
+    )
 
 
 @pytest.mark.parametrize("rows, count", [(64, 3), (640, 20), (640, 19), (32, 32)])
@@ -115,7 +117,9 @@ def test_a_device_without_any_memory_is_one_line(monkeypatch):
 def test_loading_reports_every_row_once(monkeypatch):
     said = []
     vectors = np.random.default_rng(6).normal(size=(3000, 8)).astype(np.float16)
-    search_on(vectors, "dot", ["cpu", "cpu"]).search(np.ones((1, 8), np.float32), 3, lambda *report: said.append(report))
+    search_on(vectors, "dot", ["cpu", "cpu"]).search(
+        np.ones((1, 8), np.float32), 3, lambda *report: said.append(report)
+    )
     loading = [done for done, total, what in said if "loading" in what]
     assert loading == sorted(loading) and loading[-1] == 3000
 

@@ -56,7 +56,11 @@ def pair(tmp_path_factory) -> Comparison:
 def test_figures_differ_by_what_they_are_of(pair, monkeypatch):
     some, others = np.array([True, False, True, False, True, False, False]), np.array([0, 2, 4])
     whole = compared.at(pair, 5)
-    assert compared.at(pair, 5) is whole and compared.at(pair, 1) is not whole and compared.at(pair, 5, seed=1) is not whole
+    assert (
+        compared.at(pair, 5) is whole
+        and compared.at(pair, 1) is not whole
+        and compared.at(pair, 5, seed=1) is not whole
+    )
     assert compared.at(pair, 5, some).n == 3 and compared.at(pair, 5, others) == compared.at(pair, 5, some) != whole
     assert compared.at(pair, 5, ~some).n == 4
     members = {"x": some, "y": ~some}
@@ -87,5 +91,8 @@ def test_gold_is_found_where_membership_says(tmp_path):
     ordinals = np.array([rng.permutation(60)[:20] for _ in golds], np.int32)
     ordinals[::7, 12:] = -1
     named, counts = gold_matrix(Corpus(), ordinals, [Question(f"q{i}", "?", gold=gold) for i, gold in enumerate(golds)])
-    wanted = [[ordinal in {int(id) for id in gold if id.isdigit()} for ordinal in row] for gold, row in zip(golds, ordinals, strict=True)]
+    wanted = [
+        [ordinal in {int(id) for id in gold if id.isdigit()} for ordinal in row]
+        for gold, row in zip(golds, ordinals, strict=True)
+    ]
     assert named.tolist() == wanted and counts.tolist() == [len({id for id in gold if id.isdigit()}) for gold in golds]

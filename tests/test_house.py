@@ -9,8 +9,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MAY_IMPORT = {"app": {"app", "backend", "analysis", "db"}, "backend": {"backend", "analysis", "db"}, "analysis": {"analysis"}, "db": {"db"}}
-HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "jnius", "umap", "openTSNE", "pandas", "plotly", "streamlit", "scipy", "sklearn")
+MAY_IMPORT = {
+    "app": {"app", "backend", "analysis", "db"},
+    "backend": {"backend", "analysis", "db"},
+    "analysis": {"analysis"},
+    "db": {"db"},
+}
+HEAVY = (
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "faiss",
+    "jnius",
+    "umap",
+    "openTSNE",
+    "pandas",
+    "plotly",
+    "streamlit",
+    "scipy",
+    "sklearn",
+)
 
 
 def modules(room):
@@ -28,19 +46,38 @@ def imported(path):
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_imports_run_one_way(room):
-    wrong = [f"{path.relative_to(ROOT)}:{line} imports {name}" for path in modules(room) for name, line in imported(path)
-             if name in MAY_IMPORT and name not in MAY_IMPORT[room]]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules(room)
+        for name, line in imported(path)
+        if name in MAY_IMPORT and name not in MAY_IMPORT[room]
+    ]
     assert modules(room) and not wrong, wrong
 
 
 def test_only_the_app_knows_streamlit():
-    wrong = [str(path.relative_to(ROOT)) for room in ("backend", "analysis", "db") for path in modules(room)
-             if any(name == "streamlit" for name, _ in imported(path))]
+    wrong = [
+        str(path.relative_to(ROOT))
+        for room in ("backend", "analysis", "db")
+        for path in modules(room)
+        if any(name == "streamlit" for name, _ in imported(path))
+    ]
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["app.cli", "backend.core.study", "backend.core.jobs", "backend.evaluation.report", "backend.retrieval.live",
-                                    "backend.data.importing.importer", "analysis.accuracy", "db.labels" if (ROOT / "db/labels.py").exists() else "db.corpus"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "app.cli",
+        "backend.core.study",
+        "backend.core.jobs",
+        "backend.evaluation.report",
+        "backend.retrieval.live",
+        "backend.data.importing.importer",
+        "analysis.accuracy",
+        "db.labels" if (ROOT / "db/labels.py").exists() else "db.corpus",
+    ],
+)
 def test_nothing_heavy_at_import(module):
     code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
@@ -65,6 +102,10 @@ def test_every_third_party_import_is_required():
         "jnius_config": "pyjnius", "sqlite_utils": "sqlite-utils", "sklearn": "scikit-learn", "umap": "umap-learn",
     }  # fmt: skip
     own = set(MAY_IMPORT) | {"tests", "benchmarks"}
-    used = {name for room in MAY_IMPORT for path in modules(room) for name, _ in imported(path)} - set(sys.stdlib_module_names) - own
+    used = (
+        {name for room in MAY_IMPORT for path in modules(room) for name, _ in imported(path)}
+        - set(sys.stdlib_module_names)
+        - own
+    )
     missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}
     assert not missing

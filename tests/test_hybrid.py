@@ -7,7 +7,15 @@ import pytest
 
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
-from backend.retrieval.hybrid import Candidates, Hybrid, least_scores, reciprocal_rank_fusion, scores_in, union, weighted
+from backend.retrieval.hybrid import (
+    Candidates,
+    Hybrid,
+    least_scores,
+    reciprocal_rank_fusion,
+    scores_in,
+    union,
+    weighted,
+)
 from db.errors import Refused
 from db.records import Hits
 
@@ -59,7 +67,9 @@ def test_union_and_scores_in():
 
 
 def test_weighted_by_hand():
-    candidates = Candidates(np.array([[-1, 4, 6]], np.int32), np.array([[0, 10, 2]], np.float32), np.array([[0, 1, 9]], np.float32))
+    candidates = Candidates(
+        np.array([[-1, 4, 6]], np.int32), np.array([[0, 10, 2]], np.float32), np.array([[0, 1, 9]], np.float32)
+    )
     fused = weighted(candidates, 1.1, 2)
     assert fused.ordinals.tolist() == [[6, 4]]
     np.testing.assert_allclose(fused.scores, [[2 + 1.1 * 9, 10 + 1.1]], rtol=1e-6)
@@ -71,7 +81,9 @@ def test_weighted_with_exact_scores_equals_scoring_every_passage(indexed_study):
     hybrid = Hybrid(indexed_study, "tiny", "weighted", weight=0.3, device="cpu")
     hybrid.depth = 7
     everything = np.tile(np.arange(len(indexed_study.corpus), dtype=np.int32), (len(texts), 1))
-    full = BM25(indexed_study).score(texts, everything) + np.float32(0.3) * Dense(indexed_study, "tiny", "cpu").score(texts, everything)
+    full = BM25(indexed_study).score(texts, everything) + np.float32(0.3) * Dense(indexed_study, "tiny", "cpu").score(
+        texts, everything
+    )
     joined = union(*hybrid.lists(texts))
     found = hybrid.search(texts, 5)
     for row in range(len(texts)):
@@ -86,7 +98,11 @@ def test_minimum_gives_a_missing_passage_the_least_score_of_the_list(indexed_stu
     hybrid.depth = 5
     sparse, dense = hybrid.lists(texts)
     candidates = hybrid.candidates(texts)
-    only_dense = np.isin(candidates.ordinals, dense.ordinals) & ~np.isin(candidates.ordinals, sparse.ordinals) & (candidates.ordinals >= 0)
+    only_dense = (
+        np.isin(candidates.ordinals, dense.ordinals)
+        & ~np.isin(candidates.ordinals, sparse.ordinals)
+        & (candidates.ordinals >= 0)
+    )
     assert only_dense.any()
     assert (candidates.sparse[only_dense] == sparse.scores[0].min()).all()
 

@@ -40,17 +40,23 @@ def test_the_tables(scores):
     losses = -np.log(np.diag(probabilities))
     np.testing.assert_allclose(table("Probabilities"), probabilities, atol=0.0005001)
     np.testing.assert_allclose(table("Losses")[0], [*losses, losses.mean()], atol=0.0005001)
-    np.testing.assert_allclose(table("Gradient of each question's loss by its scores"), probabilities - np.eye(4), atol=0.0005001)
+    np.testing.assert_allclose(
+        table("Gradient of each question's loss by its scores"), probabilities - np.eye(4), atol=0.0005001
+    )
 
 
 def test_the_page_computes_what_the_loss_computes(scores):
     given = torch.tensor(scores, dtype=torch.float32).requires_grad_()
     ids = torch.arange(4)
     labels = {"passages": ids, "positives": ids[:, None]}
-    loss = InBatchLoss(torch.nn.Identity()).calculate_loss([[given], [torch.eye(4)]], labels)  # passages are the axes: scores are given
+    loss = InBatchLoss(torch.nn.Identity()).calculate_loss(
+        [[given], [torch.eye(4)]], labels
+    )  # passages are the axes: scores are given
     loss.backward()
     assert loss.item() == pytest.approx(table("Losses")[0, -1], abs=0.0005)
-    np.testing.assert_allclose(4 * given.grad.numpy(), table("Gradient of each question's loss by its scores"), atol=0.0005001)
+    np.testing.assert_allclose(
+        4 * given.grad.numpy(), table("Gradient of each question's loss by its scores"), atol=0.0005001
+    )
     labels["positives"] = torch.tensor([[0, -1], [1, 2], [2, -1], [3, -1]])
     masked = InBatchLoss(torch.nn.Identity()).calculate_loss([[given], [torch.eye(4)]], labels).item()
     assert masked == pytest.approx(said(r"and the mean to ([\d.]+\d)\.")[0], abs=0.0005)
@@ -65,7 +71,9 @@ def test_the_numbers_in_the_text(scores):
     assert share == pytest.approx(softmax(scores)[0, 0], abs=0.0005)
     assert said(r"ln 4 = ([\d.]+\d)\.")[0] == pytest.approx(math.log(4), abs=0.0005)
     left = np.where((np.arange(16).reshape(4, 4) == 6), -np.inf, scores)
-    np.testing.assert_allclose(said(r"becomes ([\d.]+), ([\d.]+), nothing, ([\d.]+);"), softmax(left)[1, [0, 1, 3]], atol=0.0005)
+    np.testing.assert_allclose(
+        said(r"becomes ([\d.]+), ([\d.]+), nothing, ([\d.]+);"), softmax(left)[1, [0, 1, 3]], atol=0.0005
+    )
     before, after = said(r"its loss falls from ([\d.]+) to ([\d.]+),")
     assert before == table("Losses")[0, 1] and after == pytest.approx(-np.log(softmax(left)[1, 1]), abs=0.0005)
     best, floor = said(r"only ([\d.]+), and the loss cannot fall below ([\d.]+\d)\.")
@@ -80,19 +88,29 @@ def test_what_the_rule_says():
     rows = re.findall(r"^\| ([^|]+) \| \"([^|]+)\" \| (holds it|does not hold it) \|", PAGE, re.M)
     assert len(rows) == 4
     rule = RULES["dpr"]
-    for answer, passage, verdict in [*rows, ("Ray", "Ray Charles", "holds it"), ("Ray", "X-rays", "does not hold it"), ("Ray", "stray", "does not hold it")]:
+    for answer, passage, verdict in [
+        *rows,
+        ("Ray", "Ray Charles", "holds it"),
+        ("Ray", "X-rays", "does not hold it"),
+        ("Ray", "stray", "does not hold it"),
+    ]:
         assert rule.holds(rule.passage(passage), rule.needles([answer])) == (verdict == "holds it"), (answer, passage)
 
 
 def test_the_example_of_matching():
-    paragraph, block = re.search(r"the paragraph \*\"(.+?)\"\* and a block .*?\*\"(.+?) \.\.\.\"\*", PAGE, re.S).groups()
+    paragraph, block = re.search(
+        r"the paragraph \*\"(.+?)\"\* and a block .*?\*\"(.+?) \.\.\.\"\*", PAGE, re.S
+    ).groups()
 
     class Corpus:
         def __len__(self):
             return 2
 
         def blocks(self):
-            yield [("1", "Arve Furset", " ".join(block.split())), ("2", "Arve Furset", "Arve Furset has a sister who is a Norwegian painter.")]
+            yield [
+                ("1", "Arve Furset", " ".join(block.split())),
+                ("2", "Arve Furset", "Arve Furset has a sister who is a Norwegian painter."),
+            ]
 
     found = match_gold(Corpus(), [Wanted("Arve Furset", " ".join(paragraph.split()), ("Molde",))])[0]
     assert (found.ordinal, found.how) == (0, "overlap")

@@ -51,10 +51,13 @@ def jsonl(*records):
 def contents(study: Study) -> dict:
     """All a study holds, file by file; labels.db by its rows."""
     labels = [
-        study.questions.connection.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall() for t in ("question", "import_record")
+        study.questions.connection.execute(f"SELECT * FROM {t} ORDER BY 1").fetchall()
+        for t in ("question", "import_record")
     ]
     files = {
-        p.relative_to(study.folder): p.read_bytes() for p in study.folder.rglob("*") if p.is_file() and "labels.db" not in p.name
+        p.relative_to(study.folder): p.read_bytes()
+        for p in study.folder.rglob("*")
+        if p.is_file() and "labels.db" not in p.name
     }
     return {"labels": labels, **files}
 
@@ -72,12 +75,19 @@ def filled(study, tmp_path):
 
 def test_passages_arrive_in_file_order_with_a_record(study, tmp_path):
     calls = []
-    result = import_passages(study, write(tmp_path, gzip.compress(tsv(ROWS).encode())), progress=lambda *call: calls.append(call))
+    result = import_passages(
+        study, write(tmp_path, gzip.compress(tsv(ROWS).encode())), progress=lambda *call: calls.append(call)
+    )
     assert (result.rows, result.left_out, result.unchanged) == (3, 0, False)
     assert list(study.corpus.scan()) == [Passage(*row) for row in ROWS]
     assert calls[-1][:2] == (3, 3)
     (record,) = Imports(study.labels_path).all()
-    assert (record.kind, record.file, record.rows, record.sha256) == ("passages", "psgs.tsv", 3, study.corpus.source.sha256)
+    assert (record.kind, record.file, record.rows, record.sha256) == (
+        "passages",
+        "psgs.tsv",
+        3,
+        study.corpus.source.sha256,
+    )
 
 
 def test_the_same_file_again_changes_nothing_and_another_is_refused(filled, tmp_path):
@@ -177,7 +187,9 @@ QUESTION = {
 
 
 def test_questions_then_again_then_with_other_options(filled, tmp_path):
-    path = write(tmp_path, jsonl(QUESTION, {"id": "q2", "question": "Who?", "split": "test", "dataset": "mine"}), "q.jsonl")
+    path = write(
+        tmp_path, jsonl(QUESTION, {"id": "q2", "question": "Who?", "split": "test", "dataset": "mine"}), "q.jsonl"
+    )
     assert import_questions(filled, path, split="dev").rows == 1
     before = contents(filled)
     assert import_questions(filled, path, split="dev").unchanged
@@ -253,9 +265,9 @@ def test_frequencies_are_counted_in_the_passages(study, filled, tmp_path):
         count_frequencies(other)
 
 
-WORDS = st.lists(st.sampled_from(["a", "A", "the", "Über", "U\u0308ber", "b", "c-d", "3", "\u200b", "東京"]), max_size=6).map(
-    " ".join
-)
+WORDS = st.lists(
+    st.sampled_from(["a", "A", "the", "Über", "U\u0308ber", "b", "c-d", "3", "\u200b", "東京"]), max_size=6
+).map(" ".join)
 
 
 @given(st.lists(WORDS, max_size=6, unique=True), st.lists(st.tuples(WORDS, WORDS), max_size=6))
@@ -320,7 +332,11 @@ def test_the_real_entityquestions(tmp_path, real_data):
     assert len(ours) == 12_068
     for record in ours:
         question = by_id[record["id"]]
-        assert (question.text, question.subject, question.relation) == (record["question"], record["subject"], record["relation"])
+        assert (question.text, question.subject, question.relation) == (
+            record["question"],
+            record["subject"],
+            record["relation"],
+        )
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(study, tmp_path, monkeypatch):

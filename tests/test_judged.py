@@ -36,8 +36,10 @@ def test_success_on_corrected_labels_is_that_of_ir_measures():
     ir_measures = pytest.importorskip("ir_measures")
     _, gold, labels, present = run_with_labels(1)
     run = [ir_measures.ScoredDoc(f"q{i}", f"d{j}", float(-j)) for i, j in np.argwhere(present)]
-    qrels = [ir_measures.Qrel(f"q{i}", f"d{j}", int(labels[i, j] == P or (gold[i, j] and labels[i, j] == N)))
-             for i, j in np.argwhere(is_judged(gold, labels))]
+    qrels = [
+        ir_measures.Qrel(f"q{i}", f"d{j}", int(labels[i, j] == P or (gold[i, j] and labels[i, j] == N)))
+        for i, j in np.argwhere(is_judged(gold, labels))
+    ]
     qrels += [ir_measures.Qrel(f"q{i}", "never retrieved", 0) for i in range(len(gold))]
     ours = success_at(corrected(gold, labels), 5)
     theirs = {each.query_id: each.value for each in ir_measures.iter_calc([ir_measures.Success @ 5], qrels, run)}
@@ -72,7 +74,9 @@ def test_bounds_hold_whatever_the_unjudged_turn_out_to_be(seed):
         later = np.where(unjudged, np.where(rng.random(labels.shape) < share, P, X), labels)
         right = corrected(relevant, later)
         assert (least <= right).all() and (right <= most).all()
-        assert [(bounds(relevant, gold, later, present)[i] == right).all() for i in (0, 1)] == [True, True], "all judged: no room"
+        assert [(bounds(relevant, gold, later, present)[i] == right).all() for i in (0, 1)] == [True, True], (
+            "all judged: no room"
+        )
 
 
 def test_without_labels_nothing_changes():

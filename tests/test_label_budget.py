@@ -58,7 +58,11 @@ def test_the_verdicts():
     better = gain(100, 300)
     assert better.difference.value == 0.1 and better.per_hundred(0.1) == pytest.approx(5.0)
     verdict, sentence = better.verdict(1.0)
-    assert verdict == "worth it" and "the last 200 labels changed it by +10.0 points" in sentence and "+5.00 for a hundred" in sentence
+    assert (
+        verdict == "worth it"
+        and "the last 200 labels changed it by +10.0 points" in sentence
+        and "+5.00 for a hundred" in sentence
+    )
     assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "cannot tell"
     assert gain(100, 300, found=(80, 40)).verdict(0.1)[0] == "not worth it"
     assert gain(100, 300, found=(40, 40)).verdict(0.1)[0] == "not worth it"
@@ -66,16 +70,34 @@ def test_the_verdicts():
 
 def test_too_little_to_tell():
     assert gain(100, 300, seeds=2).verdict(0.1) == (
-        "cannot tell", "One cannot tell whether the next hundred labels are worth it: there are 2 seeds of at least 3.")
+        "cannot tell",
+        "One cannot tell whether the next hundred labels are worth it: there are 2 seeds of at least 3.",
+    )
     assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "cannot tell"
     assert gain(7, 7).verdict(0.1) == ("cannot tell", "One cannot tell: the last two budgets hold the same labels.")
     with pytest.raises(ValueError, match="same seeds and questions"):
         Gain.of(1, 2, np.ones((3, 5)), np.ones((2, 5)))
 
 
-QUICK = {"steps": 2, "batch": 4, "evaluate_every": 2, "held_out": 3, "pool": 10, "question_tokens": 24, "passage_tokens": 48,
-         "learning_rate": 1e-3}
-ASKED = {"run": "mined", "start": "tiny", "shares": [0, 50, 100], "seeds": [0, 1], "k": 5, "settings": QUICK, "device": "cpu"}
+QUICK = {
+    "steps": 2,
+    "batch": 4,
+    "evaluate_every": 2,
+    "held_out": 3,
+    "pool": 10,
+    "question_tokens": 24,
+    "passage_tokens": 48,
+    "learning_rate": 1e-3,
+}
+ASKED = {
+    "run": "mined",
+    "start": "tiny",
+    "shares": [0, 50, 100],
+    "seeds": [0, 1],
+    "k": 5,
+    "settings": QUICK,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +105,28 @@ def bare(tmp_path_factory):
     """A run, a start model, four labels of training questions, then one of a dev question. Not to be written to."""
     passages = people()
     asked = births(passages, "train")
-    dev = [dataclasses.replace(q, id=f"dev.{q.id}", split="dev", frequency=1 + 9 * (n % 2)) for n, q in enumerate(asked[20:])]
+    dev = [
+        dataclasses.replace(q, id=f"dev.{q.id}", split="dev", frequency=1 + 9 * (n % 2))
+        for n, q in enumerate(asked[20:])
+    ]
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, [*asked[:20], *dev])
     bm25.build_index(study, threads=2)
     retrieve(study, "bm25", k=10, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64},
+    )
     People(study.labels_path).add("ann", "annotator")
     run = study.run("mined")
     for number in range(4):
         question = asked[number]
-        others = [p.id for p in study.corpus.passages(run.hits.ordinals[run.row(question.id)].tolist()) if p.id not in question.gold]
+        others = [
+            p.id
+            for p in study.corpus.passages(run.hits.ordinals[run.row(question.id)].tolist())
+            if p.id not in question.gold
+        ]
         say(study, "ann", question.id, {others[0]: "positive"})
         if number == 1:
             say(study, "ann", dev[0].id, {"p2": "positive"})  # it trains nobody, and counts towards no budget
@@ -123,7 +156,10 @@ def test_budgets_hold_the_labels_up_to_an_event(whole):
     study, result, _, _ = whole
     events = [event.number for event in Labels(study.labels_path).events() if event.kind == "label"]
     assert [(each["share"], each["labels"], each["until"]) for each in result["budgets"]] == [
-        (0, 0, 0), (50, 2, events[1]), (100, 4, events[4])]  # the third label is of dev
+        (0, 0, 0),
+        (50, 2, events[1]),
+        (100, 4, events[4]),
+    ]  # the third label is of dev
     relabelled = []
     for budget in result["budgets"]:
         pairs = [pair for _, found in TrainingSet.open(study, budget["name"]).groups() for pair in found]
@@ -134,7 +170,9 @@ def test_budgets_hold_the_labels_up_to_an_event(whole):
 def test_it_goes_on_where_it_was_killed(whole):
     _, result, later, cells = whole
     assert cells == ["000-0", "050-0"]  # kept when the third was begun
-    assert not any(doing.startswith(("1 of 6", "2 of 6")) for doing in later) and any(doing.startswith("6 of 6") for doing in later)
+    assert not any(doing.startswith(("1 of 6", "2 of 6")) for doing in later) and any(
+        doing.startswith("6 of 6") for doing in later
+    )
     assert [len(budget["by_seed"]) for budget in result["budgets"]] == [2, 2, 2]
 
 
@@ -143,7 +181,15 @@ def test_results_stay_as_they_are(whole):
     folder = study.folder / "experiments" / "budget"
     assert json.loads(json.dumps(result)) == read_json(folder / "result.json")
     assert sorted(path.name for path in folder.iterdir()) == [
-        "000-0", "000-1", "050-0", "050-1", "100-0", "100-1", "manifest.json", "result.json"]
+        "000-0",
+        "000-1",
+        "050-0",
+        "050-1",
+        "100-0",
+        "100-1",
+        "manifest.json",
+        "result.json",
+    ]
     assert not list(study.folder.glob("experiments/.budget*"))
     assert label_budget.label_budget(study, "budget", **ASKED) == read_json(folder / "result.json")
     with pytest.raises(Refused, match="already an experiment 'budget', which asked for something else"):
@@ -167,10 +213,17 @@ def test_figures_are_of_the_hits_that_are_kept(whole):
                 texts = [passage.text for passage in study.corpus.passages(row)]
                 right.append(any(question.answers[0] in text for text in texts) or (id == ids[0] and p2 in row))
             shares.append(np.mean(right))
-        assert budget["by_seed"] == pytest.approx(shares) and budget["success"]["value"] == pytest.approx(np.mean(shares))
+        assert budget["by_seed"] == pytest.approx(shares) and budget["success"]["value"] == pytest.approx(
+            np.mean(shares)
+        )
         assert budget["success"]["n"] == 20 and {name: figure["n"] for name, figure in budget["buckets"].items()} == {
-            "<=1 mentions": 10, "10-29 mentions": 10}
-    assert result["verdict"] == "cannot tell" and "2 seeds of at least 3 and 20 questions of at least 30" in result["sentence"]
+            "<=1 mentions": 10,
+            "10-29 mentions": 10,
+        }
+    assert (
+        result["verdict"] == "cannot tell"
+        and "2 seeds of at least 3 and 20 questions of at least 30" in result["sentence"]
+    )
     lines = budget_results.as_lines(result)
     assert lines[0].startswith("Success@5, %") and lines[-1] == result["sentence"] and len(lines) == 1 + 3 * 3 + 2
 
@@ -184,8 +237,26 @@ def test_the_command(whole, monkeypatch):
     study, result, _, _ = whole
     monkeypatch.setitem(jobs.KINDS, "experiment label-budget", "backend.experiments.label_budget:label_budget")
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
-    monkeypatch.setattr(label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)})
-    words = ["experiment", "label-budget", "budget", "--run", "mined", "--start", "tiny", "--shares", "0,50,100", "--seeds", "0,1", "--k", "5", "--study", str(study.folder)]
+    monkeypatch.setattr(
+        label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)}
+    )
+    words = [
+        "experiment",
+        "label-budget",
+        "budget",
+        "--run",
+        "mined",
+        "--start",
+        "tiny",
+        "--shares",
+        "0,50,100",
+        "--seeds",
+        "0,1",
+        "--k",
+        "5",
+        "--study",
+        str(study.folder),
+    ]
     runner = CliRunner()
     done = runner.invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0 and result["sentence"] in done.output and "100% (4 labels)" in done.output
@@ -204,7 +275,9 @@ def test_what_cannot_be_asked(bare, asked, error, said):
 
 def test_without_labels_there_is_nothing_to_compare(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
-    study.questions.connection.execute("UPDATE question SET split = 'test' WHERE split = 'train' AND id IN (SELECT question FROM label_event)")
+    study.questions.connection.execute(
+        "UPDATE question SET split = 'test' WHERE split = 'train' AND id IN (SELECT question FROM label_event)"
+    )
     study.questions.connection.commit()
     with pytest.raises(Refused, match="nobody has labelled a passage of a training question"):
         label_budget.label_budget(study, "wrong", **ASKED)

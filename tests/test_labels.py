@@ -40,10 +40,16 @@ def test_the_same_gesture_sent_again_is_stored_once(desk):
     assert events(desk) == 3 and desk.labels.known(["g", "h"]) == {"g"}
 
 
-@pytest.mark.parametrize("other", [
-    {"choices": (Choice("p1", "positive"),)}, {"choices": (Choice("p2", "negative"),)}, {"question": "q1"},
-    {"choices": (Choice("p1", "negative"), Choice("p2", "negative"))}, {"kind": "bad_question", "choices": ()},
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"choices": (Choice("p1", "positive"),)},
+        {"choices": (Choice("p2", "negative"),)},
+        {"question": "q1"},
+        {"choices": (Choice("p1", "negative"), Choice("p2", "negative"))},
+        {"kind": "bad_question", "choices": ()},
+    ],
+)
 def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
     first = Gesture("g", "label", "q0", (Choice("p1", "negative"),))
     desk.labels.add("ann", first)
@@ -55,7 +61,12 @@ def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
 
 
 def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
-    good = {"id": "a", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive", "rank": 3}]}
+    good = {
+        "id": "a",
+        "kind": "label",
+        "question": "q0",
+        "choices": [{"passage": "p1", "label": "positive", "rank": 3}],
+    }
     receipts = desk.labels.take("ann", [
         good, {**good, "id": "b", "choices": [{"passage": "p1"}]}, {**good, "id": "c", "question": "q99"}, "nonsense",
         {**good, "id": "d", "choices": [{"passage": "p9", "label": "positive"}]}, {**good, "id": "e"}, good,
@@ -64,7 +75,9 @@ def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
     assert [(r.id, r.state) for r in receipts] == [
         ("a", "stored"), ("b", "refused"), ("c", "refused"), ("", "refused"), ("d", "refused"), ("e", "stored"), ("a", "known"),
         ("a", "refused")]  # fmt: skip
-    assert "must have a label" in receipts[1].message and "'q99'" in receipts[2].message and "'p9'" in receipts[4].message
+    assert (
+        "must have a label" in receipts[1].message and "'q99'" in receipts[2].message and "'p9'" in receipts[4].message
+    )
     assert events(desk) == 2
 
 
@@ -100,8 +113,12 @@ def test_an_undo_takes_back_one_whole_gesture(desk):
 
 def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
     mine = desk.label("ann", "q0", {"p1": "positive"})
-    for who, question, gesture, says in [("ben", "q0", mine, "somebody else's"), ("lea", "q0", mine, "somebody else's"),
-                                         ("ann", "q0", "nothing", "no gesture"), ("ann", "q1", mine, "another question")]:
+    for who, question, gesture, says in [
+        ("ben", "q0", mine, "somebody else's"),
+        ("lea", "q0", mine, "somebody else's"),
+        ("ann", "q0", "nothing", "no gesture"),
+        ("ann", "q1", mine, "another question"),
+    ]:
         with pytest.raises(Refused, match=says):
             desk.undo(who, question, gesture)
     undo = Gesture("u", "undo", "q0", undoes=mine)
@@ -119,7 +136,10 @@ def test_what_can_be_undone_after_a_reload_the_last_first(desk):
     first = desk.label("ann", "q0", {"p1": "positive"})
     rest = desk.label("ann", "q3", {"p2": "negative", "p1": "negative"}, batch=None, blind=False)
     desk.label("ben", "q0", {"p1": "negative"})
-    assert [(g.id, g.question, g.blind) for g in desk.labels.undoable("ann")] == [(rest, "q3", False), (first, "q0", True)]
+    assert [(g.id, g.question, g.blind) for g in desk.labels.undoable("ann")] == [
+        (rest, "q3", False),
+        (first, "q0", True),
+    ]
     assert {c.passage for c in desk.labels.undoable("ann")[0].choices} == {"p1", "p2"}
     desk.undo("ann", "q3", rest)
     assert [g.id for g in desk.labels.undoable("ann")] == [first]
@@ -131,7 +151,10 @@ def test_events_of_a_question_have_a_place(desk):
     desk.labels.add("ben", Gesture("m", "note", "q0", (Choice("p1"),), note="out of date"))
     assert bad.safe and desk.labels.bad_questions() == {"q0": ["ann"]}
     assert [(e.passage, e.note) for e in desk.labels.notes("q0")] == [
-        (None, "two people of that name"), (None, "=see the title"), ("p1", "out of date")]
+        (None, "two people of that name"),
+        (None, "=see the title"),
+        ("p1", "out of date"),
+    ]
     desk.undo("ann", "q0", "b")
     assert desk.labels.bad_questions() == {} and len(desk.labels.notes("q0")) == 2
     assert desk.standing() == {}
@@ -141,7 +164,11 @@ def test_consensus_is_adjudicated_else_agreed_else_open(desk):
     desk.label("ann", "q0", {"p1": "positive", "p2": "positive", "p3": "unsure"})
     assert desk.standing()["q0", "p1"] == ("positive", "agreed")
     desk.label("ben", "q0", {"p1": "positive", "p2": "negative"})
-    assert desk.standing() == {("q0", "p1"): ("positive", "agreed"), ("q0", "p2"): (None, "open"), ("q0", "p3"): ("unsure", "agreed")}
+    assert desk.standing() == {
+        ("q0", "p1"): ("positive", "agreed"),
+        ("q0", "p2"): (None, "open"),
+        ("q0", "p3"): ("unsure", "agreed"),
+    }
     settled = desk.label("ada", "q0", {"p2": "related"}, kind="adjudicate")
     assert desk.standing()["q0", "p2"] == ("related", "adjudicated")
     desk.label("cid", "q0", {"p2": "negative"})
@@ -167,7 +194,12 @@ def test_dev_and_test_questions_may_be_judged_and_never_train(desk):
     for question in ("q0", "q1", "q2"):
         desk.label("ann", question, {"p1": "positive"})
     assert {(r.question, r.split, r.trains) for r in desk.labels.corrected()} == {
-        ("q0", "train", True), ("q1", "dev", False), ("q2", "test", False), ("q3", "train", True), ("q4", "train", True)}
+        ("q0", "train", True),
+        ("q1", "dev", False),
+        ("q2", "test", False),
+        ("q3", "train", True),
+        ("q4", "train", True),
+    }
     assert {r.question for r in desk.labels.corrected(training=True)} == {"q0", "q3", "q4"}
 
 
@@ -176,12 +208,25 @@ def test_what_was_shown_is_kept_with_the_event(desk):
     desk.label("ann", "q0", {"p1": "positive"}, batch="b1", guideline_version="3", milliseconds=1234, client_time=5.5)
     (event,) = desk.labels.events()
     assert (event.run, event.rank, event.score, event.inclusion_probability) == ("dense", 4, 0.5, 0.05)
-    assert (event.batch, event.guideline_version, event.milliseconds, event.client_time, event.server_time, event.blind) == (
-        "b1", "3", 1234, 5.5, desk.clock.now, 1)
+    assert (
+        event.batch,
+        event.guideline_version,
+        event.milliseconds,
+        event.client_time,
+        event.server_time,
+        event.blind,
+    ) == ("b1", "3", 1234, 5.5, desk.clock.now, 1)
     shown = Choice("p1", "negative", run="bm25", rank=2, score=7.5, suggestion=0.9)
     desk.labels.add("ben", Gesture("s", "label", "q0", (shown,), blind=False))
     last = list(desk.labels.events())[-1]
-    assert (last.run, last.rank, last.score, last.suggestion, last.inclusion_probability, last.blind) == ("bm25", 2, 7.5, 0.9, None, 0)
+    assert (last.run, last.rank, last.score, last.suggestion, last.inclusion_probability, last.blind) == (
+        "bm25",
+        2,
+        7.5,
+        0.9,
+        None,
+        0,
+    )
     with pytest.raises(Missing, match="'p5' is not among those"):
         desk.label("ann", "q0", {"p5": "positive"}, batch="b1")
     with pytest.raises(Missing, match="no question 'q3'"):
@@ -200,9 +245,13 @@ def test_roles_are_asked_by_the_store(desk):
     desk.label("lea", "q0", {"p1": "positive"}, kind="adjudicate")
     with pytest.raises(Missing, match="nobody named 'zoe'"):
         desk.label("zoe", "q0", {"p1": "positive"})
-    for act in (lambda by: desk.people.add("new", by=by), lambda by: desk.people.pause("ben", by=by),
-                lambda by: desk.people.invite("x", by=by), lambda by: desk.people.set_role("ben", "lead", by=by),
-                lambda by: desk.people.revoke("ben", by=by)):
+    for act in (
+        lambda by: desk.people.add("new", by=by),
+        lambda by: desk.people.pause("ben", by=by),
+        lambda by: desk.people.invite("x", by=by),
+        lambda by: desk.people.set_role("ben", "lead", by=by),
+        lambda by: desk.people.revoke("ben", by=by),
+    ):
         for by in ("ann", "ada"):
             with pytest.raises(Refused, match="takes the role lead"):
                 act(by)
@@ -252,7 +301,9 @@ def raw(connection, **changes):
     values = dict.fromkeys(COLUMNS) | event | changes
     verb = changes.get("verb", "INSERT")
     values.pop("verb", None)
-    connection.execute(f"{verb} INTO label_event ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values()))
+    connection.execute(
+        f"{verb} INTO label_event ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+    )
 
 
 def test_the_schema_itself_keeps_the_events(desk):
@@ -347,14 +398,22 @@ def test_a_file_without_the_right_to_write_is_one_clear_line_until_it_has_it(des
         connect(path).close()  # sets the journal mode
         os.chmod(folder, 0o777)
         os.chmod(path, 0o444)
-        process = subprocess.Popen([sys.executable, "-c", READ_ONLY, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", READ_ONLY, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         first = process.stdout.readline()
         for name in os.listdir(folder):  # SQLite's companions have the rights of the file
             os.chmod(os.path.join(folder, name), 0o666)
         rest, said = process.communicate("\n\n")
         assert process.returncode == 0, said
-        assert first.startswith("read-only ") and "nothing was saved: it may not be written to; give the right to write" in first
+        assert (
+            first.startswith("read-only ")
+            and "nothing was saved: it may not be written to; give the right to write" in first
+        )
         again = Labels(path)
         assert rest == "writable stored\n" and again.known(["g"]) == {"g"}
         assert again.take("ann", [Gesture("h", "note", "q0", note="x")])[0].state == "stored"
@@ -385,7 +444,9 @@ print("after", flush=True)
 
 def test_files_that_may_not_grow_lose_nothing_acknowledged(desk):
     """The system's own refusal to write, in another process: a limit on the size of its files."""
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(desk.path)], capture_output=True, text=True, cwd=os.getcwd())
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(desk.path)], capture_output=True, text=True, cwd=os.getcwd()
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1 and "nothing was saved" in done.stderr
     acknowledged = done.stdout.split()
@@ -441,7 +502,10 @@ def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch
     (kept,) = (tmp_path / "backups").glob("labels-after-m009_leases-*.db")
     assert connect(kept, read_only=True).execute(COPY).fetchall() == rows == connect(path).execute(COPY).fetchall()
     labels = Labels(path)
-    assert labels.take("ann", [Gesture("new", "undo", "q0", undoes="old")])[0].state == "stored" and labels.consensus() == []
+    assert (
+        labels.take("ann", [Gesture("new", "undo", "q0", undoes="old")])[0].state == "stored"
+        and labels.consensus() == []
+    )
 
 
 def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
@@ -449,11 +513,15 @@ def test_a_newer_schema_is_refused_in_one_line_and_not_touched(desk):
 
     desk.label("ann", "q0", {"p1": "positive"})
     connection = connect(desk.path)
-    connection.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('blindspot', 'm999_later', '')")
+    connection.execute(
+        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('blindspot', 'm999_later', '')"
+    )
     with pytest.raises(Refused) as error:
         migrate(desk.path)
-    assert str(error.value) == (f"{desk.path}: was written by a newer Blindspot (its schema has m999_later, unknown here); "
-                                "install that version or newer")
+    assert str(error.value) == (
+        f"{desk.path}: was written by a newer Blindspot (its schema has m999_later, unknown here); "
+        "install that version or newer"
+    )
     assert events(desk) == 1 and not (desk.path.parent / "backups").exists()
 
 
@@ -471,8 +539,11 @@ class Judging(RuleBasedStateMachine):
         self.desk = Desk(Path(self.folder.name), 2)
         self.done: list[list] = []  # [id, kind, who, question, {passage: label}, live]
 
-    @rule(who=st.sampled_from(names), question=st.sampled_from(("q0", "q1")),
-          labels=st.dictionaries(st.sampled_from(PASSAGES[:3]), st.sampled_from(LABELS), min_size=1))
+    @rule(
+        who=st.sampled_from(names),
+        question=st.sampled_from(("q0", "q1")),
+        labels=st.dictionaries(st.sampled_from(PASSAGES[:3]), st.sampled_from(LABELS), min_size=1),
+    )
     def label(self, who, question, labels):
         self.done.append([self.desk.label(who, question, labels), "label", who, question, labels, True])
 
@@ -504,7 +575,12 @@ class Judging(RuleBasedStateMachine):
             return
         id, kind, who, question, labels, _ = data.draw(st.sampled_from(self.done))
         if kind != "undo":
-            assert self.desk.labels.add(who, Gesture(id, kind, question, tuple(Choice(*one) for one in labels.items()))).state == "known"
+            assert (
+                self.desk.labels.add(
+                    who, Gesture(id, kind, question, tuple(Choice(*one) for one in labels.items()))
+                ).state
+                == "known"
+            )
 
     @invariant()
     def same_as_the_model(self):
@@ -537,4 +613,3 @@ class Judging(RuleBasedStateMachine):
 
 Judging.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 TestJudging = Judging.TestCase
-

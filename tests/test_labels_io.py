@@ -24,15 +24,29 @@ from db.queue import Candidate, Item, Queue
 from tests.judging import Clock
 from tests.studies import births, make_study, people
 
-NOTES = ("=HYPERLINK(\"http://x\")", "+1", "-1", "@x", "\ttab", "\r\nline, \"quoted\"\n", "'=1", "''", "\uff1dwide", "plain, with comma",
-         "\u2028 \x85", "é💥")
+NOTES = (
+    '=HYPERLINK("http://x")',
+    "+1",
+    "-1",
+    "@x",
+    "\ttab",
+    '\r\nline, "quoted"\n',
+    "'=1",
+    "''",
+    "\uff1dwide",
+    "plain, with comma",
+    "\u2028 \x85",
+    "é💥",
+)
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
     """A study of 20 passages and their questions, without labels."""
     passages = people(20)
-    study = make_study(tmp_path_factory.mktemp("empty") / "study", passages, births(passages, "dev") + births(passages, "train"))
+    study = make_study(
+        tmp_path_factory.mktemp("empty") / "study", passages, births(passages, "dev") + births(passages, "train")
+    )
     for store in (study.questions, study.corpus):
         store.close()
     return study.folder
@@ -41,6 +55,7 @@ def empty(tmp_path_factory):
 @pytest.fixture
 def copy(empty, tmp_path):
     """Make a study of that kind that is one's own."""
+
     def make(name):
         shutil.copytree(empty, tmp_path / name)
         return Study.open(tmp_path / name)
@@ -55,8 +70,18 @@ def judged(copy):
     for name, role in (("ann", "annotator"), ("=ben", "annotator"), ("ada", "adjudicator")):
         People(study.labels_path).add(name, role)
     batch_of_pairs(study, "practice", [("P19.dev.2", "p1")], practice=True)
-    Queue(study.labels_path).add_batch("audit", [Item("P19.dev.3", (Candidate("p5", 0, "bm25", 7, 1 / 3, None, None, 0.025),), "audit",
-                                                      inclusion_probability=0.1)], {})
+    Queue(study.labels_path).add_batch(
+        "audit",
+        [
+            Item(
+                "P19.dev.3",
+                (Candidate("p5", 0, "bm25", 7, 1 / 3, None, None, 0.025),),
+                "audit",
+                inclusion_probability=0.1,
+            )
+        ],
+        {},
+    )
     labels = Labels(study.labels_path, passages=study.corpus.ordinals, clock=Clock(1_700_000_000.123))
     for who, gesture in [
         ("ann", Gesture("a1", "label", "P19.dev.0", (Choice("p1", "positive", "=run", 1, 0.1 + 0.2, 1e-7), Choice("p2", "negative")))),
@@ -102,28 +127,42 @@ def test_no_cell_of_the_csv_is_a_formula(judged, tmp_path):
     cells = [cell for row in rows for cell in row.values()]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\uff1d"))]
     assert not [cell for cell in cells if cell.startswith("-") and not cell.lstrip("-").replace(".", "").isdigit()]
-    assert {row["note"] for row in rows} >= {"'=HYPERLINK(\"http://x\")", "'-see the title", "''=1", "two of that name"}
+    assert {row["note"] for row in rows} >= {'\'=HYPERLINK("http://x")', "'-see the title", "''=1", "two of that name"}
     assert {row["annotator"] for row in rows} == {"ann", "ada", "'=ben"} and {row["split"] for row in rows} == {"dev"}
 
 
 @given(st.text())
 def test_a_safe_cell_comes_back_and_begins_no_formula(text):
     assert plain_cell(safe_cell(text)) == text
-    assert not safe_cell(text).startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"))
+    assert not safe_cell(text).startswith(
+        ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+    )
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(notes=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40),
-                      min_size=1, max_size=6),
-       scores=st.lists(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e299, max_value=1e299), min_size=1, max_size=6))
+@given(
+    notes=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40),
+        min_size=1,
+        max_size=6,
+    ),
+    scores=st.lists(
+        st.floats(allow_nan=False, allow_infinity=False, min_value=-1e299, max_value=1e299), min_size=1, max_size=6
+    ),
+)
 def test_any_text_and_number_comes_back(copy, tmp_path_factory, notes, scores):
     folder = tmp_path_factory.mktemp("any")
     one, two, three = (copy(folder.name + name) for name in ("one", "two", "three"))
     People(one.labels_path).add("ann")
     labels = Labels(one.labels_path, passages=one.corpus.ordinals)
     labels.take("ann", [Gesture(f"n{i}", "note", "P19.dev.0", note=note) for i, note in enumerate(notes)])
-    labels.take("ann", [Gesture(f"s{i}", "label", "P19.dev.0", (Choice("p1", "negative", score=score),), client_time=score)
-                        for i, score in enumerate(scores)])
+    labels.take(
+        "ann",
+        [
+            Gesture(f"s{i}", "label", "P19.dev.0", (Choice("p1", "negative", score=score),), client_time=score)
+            for i, score in enumerate(scores)
+        ],
+    )
     for format, other in (("jsonl", two), ("csv", three)):
         written = export_labels(one, format, folder / f"one.{format}").path
         assert import_labels(other, written).stored == len(notes) + len(scores)
@@ -141,7 +180,10 @@ def test_until_makes_an_earlier_export_again(judged, tmp_path, format):
     labels.add("=ben", Gesture("z1", "undo", "P19.dev.0", undoes="b1"))
     labels.add("ann", Gesture("z2", "label", "P19.dev.0", (Choice("p1", "negative"), Choice("p7", "positive"))))
     labels.add("ada", Gesture("z3", "adjudicate", "P19.dev.0", (Choice("p2", "positive"),)))
-    late, again = export_labels(judged, format, tmp_path / "late"), export_labels(judged, format, tmp_path / "again", about["last_event"])
+    late, again = (
+        export_labels(judged, format, tmp_path / "late"),
+        export_labels(judged, format, tmp_path / "again", about["last_event"]),
+    )
     assert again.path.read_bytes() == early.path.read_bytes() != late.path.read_bytes()
     assert (tmp_path / "again.about.json").read_bytes() == (tmp_path / "early.about.json").read_bytes()
     for number in (0, late.last_event + 1):
@@ -152,13 +194,23 @@ def test_until_makes_an_earlier_export_again(judged, tmp_path, format):
 def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
     written = export_labels(judged, "qrels", tmp_path / "x.qrels")
     assert written.path.read_text().split("\n") == [
-        "P19.dev.0 0 p1 1", "P19.dev.0 0 p2 0", "P19.dev.3 0 p5 0", ""]  # p3 is unsure; practice and what was taken back are none
-    assert any("1 pairs are in dispute or unsure" in note for note in written.notes) and any("1 related" in note for note in written.notes)
+        "P19.dev.0 0 p1 1",
+        "P19.dev.0 0 p2 0",
+        "P19.dev.3 0 p5 0",
+        "",
+    ]  # p3 is unsure; practice and what was taken back are none
+    assert any("1 pairs are in dispute or unsure" in note for note in written.notes) and any(
+        "1 related" in note for note in written.notes
+    )
     other = copy("other")
     done = import_labels(other, written.path, annotator="old qrels")
-    assert done.stored == 3 and {(j.question, j.passage, j.label, j.annotator) for j in Labels(other.labels_path).judgements()} == {
-        ("P19.dev.0", "p1", "positive", "old qrels"), ("P19.dev.0", "p2", "negative", "old qrels"),
-        ("P19.dev.3", "p5", "negative", "old qrels")}
+    assert done.stored == 3 and {
+        (j.question, j.passage, j.label, j.annotator) for j in Labels(other.labels_path).judgements()
+    } == {
+        ("P19.dev.0", "p1", "positive", "old qrels"),
+        ("P19.dev.0", "p2", "negative", "old qrels"),
+        ("P19.dev.3", "p5", "negative", "old qrels"),
+    }
     assert export_labels(other, "qrels", tmp_path / "y.qrels").path.read_bytes() == written.path.read_bytes()
     assert import_labels(other, written.path, annotator="old qrels").known == 3
     with pytest.raises(Refused, match="--annotator"):
@@ -170,7 +222,10 @@ def test_qrels_are_what_ir_measures_reads(judged, tmp_path):
 
     path = export_labels(judged, "qrels", tmp_path / "x.qrels").path
     assert [(q.query_id, q.doc_id, q.relevance) for q in ir_measures.read_trec_qrels(str(path))] == [
-        ("P19.dev.0", "p1", 1), ("P19.dev.0", "p2", 0), ("P19.dev.3", "p5", 0)]
+        ("P19.dev.0", "p1", 1),
+        ("P19.dev.0", "p2", 0),
+        ("P19.dev.3", "p5", 0),
+    ]
 
 
 def test_into_a_store_that_has_labels_events_go_to_the_end(judged, copy, tmp_path):
@@ -181,10 +236,16 @@ def test_into_a_store_that_has_labels_events_go_to_the_end(judged, copy, tmp_pat
     labels.add("ann", Gesture("mine", "label", "P19.dev.0", (Choice("p9", "positive"),)))
     assert import_labels(other, written.path).stored == written.rows
     numbers = [event.number for event in labels.events()]
-    assert numbers == sorted(numbers) and next(labels.events()).gesture == "mine" and People(other.labels_path).get("ann").role == "lead"
+    assert (
+        numbers == sorted(numbers)
+        and next(labels.events()).gesture == "mine"
+        and People(other.labels_path).get("ann").role == "lead"
+    )
     undo, undone = (next(event for event in labels.events() if event.gesture == gesture) for gesture in ("a3", "a2"))
     assert undo.undoes == undone.number
-    expected = {(pair.question, pair.passage): (pair.label, pair.state) for pair in Labels(judged.labels_path).consensus()}
+    expected = {
+        (pair.question, pair.passage): (pair.label, pair.state) for pair in Labels(judged.labels_path).consensus()
+    }
     found = {(pair.question, pair.passage): (pair.label, pair.state) for pair in labels.consensus()}
     assert found == expected | {("P19.dev.0", "p9"): ("positive", "agreed")}
 
@@ -198,20 +259,23 @@ def write_lines(path, rows):
     return path
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"question": "P19.dev.99"}, "question 'P19.dev.99' is not in the study"),
-    ({"passage": "p99"}, "passage 'p99' is not in the study"),
-    ({"label": "maybe"}, "the label is 'maybe'"),
-    ({"number": 1}, "event 1 comes after event 4"),
-    ({"annotator": " ann"}, "annotator's name"),
-    ({"score": "high"}, "score must be a number"),
-    ({"score": float("inf")}, "score must be a number"),
-    ({"inclusion_probability": 0}, "inclusion_probability"),
-    ({"gesture": "u", "kind": "undo", "label": None, "undoes": 77}, "takes back event 77"),
-    ({"gesture": "a2"}, "not of one kind, annotator and question"),
-    ({"server_time": None}, "there is no server_time"),
-    ({"note": ""}, "note must be text"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"question": "P19.dev.99"}, "question 'P19.dev.99' is not in the study"),
+        ({"passage": "p99"}, "passage 'p99' is not in the study"),
+        ({"label": "maybe"}, "the label is 'maybe'"),
+        ({"number": 1}, "event 1 comes after event 4"),
+        ({"annotator": " ann"}, "annotator's name"),
+        ({"score": "high"}, "score must be a number"),
+        ({"score": float("inf")}, "score must be a number"),
+        ({"inclusion_probability": 0}, "inclusion_probability"),
+        ({"gesture": "u", "kind": "undo", "label": None, "undoes": 77}, "takes back event 77"),
+        ({"gesture": "a2"}, "not of one kind, annotator and question"),
+        ({"server_time": None}, "there is no server_time"),
+        ({"note": ""}, "note must be text"),
+    ],
+)
 def test_what_does_not_fit_is_said_by_line_or_left_out(judged, copy, tmp_path, change, says):
     rows = lines_of(export_labels(judged, "jsonl", tmp_path / "x.jsonl").path)
     at = 4  # the second choice of b1
@@ -226,10 +290,18 @@ def test_what_does_not_fit_is_said_by_line_or_left_out(judged, copy, tmp_path, c
     assert place == f"{path}:{at + 1}" and says in reason
 
 
-@pytest.mark.parametrize("text, says", [
-    ("{}\n", "there is no number"), ("[1]\n", "no JSON object"), ("{\n", "no JSON"), ("", "holds no labels"), ("\n\n", "holds no labels"),
-    ("[" * 100_000 + "\n", "no JSON"), ('{"number": NaN}\n', "there is no gesture"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("{}\n", "there is no number"),
+        ("[1]\n", "no JSON object"),
+        ("{\n", "no JSON"),
+        ("", "holds no labels"),
+        ("\n\n", "holds no labels"),
+        ("[" * 100_000 + "\n", "no JSON"),
+        ('{"number": NaN}\n', "there is no gesture"),
+    ],
+)
 def test_a_file_that_is_no_export(copy, tmp_path, text, says):
     (tmp_path / "bad.jsonl").write_text(text)
     with pytest.raises(BadInput, match=says):
@@ -244,11 +316,15 @@ def test_lines_of_a_csv_are_those_of_the_file_though_notes_span_some(judged, cop
     (tmp_path / "bad.csv").write_bytes(f'{before}"n11"{after.replace("P19.dev.5", "P19.dev.99")}'.encode())
     with pytest.raises(BadInput) as error:
         import_labels(copy("other"), tmp_path / "bad.csv")
-    line = text[:text.index('"n11"')].count("\n") + 1
+    line = text[: text.index('"n11"')].count("\n") + 1
     assert error.value.line == line and "'P19.dev.99'" in error.value.message
     header, rest = text.split("\n", 1)
-    for wrong, says in ((header.replace("gesture", "gestures") + "\n" + rest, "column gesture"), (header + "\n1,2,3\n", "3 cells"),
-                        (header + '\n"unclosed', "no CSV"), ("", "column")):
+    for wrong, says in (
+        (header.replace("gesture", "gestures") + "\n" + rest, "column gesture"),
+        (header + "\n1,2,3\n", "3 cells"),
+        (header + '\n"unclosed', "no CSV"),
+        ("", "column"),
+    ):
         (tmp_path / "bad.csv").write_text(wrong)
         with pytest.raises(BadInput, match=says):
             import_labels(copy(f"other{len(wrong)}"), tmp_path / "bad.csv")
@@ -293,8 +369,10 @@ def command():
 def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     last = Labels(judged.labels_path).last_event
-    assert f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} makes it again)" in command(
-        judged, "export", "--format", "csv")
+    assert (
+        f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} makes it again)"
+        in command(judged, "export", "--format", "csv")
+    )
     other = copy("other")
     assert f"Imported {10 + len(NOTES)} label events" in command(other, "import", f"labels-{last}.csv")
     assert "0 label events" in command(other, "import", f"labels-{last}.csv")
@@ -316,7 +394,10 @@ def test_backup_restore_and_check(command, judged, tmp_path):
     assert Labels(judged.labels_path).last_event == 23
     told = command(judged, "restore", kept, "--drop-newer")
     assert "22 label events" in told and "What was there before is in" in told
-    assert Labels(judged.labels_path).last_event == 22 and labels.add("ann", Gesture("new", "note", "P19.dev.0", note="on")).safe
+    assert (
+        Labels(judged.labels_path).last_event == 22
+        and labels.add("ann", Gesture("new", "note", "P19.dev.0", note="on")).safe
+    )
 
 
 def test_a_damaged_file_is_found_and_can_be_restored(command, judged, tmp_path):

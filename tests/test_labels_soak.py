@@ -31,7 +31,9 @@ def judged_by_all(folder, rounds, haste=1.0):
     counts = Counter(kind for kind, *_ in written(folder))
     connection = connect(path, read_only=True)
     events = dict(connection.execute("SELECT kind, count(*) FROM label_event GROUP BY kind"))
-    assert events == {"label": counts["label"] + 4 * counts["label and finish"], "undo": counts["undo"]}, "nothing is lost or doubled"
+    assert events == {"label": counts["label"] + 4 * counts["label and finish"], "undo": counts["undo"]}, (
+        "nothing is lost or doubled"
+    )
     done = connection.execute("SELECT count(*) FROM lease WHERE state = 'finished'").fetchone()[0]
     assert done == counts["label and finish"] and counts["claim"] >= rounds * 0.99
     return counts
@@ -44,7 +46,11 @@ def test_sixteen_at_once(tmp_path):
 def test_sixteen_at_once_while_leases_lapse(tmp_path):
     """With a clock 9,000 times as fast a lease lasts a tenth of a second, and many lapse while their holders wait to write."""
     judged_by_all(tmp_path, 320, haste=9000.0)
-    lapsed = Queue(tmp_path / "labels.db").connection.execute("SELECT count(*) FROM lease WHERE surplus = 1 OR expires = 0").fetchone()[0]
+    lapsed = (
+        Queue(tmp_path / "labels.db")
+        .connection.execute("SELECT count(*) FROM lease WHERE surplus = 1 OR expires = 0")
+        .fetchone()[0]
+    )
     assert lapsed > 0, "no lease lapsed: the test shows nothing"
 
 

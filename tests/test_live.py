@@ -35,6 +35,7 @@ def client(indexed_study):
 @pytest.fixture
 def through(client, monkeypatch):
     """The environment names a backend; what is asked of it goes to the application in this process."""
+
     def ask(self, method, path, body, seconds):
         answer = client.request(method, path, json=body)
         return answer.status_code, answer.json()
@@ -135,7 +136,9 @@ def test_another_index_of_the_name_is_refused(tmp_path, indexed_study, through):
 def test_a_backend_that_is_down_is_one_line_and_the_list_stays(indexed_study, monkeypatch):
     monkeypatch.setenv(BACKEND, "http://127.0.0.1:9")
     assert live.available(indexed_study) == NAMES
-    with pytest.raises(Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging go on"):
+    with pytest.raises(
+        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging go on"
+    ):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
 
@@ -170,7 +173,9 @@ def test_what_a_backend_may_say_wrongly_is_one_line(indexed_study, says, status,
     assert live.available(indexed_study) == NAMES
 
 
-@pytest.mark.parametrize("url", ["backend:8600", "ftp://x", "http://", "http://x:port", "http://me:secret@x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["backend:8600", "ftp://x", "http://", "http://x:port", "http://me:secret@x", "file:///etc/passwd"]
+)
 def test_an_address_that_is_none(indexed_study, monkeypatch, url):
     monkeypatch.setenv(BACKEND, url)
     with pytest.raises(Refused, match="must be an address like"):

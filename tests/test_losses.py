@@ -63,10 +63,16 @@ def test_without_in_batch_negatives_it_is_one_of_n(columns, mini_batch):
     """Equation 2 over a question's own passages: the library's cross-entropy for each question alone. A passage that others have
     too stays this question's negative."""
     vectors, given = batch(columns), labels(columns)
-    given["passages"][QUESTIONS] = given["passages"][QUESTIONS + 1] = 99  # the first negative of questions 0 and 1 is the same passage
-    scores = torch.stack([torch.stack([(question * column[i]).sum() for column in vectors[1:]]) for i, question in enumerate(vectors[0])])
+    given["passages"][QUESTIONS] = given["passages"][QUESTIONS + 1] = (
+        99  # the first negative of questions 0 and 1 is the same passage
+    )
+    scores = torch.stack(
+        [torch.stack([(question * column[i]).sum() for column in vectors[1:]]) for i, question in enumerate(vectors[0])]
+    )
     expected = torch.nn.functional.cross_entropy(scores, torch.zeros(QUESTIONS, dtype=torch.long))
-    assert loss_of(vectors, given, in_batch=False, mini_batch=mini_batch).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert loss_of(vectors, given, in_batch=False, mini_batch=mini_batch).item() == pytest.approx(
+        expected.item(), rel=1e-5
+    )
 
 
 def test_a_known_positive_is_no_negative_whoever_brought_it():
@@ -119,11 +125,20 @@ def test_a_missing_hard_negative_is_none():
 def test_the_triplet_loss_by_hand(similarity):
     """Appendix B: margin 1, signs changed for dot products; here the mean over a question's negatives."""
     vectors = batch(1, spread=0.5)
-    measure = {"dot": lambda q, p: float(q @ p), "l2": lambda q, p: -float((q - p).pow(2).sum().sqrt()),
-               "cosine": lambda q, p: float(torch.nn.functional.cosine_similarity(q, p, dim=0))}[similarity]
-    losses = [max(0.0, 1 - measure(q, vectors[1][i]) + measure(q, p))
-              for i, q in enumerate(vectors[0]) for j, p in enumerate(vectors[1]) if i != j]
-    assert loss_of(vectors, kind="triplet", similarity=similarity).item() == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    measure = {
+        "dot": lambda q, p: float(q @ p),
+        "l2": lambda q, p: -float((q - p).pow(2).sum().sqrt()),
+        "cosine": lambda q, p: float(torch.nn.functional.cosine_similarity(q, p, dim=0)),
+    }[similarity]
+    losses = [
+        max(0.0, 1 - measure(q, vectors[1][i]) + measure(q, p))
+        for i, q in enumerate(vectors[0])
+        for j, p in enumerate(vectors[1])
+        if i != j
+    ]
+    assert loss_of(vectors, kind="triplet", similarity=similarity).item() == pytest.approx(
+        sum(losses) / len(losses), rel=1e-5
+    )
 
 
 def test_l2_softmax_negates_the_distance():
@@ -150,7 +165,9 @@ def test_the_backward_pass_in_pieces_is_the_whole_one(monkeypatch):
     whole, pieces = batch(), batch()
     expected = loss_of(whole)
     expected.backward()
-    cached = InBatchLoss(torch.nn.Identity(), mini_batch=4).calculate_loss([[v] for v in pieces], labels(), with_backward=True)
+    cached = InBatchLoss(torch.nn.Identity(), mini_batch=4).calculate_loss(
+        [[v] for v in pieces], labels(), with_backward=True
+    )
     assert float(cached) == pytest.approx(float(expected), rel=1e-6)
     for a, b in zip(whole, pieces, strict=True):
         torch.testing.assert_close(a.grad, b.grad)
@@ -165,7 +182,10 @@ def test_scores_are_exact_under_mixed_precision():
 
 
 def test_masks():
-    assert known_positives(torch.tensor([5, 6, PAD]), torch.tensor([[6, PAD], [PAD, PAD]])).tolist() == [[False, True, False], [False] * 3]
+    assert known_positives(torch.tensor([5, 6, PAD]), torch.tensor([[6, PAD], [PAD, PAD]])).tolist() == [
+        [False, True, False],
+        [False] * 3,
+    ]
     assert repeated(torch.tensor([4, 9, 4, PAD, 9, 1])).tolist() == [False, False, True, True, True, False]
 
 
@@ -182,7 +202,9 @@ def taught(columns=2, **more):
     return labels(columns, **more) | {"teacher": torch.tensor(TAUGHT)[:, :columns]}
 
 
-@pytest.mark.parametrize("similarity, pairwise, scale", [("dot", pairwise_dot_score, 1.0), ("cosine", pairwise_cos_sim, 20.0)])
+@pytest.mark.parametrize(
+    "similarity, pairwise, scale", [("dot", pairwise_dot_score, 1.0), ("cosine", pairwise_cos_sim, 20.0)]
+)
 @pytest.mark.parametrize("mini_batch", [None, 4])
 def test_the_teachers_term_is_the_librarys(similarity, pairwise, scale, mini_batch, monkeypatch):
     """Beside the in-batch loss, weighted; with gradient caching too, some questions at a time."""
@@ -190,12 +212,16 @@ def test_the_teachers_term_is_the_librarys(similarity, pairwise, scale, mini_bat
 
     monkeypatch.setattr(losses, "ROWS", 4)
     ours, theirs = batch(3), batch(3)
-    loss = InBatchLoss(torch.nn.Identity(), similarity=similarity, scale=scale, mini_batch=mini_batch, distil_weight=0.7)
+    loss = InBatchLoss(
+        torch.nn.Identity(), similarity=similarity, scale=scale, mini_batch=mini_batch, distil_weight=0.7
+    )
     found = loss.calculate_loss([[v] for v in ours], taught(3), with_backward=mini_batch is not None)
     if mini_batch is None:
         found.backward()
     peer = DistillKLDivLoss(torch.nn.Identity(), similarity_fct=lambda a, b: scale * pairwise(a, b))
-    expected = loss_of(theirs, similarity=similarity, scale=scale) + 0.7 * peer.compute_loss_from_embeddings(theirs, torch.tensor(TAUGHT))
+    expected = loss_of(theirs, similarity=similarity, scale=scale) + 0.7 * peer.compute_loss_from_embeddings(
+        theirs, torch.tensor(TAUGHT)
+    )
     expected.backward()
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)
     for a, b in zip(ours, theirs, strict=True):
@@ -211,7 +237,7 @@ def test_a_teacher_has_nothing_to_say_of_a_missing_negative():
 
     def peer(row, columns):
         one = [torch.ones(1, 1), *(student[row, column].reshape(1, 1) for column in range(columns))]
-        return DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(one, teacher[row:row + 1, :columns])
+        return DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(one, teacher[row : row + 1, :columns])
 
     assert found.tolist() == pytest.approx([peer(0, 2).item(), 0.0, peer(2, 3).item()], abs=1e-6)
     assert torch.isfinite(student.grad).all() and not student.grad[1].any() and student.grad[0, 2] == 0

@@ -23,8 +23,16 @@ from db.people import People
 from db.queue import Queue
 from tests.studies import births, make_study, people, tiny_bert
 
-WHOLE = {"encoder": "tiny", "questions": "dev", "passages": ("gold", "random"), "random": 60, "method": "tsne", "perplexity": 8,
-         "cluster_count": 4, "components": 10}
+WHOLE = {
+    "encoder": "tiny",
+    "questions": "dev",
+    "passages": ("gold", "random"),
+    "random": 60,
+    "method": "tsne",
+    "perplexity": 8,
+    "cluster_count": 4,
+    "components": 10,
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +42,9 @@ def study(tmp_path_factory):
     made = make_study(tmp_path_factory.mktemp("maps") / "people", passages, births(passages))
     for name, seed, width in (("tiny", 0, 32), ("other", 1, 32), ("wide", 2, 48)):
         tiny_bert(made.folder / "models" / name, seed, width)
-        add_encoder(made.settings_path, name, {"model": str(made.folder / "models" / name), "pooling": "cls", "max_tokens": 64})
+        add_encoder(
+            made.settings_path, name, {"model": str(made.folder / "models" / name), "pooling": "cls", "max_tokens": 64}
+        )
         build_index(made, name, device="cpu")
     retrieve(made, "dense", encoder="tiny", split="dev", k=20, device="cpu")
     return made
@@ -62,7 +72,11 @@ def test_a_map_holds_its_points_by_id_and_what_it_was_made_of(study, whole):
     assert ids[:2] == ["q:P19.dev.0", "q:P19.dev.1"] and ids[40:42] == ["p:p0", "p:p1"]
     assert whole.coordinates().shape == (100, 2) and np.isfinite(whole.coordinates()).all()
     manifest = read_manifest(whole.folder)
-    assert manifest["seed"] == 0 and manifest["request"]["perplexity"] == 8 and manifest["sources"] == {"gold": 40, "random": 20}
+    assert (
+        manifest["seed"] == 0
+        and manifest["request"]["perplexity"] == 8
+        and manifest["sources"] == {"gold": 40, "random": 20}
+    )
     assert list(maps_of(study)) == ["whole"]
 
 
@@ -90,7 +104,9 @@ def test_the_same_request_gives_the_same_map(study, whole):
 def test_neighbours_are_those_of_the_whole_collection_in_the_original_space(study, whole):
     vectors = np.load(study.path("indexes", "tiny") / "embeddings.npy").astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    small = make_map(study, MapRequest("small", **{**WHOLE, "questions": None, "slice": ("P19.dev.0",), "random": 30, "most": 31}))
+    small = make_map(
+        study, MapRequest("small", **{**WHOLE, "questions": None, "slice": ("P19.dev.0",), "random": 30, "most": 31})
+    )
     assert len(small.ordinals) == 31
     for map, point in ((whole, 45), (small, 7)):
         ordinal = map.ordinals[point - map.drawn]
@@ -110,7 +126,9 @@ def test_two_encoders_of_one_width_share_a_plane_and_a_copy_lies_on_its_original
     assert both.coordinates(1).shape == (100, 2) and "Procrustes" in both.together
     row = both.spread[0]
     assert row["group"] == "all" and row["before"]["positives"] == 40
-    assert row["similarity"]["value"] == pytest.approx(row["after"]["similarity"]["value"] - row["before"]["similarity"]["value"])
+    assert row["similarity"]["value"] == pytest.approx(
+        row["after"]["similarity"]["value"] - row["before"]["similarity"]["value"]
+    )
 
 
 def test_two_encoders_of_different_widths_are_two_maps_and_say_so(study):
@@ -138,10 +156,19 @@ def test_passages_come_from_gold_then_the_run_by_rank_then_at_random(study):
     assert len(sampled.ordinals) == 30 and set(sampled.ordinals.tolist()) <= gold
 
 
-@pytest.mark.parametrize("change, said", [
-    ({"passages": ("top",)}, "which run"), ({"passages": ()}, "needs passages"), ({"method": "pca"}, "umap, tsne"),
-    ({"second": "tiny"}, "another than the first"), ({"clusters": "optics"}, "hdbscan, kmeans, none"), ({"most": 5}, "30 to"),
-    ({"name": "../x"}, "map name"), ({"neighbours": 1}, "2 or more")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"passages": ("top",)}, "which run"),
+        ({"passages": ()}, "needs passages"),
+        ({"method": "pca"}, "umap, tsne"),
+        ({"second": "tiny"}, "another than the first"),
+        ({"clusters": "optics"}, "hdbscan, kmeans, none"),
+        ({"most": 5}, "30 to"),
+        ({"name": "../x"}, "map name"),
+        ({"neighbours": 1}, "2 or more"),
+    ],
+)
 def test_a_request_that_makes_no_sense_is_refused_in_one_line(change, said):
     with pytest.raises(Refused, match=said):
         MapRequest(**{"name": "x", **WHOLE, **change})
@@ -269,8 +296,14 @@ def test_a_split_keeps_every_passage_and_gives_new_numbers(edited):
 
 def test_edits_that_make_no_sense_are_refused_and_kept_nowhere(edited):
     first = clusters_of(edited).ids[0]
-    for wrong in (lambda: merge(edited, [first]), lambda: split(edited, first, 1), lambda: rename(edited, first, "x" * 81),
-                  lambda: undo(edited), lambda: redo(edited), lambda: rename(edited, first, "late", seen=4)):
+    for wrong in (
+        lambda: merge(edited, [first]),
+        lambda: split(edited, first, 1),
+        lambda: rename(edited, first, "x" * 81),
+        lambda: undo(edited),
+        lambda: redo(edited),
+        lambda: rename(edited, first, "late", seen=4),
+    ):
         with pytest.raises(Refused):
             wrong()
     with pytest.raises(Missing, match="no cluster 100"):
@@ -283,8 +316,12 @@ def test_a_selection_becomes_pairs_that_nobody_labelled(study, whole):
     chosen = [id for id in point_ids(whole) if id in ("p:p0", "p:p2", "p:p5", "p:p59")]
     found = pairs_to_judge(whole, what, run, chosen, k=10)
     corpus = study.corpus.ordinals(id[2:] for id in chosen)
-    expected = {(question.id, id[2:]) for question in what.questions for id in chosen
-                if corpus[id[2:]] in run.hits.ordinals[run.row(question.id), :10] and id[2:] not in question.gold}
+    expected = {
+        (question.id, id[2:])
+        for question in what.questions
+        for id in chosen
+        if corpus[id[2:]] in run.hits.ordinals[run.row(question.id), :10] and id[2:] not in question.gold
+    }
     assert set(found.pairs) == expected and expected
     assert found.without == len({id[2:] for id in chosen} - {passage for _, passage in found.pairs})
     of_question = pairs_to_judge(whole, what, run, ["q:P19.dev.0"], k=10)
@@ -308,7 +345,9 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     place = study.corpus.ordinals([passage])[passage]
     assert values(whole, after, "label", clusters_of(whole))[whole.drawn + place] == "positive"
     remade = make_map(study, MapRequest("corrected", **WHOLE))
-    assert remade.spread[1]["positives"] == whole.spread[1]["positives"] + (place in {2, 5}), "a judged positive counts in the spread"
+    assert remade.spread[1]["positives"] == whole.spread[1]["positives"] + (place in {2, 5}), (
+        "a judged positive counts in the spread"
+    )
     with pytest.raises(Refused, match="nothing to judge"):
         send_to_judging(whole, after, run, [], 10, "empty")
 
@@ -341,13 +380,38 @@ def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
         assert done.exit_code == 0, done.output
         return done.output
 
-    made = told("new", "typed", "--encoder", "tiny", "--second", "other", "--run", "tiny-dev", "--passages", "gold", "--passages", "random",
-                "--method", "tsne", "--perplexity", "8", "--components", "10", "--cluster-count", "4", "--seed", "3")
+    made = told(
+        "new",
+        "typed",
+        "--encoder",
+        "tiny",
+        "--second",
+        "other",
+        "--run",
+        "tiny-dev",
+        "--passages",
+        "gold",
+        "--passages",
+        "random",
+        "--method",
+        "tsne",
+        "--perplexity",
+        "8",
+        "--components",
+        "10",
+        "--cluster-count",
+        "4",
+        "--seed",
+        "3",
+    )
     assert "Map typed: 40 questions and 60 passages (40 gold, 20 random), tsne, seed 3" in made and "Procrustes" in made
     assert "whole: tiny, tsne, seed 0, 40 questions, 60 passages" in told("list")
     shown = told("show", "typed")
     quality = Map.open(study, "typed").manifest["encoders"][1]["quality"]
-    assert f"other: trustworthiness {quality['trustworthiness']['value']:.3f}" in shown and "n = 100 of 100 points" in shown
+    assert (
+        f"other: trustworthiness {quality['trustworthiness']['value']:.3f}" in shown
+        and "n = 100 of 100 points" in shown
+    )
     positives = Map.open(study, "typed").spread[1]["before"]["positives"]
     assert f"Positives of P19 ({positives}): mean cosine" in shown
     assert shown.count("Cluster ") == len(clusters_of(Map.open(study, "typed")).ids)

@@ -75,7 +75,10 @@ def test_it_goes_on_where_it_stopped(study, uri, client, monkeypatch):
     assert seen == [48, 60], "the first 32 rows were not sent again"
     client.load_collection(record["collection"])
     assert client.query(record["collection"], output_fields=["count(*)"])[0]["count(*)"] == 60
-    assert Milvus(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist() == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+    assert (
+        Milvus(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+        == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+    )
 
 
 def test_rows_that_are_lost_are_noticed(study, uri, client, monkeypatch):

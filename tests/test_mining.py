@@ -30,13 +30,23 @@ def test_of_several_runs_the_better_rank_counts_and_padding_is_nothing(study, tm
     study = copied(study, tmp_path / "s")
     rows = np.array([[3, 1, -1]], np.int32)
     write_run(study, "other", ["q0"], Hits(rows, np.array([[2.0, 1.0, -np.inf]], np.float32)), {})
-    found = from_runs([study.run("r"), study.run("other")], study.questions.some(["q0", "q1"]), 1, 3, study.corpus, "dpr")
-    assert [(each.ordinal, each.run, each.rank) for each in found[0]] == [(1, "r", 1), (3, "other", 1), (0, "r", 2), (2, "r", 3)]
+    found = from_runs(
+        [study.run("r"), study.run("other")], study.questions.some(["q0", "q1"]), 1, 3, study.corpus, "dpr"
+    )
+    assert [(each.ordinal, each.run, each.rank) for each in found[0]] == [
+        (1, "r", 1),
+        (3, "other", 1),
+        (0, "r", 2),
+        (2, "r", 3),
+    ]
     assert [each.ordinal for each in found[1]] == [6, 5, 4]  # the other run did not search it
 
 
 def test_a_question_without_answers_is_not_called_without_an_answer(study):
-    assert {each.answer for each in from_runs([study.run("r")], study.questions.some(["free"]), 1, 6, study.corpus, "dpr")[0]} == {None}
+    assert {
+        each.answer
+        for each in from_runs([study.run("r")], study.questions.some(["free"]), 1, 6, study.corpus, "dpr")[0]
+    } == {None}
 
 
 def test_a_rule_that_the_run_has_no_matrix_for_is_computed(study):
@@ -86,7 +96,9 @@ def test_gold_of_other_questions_is_of_other_facts(study):
 
 def test_drawn_passages_are_looked_at_for_answers(study):
     questions = study.questions.some(["q0", "free"])
-    found = with_answers(questions, [[Candidate(2, "random"), Candidate(30, "random")], [Candidate(2, "random")]], study.corpus, "dpr")
+    found = with_answers(
+        questions, [[Candidate(2, "random"), Candidate(30, "random")], [Candidate(2, "random")]], study.corpus, "dpr"
+    )
     assert [[each.answer for each in row] for row in found] == [[True, False], [None]]
 
 
@@ -119,7 +131,14 @@ def test_distant_supervision_with_lucene_is_the_first_hit_that_holds_an_answer(i
     found = distant(retriever, indexed_study.corpus, questions, "dpr", {}, depth=20)
     for question, ordinal in zip(questions, found, strict=True):
         hits = retriever.search([f"{question.text} {question.answers[0]}"], 20).ordinals[0]
-        first = next((int(hit) for hit in hits if hit >= 0 and has_answer(indexed_study.corpus.passage(hit).text, question.answers)), None)
+        first = next(
+            (
+                int(hit)
+                for hit in hits
+                if hit >= 0 and has_answer(indexed_study.corpus.passage(hit).text, question.answers)
+            ),
+            None,
+        )
         assert ordinal == first
     assert all(ordinal is not None for ordinal in found)
 

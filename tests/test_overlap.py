@@ -45,7 +45,9 @@ def test_runs_of_different_depth_and_many_rows():
     rng = np.random.default_rng(0)
     a, b = (np.argsort(rng.random((5000, 40)), axis=1)[:, :depth].astype(np.int32) for depth in (30, 20))
     ours = rank_biased_overlap(a, b)
-    assert ours[[0, 4095, 4096, 4999]] == pytest.approx([plain(a[i, :20].tolist(), b[i].tolist(), 0.9) for i in (0, 4095, 4096, 4999)])
+    assert ours[[0, 4095, 4096, 4999]] == pytest.approx(
+        [plain(a[i, :20].tolist(), b[i].tolist(), 0.9) for i in (0, 4095, 4096, 4999)]
+    )
 
 
 def test_what_cannot_be_is_refused():

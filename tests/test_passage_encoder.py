@@ -13,7 +13,12 @@ from db.errors import Refused
 from db.records import Passage
 from tests.studies import people, tiny_bert
 
-PASSAGES = [*people(40), Passage("long", "Oslo", "where? " * 300), Passage("empty", "", ""), Passage("signs", "É", "Zürich 北京 e\u0301 \u200b -- ''")]
+PASSAGES = [
+    *people(40),
+    Passage("long", "Oslo", "where? " * 300),
+    Passage("empty", "", ""),
+    Passage("signs", "É", "Zürich 北京 e\u0301 \u200b -- ''"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,9 @@ def test_a_prompt_for_passages_is_kept(bert):
 
 def test_two_towers_take_the_one_for_passages(bert, tmp_path):
     tiny_bert(tmp_path, seed=3)
-    encoder = load_encoder(EncoderSettings(question_model=bert, passage_model=str(tmp_path), pooling="cls", max_tokens=64), "cpu")
+    encoder = load_encoder(
+        EncoderSettings(question_model=bert, passage_model=str(tmp_path), pooling="cls", max_tokens=64), "cpu"
+    )
     many, ours = encoded(encoder)
     assert many.tokenizer is not None
     np.testing.assert_allclose(ours, encoder.encode_passages(PASSAGES), atol=2e-3)
@@ -77,7 +84,9 @@ def test_what_the_fast_way_does_not_fit_goes_the_plain_way(bert, monkeypatch, re
     many = PassageEncoder(encoder, "float32")
     monkeypatch.undo()
     assert many.tokenizer is None
-    np.testing.assert_allclose(many.encode(many.tokenise(PASSAGES)).numpy(), encoder.encode_passages(PASSAGES), atol=2e-3)
+    np.testing.assert_allclose(
+        many.encode(many.tokenise(PASSAGES)).numpy(), encoder.encode_passages(PASSAGES), atol=2e-3
+    )
 
 
 def test_what_stands_in_the_block_beside_it_changes_no_vector(bert):
@@ -128,7 +137,7 @@ def test_whatever_fails_beside_the_model_ends_the_work(bert, where):
 
     def read(block):
         fail_at("read" if block == 2 else "")
-        return PASSAGES[block:block + 3]
+        return PASSAGES[block : block + 3]
 
     def write(block, vectors):
         fail_at("write" if block == 2 else "")
@@ -141,7 +150,11 @@ def test_whatever_fails_beside_the_model_ends_the_work(bert, where):
 
 def test_blocks_are_written_in_order_and_progress_counts_inside_them(bert):
     many, written, told = PassageEncoder(load_encoder(settings(bert), "cpu"), "float32", tokens=1), [], []
-    many.over([4, 0], lambda block: PASSAGES[block:block + 2], lambda block, vectors: written.append((block, vectors.shape)),
-              lambda block, done: told.append((block, done)))
+    many.over(
+        [4, 0],
+        lambda block: PASSAGES[block : block + 2],
+        lambda block, vectors: written.append((block, vectors.shape)),
+        lambda block, done: told.append((block, done)),
+    )
     assert written == [(4, (2, 32)), (0, (2, 32))] and told == [(4, 0), (4, 1), (0, 0), (0, 1)]
     many.over([], None, None)

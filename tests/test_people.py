@@ -59,8 +59,14 @@ def test_a_name_and_an_address_are_ones_own(desk):
         desk.people.add("eva", "boss")
 
 
-@pytest.mark.parametrize("role, rights", [("annotator", {"judge"}), ("adjudicator", {"judge", "adjudicate", "see others"}),
-                                          ("lead", {"judge", "adjudicate", "see others", "lead"})])
+@pytest.mark.parametrize(
+    "role, rights",
+    [
+        ("annotator", {"judge"}),
+        ("adjudicator", {"judge", "adjudicate", "see others"}),
+        ("lead", {"judge", "adjudicate", "see others", "lead"}),
+    ],
+)
 def test_roles_and_rights(desk, role, rights):
     person = desk.people.add("eve", role)
     assert {right for right in ("judge", "adjudicate", "see others", "lead") if person.may(right)} == rights
@@ -83,8 +89,13 @@ def test_add_list_pause_role_from_the_command_line(command, study):
     assert "is an adjudicator now" in command("role", "lea", "adjudicator")
     listed = command("list")
     assert "[bold]ann" in listed and "ann@example.org" in listed and "adjudicator" in listed
-    for arguments, says in ((("add", "lea"), "already"), (("pause", "zoe"), "nobody named 'zoe'"), (("role", "lea", "boss"), "one of"),
-                            (("add", " x"), "will not do"), (("revoke", "zoe"), "nobody named")):
+    for arguments, says in (
+        (("add", "lea"), "already"),
+        (("pause", "zoe"), "nobody named 'zoe'"),
+        (("role", "lea", "boss"), "one of"),
+        (("add", " x"), "will not do"),
+        (("revoke", "zoe"), "nobody named"),
+    ):
         assert says in command(*arguments, code=1)
 
 

@@ -17,7 +17,7 @@ def products(vectors, rounded):
     """(q, n) products in the precision's own types, float64."""
     rows = torch.from_numpy(vectors)
     if rounded.precision.operands == "float16":
-        return _product(rows, rounded.operand, torch.float16)[:len(rows)].T.double().numpy()
+        return _product(rows, rounded.operand, torch.float16)[: len(rows)].T.double().numpy()
     return (rounded.operand @ rows.to(rounded.operand.dtype).T).double().numpy()
 
 
@@ -28,11 +28,16 @@ def extent(vectors, squares=False):
 
 @pytest.mark.parametrize("precision", PRECISIONS, ids=lambda precision: precision.operands)
 @settings(deadline=None, max_examples=40)
-@given(seed=st.integers(0, 2**31), of_rows=st.integers(-6, 4), of_questions=st.integers(-12, 12), width=st.sampled_from([1, 8, 384, 768]))
+@given(
+    seed=st.integers(0, 2**31),
+    of_rows=st.integers(-6, 4),
+    of_questions=st.integers(-12, 12),
+    width=st.sampled_from([1, 8, 384, 768]),
+)
 def test_no_true_score_lies_above_what_its_product_allows(precision, seed, of_rows, of_questions, width):
     rng = np.random.default_rng(seed)
-    vectors = (rng.normal(size=(200, width)) * 10.0 ** of_rows).clip(-60000, 60000).astype(np.float16)
-    questions = (rng.normal(size=(5, width)) * 10.0 ** of_questions).astype(np.float32)
+    vectors = (rng.normal(size=(200, width)) * 10.0**of_rows).clip(-60000, 60000).astype(np.float16)
+    questions = (rng.normal(size=(5, width)) * 10.0**of_questions).astype(np.float32)
     questions[0] = 0
     rounded = Rounded(questions, "dot", precision, extent(vectors))
     found, true = products(vectors, rounded), questions.astype(np.float64) @ vectors.astype(np.float64).T
@@ -54,7 +59,10 @@ def test_the_bound_is_narrow_for_vectors_of_unit_length(precision, relative):
 
 def test_squared_distances_keep_their_bound():
     rng = np.random.default_rng(2)
-    vectors, questions = rng.normal(3, size=(400, 64)).astype(np.float16), rng.normal(3, size=(7, 64)).astype(np.float32)
+    vectors, questions = (
+        rng.normal(3, size=(400, 64)).astype(np.float16),
+        rng.normal(3, size=(7, 64)).astype(np.float32),
+    )
     measured = extent(vectors, squares=True)
     rounded = Rounded(questions, "l2", PRECISIONS[0], measured)
     found = rounded.operand.numpy() @ vectors.astype(np.float32).T * rounded.factors[:, None] - measured.squares
@@ -72,6 +80,8 @@ def test_nothing_outside_is_minus_infinity():
 def test_a_row_that_is_not_finite_is_named():
     good, bad = np.ones((10, 4), np.float16), np.ones((10, 4), np.float16)
     bad[3, 1] = np.inf
-    parts = [(*extent_of(torch.from_numpy(rows))[:2], extent_of(torch.from_numpy(rows))[2].numpy()) for rows in (good, bad)]
+    parts = [
+        (*extent_of(torch.from_numpy(rows))[:2], extent_of(torch.from_numpy(rows))[2].numpy()) for rows in (good, bad)
+    ]
     with pytest.raises(Refused, match="row 13 holds NaN or infinity"):
         joined(parts, False, 4)

@@ -44,7 +44,9 @@ def test_trustworthiness_is_scikit_learns(k):
     for coordinates in (vectors[:, :2], np.random.default_rng(1).normal(size=(len(vectors), 2))):
         found = quality(vectors, coordinates, k, rows=10_000)
         assert found.rows == found.points == len(vectors)
-        assert found.trustworthiness.value == pytest.approx(trustworthiness(vectors, coordinates, n_neighbors=k), abs=1e-6)
+        assert found.trustworthiness.value == pytest.approx(
+            trustworthiness(vectors, coordinates, n_neighbors=k), abs=1e-6
+        )
 
 
 def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
@@ -52,7 +54,10 @@ def test_neighbour_overlap_is_what_scikit_learns_neighbours_give():
 
     vectors, _ = blobs()
     coordinates, k = vectors[:, :2], 7
-    true, seen = (NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False) for points in (vectors, coordinates))
+    true, seen = (
+        NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False)
+        for points in (vectors, coordinates)
+    )
     expected = np.mean([len(set(a) & set(b)) / k for a, b in zip(true, seen, strict=True)])
     found = quality(vectors, coordinates, k, rows=10_000)
     assert found.overlap.value == pytest.approx(expected)
@@ -139,7 +144,9 @@ def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkey
 
     monkeypatch.setattr("analysis.neighbours._ROWS", 37)
     vectors, _ = blobs(200)
-    distances, rows = NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(vectors).kneighbors(vectors[:20] + 0.01)
+    distances, rows = (
+        NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(vectors).kneighbors(vectors[:20] + 0.01)
+    )
     found = nearest(vectors[:20] + 0.01, vectors, 6, similarity)
     assert np.array_equal(found.rows, rows)
     expected = 1 - distances if similarity == "cosine" else -distances

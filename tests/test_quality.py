@@ -38,7 +38,14 @@ def audited(tmp_path_factory):
 def test_an_empty_store_shows_nothing(desk):
     _, study = desk
     found = quality(study)
-    assert (found.events, found.disputes, found.bad, found.together, found.pairs, found.work) == (0, (), (), None, (), ())
+    assert (found.events, found.disputes, found.bad, found.together, found.pairs, found.work) == (
+        0,
+        (),
+        (),
+        None,
+        (),
+        (),
+    )
     assert (found.drift.value, found.drift.questions) == (None, 0)
     assert (audit(study).drawn, audit(study).overall, progress(study)) == (0, None, [])
 
@@ -53,7 +60,9 @@ def test_disputes_come_worst_first_and_hold_who_said_what(desk):
     desk.label("ann", "q4", {"p1": "positive"})
     desk.label("ben", "q4", {"p1": "related"})
     found = quality(study).disputes
-    assert [each.question for each in found] == ["q3", "q4", "q0"], "positive against negative, against related, the rest"
+    assert [each.question for each in found] == ["q3", "q4", "q0"], (
+        "positive against negative, against related, the rest"
+    )
     assert [each.passage for each in found[0].passages] == ["p1", "p3"] and found[0].passages[1].only_unsure
     assert found[0].passages[0].votes == {"positive": ("ann",), "negative": ("ben", "cid")}
     assert found[0].text == "What is 3?" and found[0].passages[0].title == "Title of p1"
@@ -135,12 +144,22 @@ def test_the_audit_is_the_rate_of_the_truth_in_its_arm_alone(audited):
     study, truth = audited
     found = audit(study)
     items = [item for item in Queue(study.labels_path).items("first") if item.arm == "audit"]
-    rows = [(each.passage in truth[item.question], each.inclusion_probability, item.question) for item in items for each in item.candidates]
+    rows = [
+        (each.passage in truth[item.question], each.inclusion_probability, item.question)
+        for item in items
+        for each in item.candidates
+    ]
     hits, probabilities, questions = map(np.array, zip(*rows, strict=True))
     assert (found.batches, found.drawn, found.bad, found.waiting) == (("first",), 40, 0, 0)
     assert found.overall.positive == rate(hits, np.ones(len(hits), bool), probabilities, questions)
     # Of the rest, those with an even id are related.
-    related = np.array([each.passage in truth[item.question] or int(each.passage) % 2 == 0 for item in items for each in item.candidates])
+    related = np.array(
+        [
+            each.passage in truth[item.question] or int(each.passage) % 2 == 0
+            for item in items
+            for each in item.candidates
+        ]
+    )
     assert found.overall.with_related.value == rate(related, np.ones(len(hits), bool), probabilities, questions).value
     for groups in found.by.values():
         assert sum(each.positive.passages for each in groups.values()) == len(rows)
@@ -156,12 +175,21 @@ def test_audits_that_were_drawn_alike_are_one_sample(tmp_path):
     study, truth = encyclopedia_study(tmp_path / "study")
     alone = {}
     for name, size in (("first", 40), ("second", 8)):
-        made = make_batch(study, name, [RUN], size=size, depth=10, candidates=6, mix=Mix(audit=1, second=0, repeat=0), seed=size)
+        made = make_batch(
+            study, name, [RUN], size=size, depth=10, candidates=6, mix=Mix(audit=1, second=0, repeat=0), seed=size
+        )
         annotate(study, truth, {"ann": 1.0}, seed=size)
         alone[name] = audit(study, name).overall.positive
     items = [item for name in ("first", "second") for item in Queue(study.labels_path).items(name)]
-    rows = [(each.passage in truth[item.question], each.inclusion_probability / item.inclusion_probability * 48 / made.frame, item.question)
-            for item in items for each in item.candidates]
+    rows = [
+        (
+            each.passage in truth[item.question],
+            each.inclusion_probability / item.inclusion_probability * 48 / made.frame,
+            item.question,
+        )
+        for item in items
+        for each in item.candidates
+    ]
     hits, probabilities, questions = map(np.array, zip(*rows, strict=True))
     found = audit(study).overall.positive
     expected = rate(hits, np.ones(len(hits), bool), probabilities, questions)
@@ -214,11 +242,18 @@ def test_labels_correct_a_run(audited):
     ordinals = np.asarray(run.hits.ordinals)
     judged = before.labels != NONE
     assert judged.any() and not (judged & before.gold).any(), "gold is never a candidate"
-    right = np.array([[str(ordinal + 1) in truth[question] for ordinal in row]
-                      for question, row in zip(run.question_ids, ordinals.tolist(), strict=True)])
+    right = np.array(
+        [
+            [str(ordinal + 1) in truth[question] for ordinal in row]
+            for question, row in zip(run.question_ids, ordinals.tolist(), strict=True)
+        ]
+    )
     assert (before.labels == POSITIVE).sum() == (right & judged).sum() and not (right & (before.labels == OTHER)).any()
     for figures in before.figures((1, 5, 100)):
-        assert figures.least.value <= figures.corrected.value <= figures.most.value and figures.original.value <= figures.corrected.value
+        assert (
+            figures.least.value <= figures.corrected.value <= figures.most.value
+            and figures.original.value <= figures.corrected.value
+        )
         true = right[:, : figures.k].any(axis=1).mean()
         assert figures.least.value <= true <= figures.most.value, "the truth lies within the bounds"
     assert [figures.k for figures in before.figures((1, 5, 100))] == [1, 5]
@@ -233,4 +268,7 @@ def test_what_is_in_dispute_corrects_nothing(desk):
         desk.label(name, "q1", {"p3": "unsure", "p1": "related"})
         desk.label(name, "q2", {"p1": "positive"})
     desk.label("ann", "q0", {"p3": "positive", "p5": "positive"})
-    assert label_matrix(study, desk.labels, questions, ordinals).tolist() == [[NONE, NONE, POSITIVE, NONE], [NONE, OTHER, NONE, NONE]]
+    assert label_matrix(study, desk.labels, questions, ordinals).tolist() == [
+        [NONE, NONE, POSITIVE, NONE],
+        [NONE, OTHER, NONE, NONE],
+    ]

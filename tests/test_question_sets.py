@@ -46,28 +46,57 @@ def test_answers_gold_and_frequency_by_hand(study, tmp_path):
     asked = {question.text: question for question in study.questions.all()}
     assert made.rows == len(asked) == 3
     works = asked["What is [X] famous for?".replace("[X]", "Ann Lee")]
-    assert (works.answers, works.gold, works.frequency, works.relation, works.subject) == (("Tides", "The Boat"), ("5",), 9, "P800", "Ann Lee")
+    assert (works.answers, works.gold, works.frequency, works.relation, works.subject) == (
+        ("Tides", "The Boat"),
+        ("5",),
+        9,
+        "P800",
+        "Ann Lee",
+    )
     born = asked["Where was Ann Lee born?"]
     assert (born.answers, born.gold, born.frequency) == (("Oslo",), ("1", "2"), 3)  # passages 1, 2 and 5 mention her
-    assert (asked["Where was Ben Ray born?"].gold, asked["Where was Ben Ray born?"].frequency) == (("3", "2"), 3)  # own article first
-    assert {question.split for question in asked.values()} == {"test"} and {question.dataset for question in asked.values()} == {"facts"}
-    assert made.notes == ("P19: 3 facts, 2 told by a passage, 2 different answers; questions: 2 test",
-                          "P800: 1 facts, 1 told by a passage, 2 different answers; questions: 1 test",
-                          "without a question in the templates: P999 (1 triples)")
+    assert (asked["Where was Ben Ray born?"].gold, asked["Where was Ben Ray born?"].frequency) == (
+        ("3", "2"),
+        3,
+    )  # own article first
+    assert {question.split for question in asked.values()} == {"test"} and {
+        question.dataset for question in asked.values()
+    } == {"facts"}
+    assert made.notes == (
+        "P19: 3 facts, 2 told by a passage, 2 different answers; questions: 2 test",
+        "P800: 1 facts, 1 told by a passage, 2 different answers; questions: 1 test",
+        "without a question in the templates: P999 (1 triples)",
+    )
 
 
 def test_json_lines_hold_lists_of_objects(study, tmp_path):
     rows = [{"subject": "Ann Lee", "relation": "wrote", "object": ["Tides", "The Boat"], "frequency": 4}]
     templates = file_of(tmp_path, json.dumps({"wrote": "What did [X] write?"}), "templates.json")
-    import_triples(study, file_of(tmp_path, "\n".join(map(json.dumps, rows)), "books.jsonl"), "books", templates, "dev", 1, 1, gold=False)
+    import_triples(
+        study,
+        file_of(tmp_path, "\n".join(map(json.dumps, rows)), "books.jsonl"),
+        "books",
+        templates,
+        "dev",
+        1,
+        1,
+        gold=False,
+    )
     (question,) = study.questions.all()
-    assert (question.id, question.text, question.answers, question.gold) == ("books.wrote.dev.0", "What did Ann Lee write?",
-                                                                             ("Tides", "The Boat"), ())
+    assert (question.id, question.text, question.answers, question.gold) == (
+        "books.wrote.dev.0",
+        "What did Ann Lee write?",
+        ("Tides", "The Boat"),
+        (),
+    )
     assert (question.frequency, question.split, question.template) == (4, "dev", "What did [X] write?")
 
 
 def facts(count, relation="P19", answers=50):
-    return [Fact(f"Person {number}", relation, {f"Town {number % answers}": None}, 1, [str(number)]) for number in range(count)]
+    return [
+        Fact(f"Person {number}", relation, {f"Town {number % answers}": None}, 1, [str(number)])
+        for number in range(count)
+    ]
 
 
 def counts(questions):
@@ -81,7 +110,9 @@ def test_splits_are_the_papers():
     many, notes = made_of(facts(12_000), TEMPLATES, "s")
     assert counts(many) == {"train": 8000, "dev": 1000, "test": 1000}
     assert len({question.subject for question in many}) == len({question.id for question in many}) == 10_000
-    assert notes == ["P19: 12,000 facts, 12,000 told by a passage, 50 different answers; questions: 8,000 train, 1,000 dev, 1,000 test"]
+    assert notes == [
+        "P19: 12,000 facts, 12,000 told by a passage, 50 different answers; questions: 8,000 train, 1,000 dev, 1,000 test"
+    ]
 
 
 def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
@@ -95,10 +126,17 @@ def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
 def test_relations_are_left_out_and_named():
     """One with too few facts, one with too few answers; a fact that no passage tells does not count."""
     untold = [Fact(f"Nobody {number}", "P20", {f"Town {number}": None}, 1) for number in range(100)]
-    made = [*facts(LEAST_FACTS), *facts(LEAST_FACTS - 1, "P20"), *untold, *facts(LEAST_FACTS, "P106", LEAST_ANSWERS - 1)]
+    made = [
+        *facts(LEAST_FACTS),
+        *facts(LEAST_FACTS - 1, "P20"),
+        *untold,
+        *facts(LEAST_FACTS, "P106", LEAST_ANSWERS - 1),
+    ]
     questions, notes = made_of(made, TEMPLATES, "s")
     assert {question.relation for question in questions} == {"P19"}
-    assert notes[1] == "P20: 2,099 facts, 1,999 told by a passage, 50 different answers; left out, fewer than 2,000 facts"
+    assert (
+        notes[1] == "P20: 2,099 facts, 1,999 told by a passage, 50 different answers; left out, fewer than 2,000 facts"
+    )
     assert notes[2].endswith("19 different answers; left out, fewer than 20 answers")
 
 
@@ -120,9 +158,13 @@ def test_bad_files_are_one_line(study, tmp_path, text, says):
 
 
 def test_bad_rows_can_be_left_out(study, tmp_path):
-    made = import_triples(study, file_of(tmp_path, TRIPLES + "Ben Ray\tP19\n"), split="dev", least=1, least_answers=1, skip_bad=True)
+    made = import_triples(
+        study, file_of(tmp_path, TRIPLES + "Ben Ray\tP19\n"), split="dev", least=1, least_answers=1, skip_bad=True
+    )
     assert (made.rows, made.left_out) == (3, 1)
-    assert made.left_out_file.read_text().endswith("facts.tsv:9\t3 fields; the header names 4\n".replace("3 fields", "2 fields"))
+    assert made.left_out_file.read_text().endswith(
+        "facts.tsv:9\t3 fields; the header names 4\n".replace("3 fields", "2 fields")
+    )
 
 
 @pytest.mark.parametrize("templates", ['{"P19": "Where?"}', '["P19"]', '{"P19": 3}', "{"])
@@ -148,8 +190,24 @@ def test_what_makes_no_sense_is_refused(study, tmp_path):
 def test_the_command(study, tmp_path):
     from typer.testing import CliRunner
 
-    done = CliRunner().invoke(app, ["import", "triples", str(file_of(tmp_path)), "--study", str(study.folder), "--dataset", "mine", "--split",
-                                    "dev", "--least", "1", "--least-answers", "1"])
+    done = CliRunner().invoke(
+        app,
+        [
+            "import",
+            "triples",
+            str(file_of(tmp_path)),
+            "--study",
+            str(study.folder),
+            "--dataset",
+            "mine",
+            "--split",
+            "dev",
+            "--least",
+            "1",
+            "--least-answers",
+            "1",
+        ],
+    )
     assert done.exit_code == 0, done.output
     assert "Imported 3 questions" in done.output and "P19: 3 facts, 2 told by a passage" in done.output
     assert len(study.questions.all(dataset="mine")) == 3

@@ -26,8 +26,10 @@ def states(receipts):
 
 def places(desk, question="q0", batch="b1"):
     """Those who have a place at a question now: finished in time, or holding it."""
-    sql = ("SELECT l.annotator FROM lease l JOIN batch b ON b.number = l.batch WHERE b.name = ? AND l.question = ? AND "
-           "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > ?)) ORDER BY 1")
+    sql = (
+        "SELECT l.annotator FROM lease l JOIN batch b ON b.number = l.batch WHERE b.name = ? AND l.question = ? AND "
+        "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > ?)) ORDER BY 1"
+    )
     return [row[0] for row in desk.queue.connection.execute(sql, (batch, question, desk.clock.now))]
 
 
@@ -52,7 +54,9 @@ def test_a_question_of_two_batches_is_held_once_and_not_judged_twice(desk):
     desk.batch("b2", 1)
     assert [(lease.batch, lease.question) for lease in desk.queue.claim("ann", 3)] == [("b1", "q0")]
     desk.work("ann", "b1", "q0")
-    assert desk.claim("ann", 3) == [] and [(one.batch, one.question) for one in desk.queue.claim("ben")] == [("b2", "q0")]
+    assert desk.claim("ann", 3) == [] and [(one.batch, one.question) for one in desk.queue.claim("ben")] == [
+        ("b2", "q0")
+    ]
 
 
 @pytest.mark.parametrize("arm, again", [("priority", []), ("second", []), ("repeat", ["q0"]), ("audit", ["q0"])])
@@ -184,9 +188,12 @@ def test_a_closed_batch_hands_out_nothing_and_takes_what_is_out(desk):
 def test_only_a_lead_changes_the_queue(desk):
     desk.batch(questions=1)
     for by in ("ann", "ada"):
-        for change in (lambda by: desk.queue.set_state("b1", "closed", by=by), lambda by: desk.queue.set_people_needed("b1", 2, by=by),
-                       lambda by: desk.queue.assign("b1", "ann", by=by),
-                       lambda by: desk.queue.add_batch("b2", [Item("q1", SHOWN)], {}, by=by)):
+        for change in (
+            lambda by: desk.queue.set_state("b1", "closed", by=by),
+            lambda by: desk.queue.set_people_needed("b1", 2, by=by),
+            lambda by: desk.queue.assign("b1", "ann", by=by),
+            lambda by: desk.queue.add_batch("b2", [Item("q1", SHOWN)], {}, by=by),
+        ):
             with pytest.raises(Refused, match="takes the role lead"):
                 change(by)
     assert [batch.name for batch in desk.queue.batches()] == ["b1"]
@@ -227,9 +234,13 @@ def test_practice_comes_first_for_everyone_and_is_never_done(desk):
     desk.batch("practice", 2, practice=True)
     for who in ("ann", "ben", "cid"):
         assert desk.claim(who, 2) == ["q0", "q1"]
-        assert {lease.batch for lease in desk.queue.held(who)} == {"practice"} and all(lease.practice for lease in desk.queue.held(who))
+        assert {lease.batch for lease in desk.queue.held(who)} == {"practice"} and all(
+            lease.practice for lease in desk.queue.held(who)
+        )
         assert [desk.work(who, "practice", question) for question in ("q0", "q1")] == [False, False]
-    assert desk.claim("ann", 3) == ["q2"], "whoever was shown the settled labels of q0 and q1 can give no label of their own"
+    assert desk.claim("ann", 3) == ["q2"], (
+        "whoever was shown the settled labels of q0 and q1 can give no label of their own"
+    )
     assert [batch.done for batch in desk.queue.batches()] == [0, 0]
     assert (desk.queue.waiting(), desk.queue.practised()) == ({"q0", "q1", "q2"}, {"q0", "q1"})
 
@@ -243,7 +254,9 @@ def test_the_candidates_come_back_as_they_were_put(desk):
 
 
 def test_outcomes_are_those_of_settled_candidates(desk):
-    desk.queue.add_batch("b1", [Item("q0", (Candidate("p1", 0, "bm25", 4, 1.0, True), Candidate("p2", 1, "bm25", 6, 1.0, False)))], {})
+    desk.queue.add_batch(
+        "b1", [Item("q0", (Candidate("p1", 0, "bm25", 4, 1.0, True), Candidate("p2", 1, "bm25", 6, 1.0, False)))], {}
+    )
     desk.label("ann", "q0", {"p1": "positive", "p2": "negative"}, batch="b1")
     desk.label("ben", "q0", {"p2": "positive"}, batch="b1")
     assert desk.queue.outcomes() == [(True, 4, "positive")]
@@ -253,8 +266,14 @@ def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
     desk.batch(questions=4)
     desk.claim("ann", 3)
     rest = dict.fromkeys(("p1", "p2", "p3"), "negative")
-    outbox = [desk.sent("q0", rest), desk.act("finish", "q0", milliseconds=4000, client_time=5.0), desk.act("finish", "q1"),
-              desk.act("skip", "q1"), desk.sent("q2", {"p1": "positive"}), desk.act("finish", "q2")]
+    outbox = [
+        desk.sent("q0", rest),
+        desk.act("finish", "q0", milliseconds=4000, client_time=5.0),
+        desk.act("finish", "q1"),
+        desk.act("skip", "q1"),
+        desk.sent("q2", {"p1": "positive"}),
+        desk.act("finish", "q2"),
+    ]
     receipts = desk.labels.take("ann", outbox)
     assert states(receipts) == ["stored", "stored", "refused", "stored", "stored", "stored"]
     assert "nothing is said of question 'q1'" in receipts[2].message and not any(r.message for r in receipts if r.safe)
@@ -305,11 +324,19 @@ def test_the_id_of_an_act_is_its_own(desk, other):
     assert desk.queue.batches()[0].done == 1
 
 
-@pytest.mark.parametrize("wrong, says", [
-    ({"batch": None}, "batch must be text"), ({"question": ""}, "question must be text"), ({"choices": []}, "no field 'choices'"),
-    ({"milliseconds": -1}, "milliseconds"), ({"kind": "rest"}, "batch"), ({"batch": "b9"}, "no batch 'b9'"), ({"id": 7}, "id must be text"),
-    ({"question": "q4"}, "no question 'q4'"),
-])
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"batch": None}, "batch must be text"),
+        ({"question": ""}, "question must be text"),
+        ({"choices": []}, "no field 'choices'"),
+        ({"milliseconds": -1}, "milliseconds"),
+        ({"kind": "rest"}, "batch"),
+        ({"batch": "b9"}, "no batch 'b9'"),
+        ({"id": 7}, "id must be text"),
+        ({"question": "q4"}, "no question 'q4'"),
+    ],
+)
 def test_an_act_that_makes_no_sense_is_refused_and_stops_no_other(desk, wrong, says):
     desk.batch(questions=1)
     desk.claim("ann")
@@ -337,12 +364,18 @@ def test_one_can_go_back_to_a_question_that_one_finished_or_skipped(desk):
     receipts = desk.labels.take("ann", [desk.act("reopen", question) for question in ("q0", "q1", "q2", "q2")])
     assert states(receipts) == ["stored", "refused", "stored", "known"] and "somebody else" in receipts[1].message
     assert [lease.question for lease in desk.queue.held("ann")] == ["q0", "q2"] and places(desk, "q1") == ["ben"]
-    assert desk.labels.given("ann", ["q0"], "b1")["q0"] == dict.fromkeys(PASSAGES[1:4], "negative"), "nothing is taken back by it"
+    assert desk.labels.given("ann", ["q0"], "b1")["q0"] == dict.fromkeys(PASSAGES[1:4], "negative"), (
+        "nothing is taken back by it"
+    )
     desk.queue.set_state("b1", "closed")
     desk.queue.skip("ann", "b1", "q2")
     (closed,) = desk.labels.take("ann", [desk.act("reopen", "q2")])
     (never,) = desk.labels.take("cid", [desk.act("reopen", "q2")])
-    assert (closed.state, never.state) == ("refused", "refused") and "ask a lead" in closed.message and "was not given" in never.message
+    assert (
+        (closed.state, never.state) == ("refused", "refused")
+        and "ask a lead" in closed.message
+        and "was not given" in never.message
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -350,7 +383,11 @@ def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_
     """Random people do random things while the clock jumps both ways; after each, who has a place at each question is counted."""
     import random
 
-    desk, chance, needed = Desk(tmp_path, 6), random.Random(seed), {"q0": 1, "q1": 1, "q2": 1, "q3": 2, "q4": 2, "q5": 2}
+    desk, chance, needed = (
+        Desk(tmp_path, 6),
+        random.Random(seed),
+        {"q0": 1, "q1": 1, "q2": 1, "q3": 2, "q4": 2, "q5": 2},
+    )
     for store in (desk.labels, desk.queue):
         store.connection.execute("PRAGMA synchronous=OFF")
     desk.queue.add_batch("b1", [Item(question, SHOWN, people_needed=people) for question, people in needed.items()], {})
@@ -361,7 +398,9 @@ def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_
         if what == "claim":
             done[what] += len(desk.claim(who, chance.randint(1, 3)))
         elif what == "clock":
-            desk.clock.now += chance.choice((60, LEASE_SECONDS / 2, LEASE_SECONDS + 1, -60, -LEASE_SECONDS, -10 * LEASE_SECONDS))
+            desk.clock.now += chance.choice(
+                (60, LEASE_SECONDS / 2, LEASE_SECONDS + 1, -60, -LEASE_SECONDS, -10 * LEASE_SECONDS)
+            )
         elif what == "undo":
             for gesture in desk.labels.undoable(who, 1):
                 desk.undo(who, gesture.question, gesture.id)
@@ -371,7 +410,13 @@ def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_
             done[what, desk.labels.take(who, [sent])[0].state] += 1
         for each, people in needed.items():
             assert len(places(desk, each)) <= people, (seed, what, who, question, each)
-    assert done["claim"] and done["undo"] and done["finish", "stored"] and done["skip", "stored"] and done["reopen", "stored"], done
+    assert (
+        done["claim"]
+        and done["undo"]
+        and done["finish", "stored"]
+        and done["skip", "stored"]
+        and done["reopen", "stored"]
+    ), done
 
 
 def test_acts_are_append_only(desk):
@@ -380,6 +425,10 @@ def test_acts_are_append_only(desk):
     desk.batch(questions=1)
     desk.claim("ann")
     desk.labels.take("ann", [desk.sent("q0", {"p1": "negative"}), desk.act("finish", "q0")])
-    for sql in ("UPDATE queue_act SET kind = 'skip'", "DELETE FROM queue_act", "INSERT OR REPLACE INTO queue_act SELECT * FROM queue_act"):
+    for sql in (
+        "UPDATE queue_act SET kind = 'skip'",
+        "DELETE FROM queue_act",
+        "INSERT OR REPLACE INTO queue_act SELECT * FROM queue_act",
+    ):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             desk.queue.connection.execute(sql)

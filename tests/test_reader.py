@@ -50,7 +50,10 @@ def drawn_batch(generator, questions=3, passages=4, width=12):
     count = max(row for group in groups for row in group) + 1
     start, end = generator.normal(0, 3, (2, count, width))
     lengths = generator.integers(6, width + 1, count)
-    spans = [sorted({tuple(sorted(generator.integers(0, 6, 2).tolist())) for _ in range(int(generator.integers(1, 4)))}) for _ in groups]
+    spans = [
+        sorted({tuple(sorted(generator.integers(0, 6, 2).tolist())) for _ in range(int(generator.integers(1, 4)))})
+        for _ in groups
+    ]
     return start, end, generator.normal(0, 3, count), lengths, groups, spans
 
 
@@ -73,7 +76,14 @@ def test_the_loss_is_the_papers(seed):
 def test_the_loss_by_hand():
     """Two passages of equal relevance: ln 2. All of 4 tokens alike and two spans of the answer: -ln (2 / 16)."""
     zeros = torch.zeros(2, 4)
-    loss = reader_loss(zeros, zeros, torch.zeros(2), torch.ones(2, 4, dtype=torch.bool), torch.tensor([[0, 1]]), torch.tensor([[[0, 1], [3, 3]]]))
+    loss = reader_loss(
+        zeros,
+        zeros,
+        torch.zeros(2),
+        torch.ones(2, 4, dtype=torch.bool),
+        torch.tensor([[0, 1]]),
+        torch.tensor([[[0, 1], [3, 3]]]),
+    )
     assert loss.item() == pytest.approx(math.log(2) + math.log(8))
 
 
@@ -95,7 +105,9 @@ def test_the_best_span_by_brute_force():
     generator = np.random.default_rng(0)
     for _ in range(60):
         width, longest = int(generator.integers(2, 14)), int(generator.integers(1, 12))
-        start, end = (np.round(generator.normal(size=(5, width)), 1).astype(np.float32) for _ in range(2))  # some sums are equal
+        start, end = (
+            np.round(generator.normal(size=(5, width)), 1).astype(np.float32) for _ in range(2)
+        )  # some sums are equal
         low, high = np.sort(generator.integers(0, width + 1, (5, 2)), axis=1).T
         readable = (np.arange(width) >= low[:, None]) & (np.arange(width) < high[:, None])
         s, t, score = (each.numpy() for each in best_spans(*map(torch.tensor, (start, end, readable)), longest))
@@ -108,7 +120,12 @@ def test_the_best_span_by_brute_force():
             assert (s[row], t[row]) == best and score[row] == start[row, best[0]] + end[row, best[1]]
 
 
-QUESTIONS = ["Where was Arve Aurset0 born?", "In which town did the miner live?", "Who was the sailor of Narvik?", "Where?"]
+QUESTIONS = [
+    "Where was Arve Aurset0 born?",
+    "In which town did the miner live?",
+    "Who was the sailor of Narvik?",
+    "Where?",
+]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -120,11 +137,18 @@ def test_the_predicted_span_is_that_of_transformers(folder, question):
     """
     tokenizer = transformers.DPRReaderTokenizerFast(vocab=json_vocab(folder))
     network = transformers.DPRReader.from_pretrained(folder).eval()
-    passages = [Passage(p.id, p.title, f"{p.text} The town of {CITIES[i % 9]} was {'old ' * (i % 7)}.") for i, p in enumerate(people(30))]
-    inputs = tokenizer([question] * 30, [p.title for p in passages], [p.text for p in passages], padding=True, return_tensors="pt")
+    passages = [
+        Passage(p.id, p.title, f"{p.text} The town of {CITIES[i % 9]} was {'old ' * (i % 7)}.")
+        for i, p in enumerate(people(30))
+    ]
+    inputs = tokenizer(
+        [question] * 30, [p.title for p in passages], [p.text for p in passages], padding=True, return_tensors="pt"
+    )
     with torch.no_grad():
         outputs = [each.clone() for each in network(**inputs)[:3]]
-    norms = [[outputs[i][row][inputs["attention_mask"][row] > 0].logsumexp(0).item() for i in range(2)] for row in range(30)]
+    norms = [
+        [outputs[i][row][inputs["attention_mask"][row] > 0].logsumexp(0).item() for i in range(2)] for row in range(30)
+    ]
     for row, ids in enumerate(inputs["input_ids"].tolist()):
         outputs[0][row, : ids.index(3, ids.index(3) + 1) + 1] = -1e9  # 3 is [SEP]
     lists = {"input_ids": inputs["input_ids"].tolist()}, [each.tolist() for each in outputs]
@@ -136,8 +160,12 @@ def test_the_predicted_span_is_that_of_transformers(folder, question):
         assert ours.scores[span.doc_id] == pytest.approx(float(span.span_score), abs=1e-4)
         assert ours.relevance[span.doc_id] == pytest.approx(float(span.relevance_score), abs=1e-4)
         low, high = ours.spans[span.doc_id]
-        assert passages[span.doc_id].text[low:high].lower().replace(" ", "") == span.text.replace("##", "").replace(" ", "")
-        assert ours.probabilities[span.doc_id] == pytest.approx(np.exp(float(span.span_score) - sum(norms[span.doc_id])), rel=1e-3)
+        assert passages[span.doc_id].text[low:high].lower().replace(" ", "") == span.text.replace("##", "").replace(
+            " ", ""
+        )
+        assert ours.probabilities[span.doc_id] == pytest.approx(
+            np.exp(float(span.span_score) - sum(norms[span.doc_id])), rel=1e-3
+        )
     assert selected(ours.relevance[None], ours.scores[None], 30)[0] == theirs[0].doc_id
     for k in (1, 5, 12):
         first = next(span for span in theirs if span.doc_id < k)
@@ -171,7 +199,10 @@ def test_tokens_and_characters_lead_to_each_other(folder):
     text = "Åse was born in Oslo, the Oslo of the north. Mo i Rana, mo I  rana."
     passage = Passage("a", "A title with Oslo", text)
     (encoded,) = inputs.encode("Where was Åse born?", [passage])
-    found = {text[slice(*encoded.characters(*span))] for span in answer_positions(encoded, passage, ["oslo", "Mo i Rana", "Bergen"])}
+    found = {
+        text[slice(*encoded.characters(*span))]
+        for span in answer_positions(encoded, passage, ["oslo", "Mo i Rana", "Bergen"])
+    }
     assert found == {"Oslo", "Mo i Rana", "mo I  rana"}
     assert len(answer_positions(encoded, passage, ["oslo"])) == 2  # the title's is none
     nested = answer_positions(encoded, passage, ["Oslo", "Oslo of the north"])
@@ -198,20 +229,33 @@ def test_exact_match_and_f1_are_an_independent_scorers():
     said += ["".join(draw.choices("aAnthe .,'-é\n", k=draw.randrange(9))) for _ in range(1000)]
     matches = 0
     for number, prediction in enumerate(said):
-        answers = draw.choices(said, k=draw.randrange(1, 4)) + ([prediction.upper() + " the"] if number % 3 == 0 else [])
+        answers = draw.choices(said, k=draw.randrange(1, 4)) + (
+            [prediction.upper() + " the"] if number % 3 == 0 else []
+        )
         assert normalised(prediction) == _normalize_text(prediction)
         expected = max(bool(_compute_exact_match_score(prediction, answer)) for answer in answers)
         matches += expected
         assert exact_match(prediction, answers) == expected, (prediction, answers)
-        assert f1(prediction, answers) == pytest.approx(max(float(_compute_f1_score(prediction, answer)) for answer in answers), abs=1e-6)
+        assert f1(prediction, answers) == pytest.approx(
+            max(float(_compute_f1_score(prediction, answer)) for answer in answers), abs=1e-6
+        )
     assert 500 < matches < 2700
 
 
 def test_answers_by_hand():
-    assert exact_match("The  Beatles!", ["beatles"]) and not exact_match("Beatles band", ["beatles"]) and not exact_match("x", [])
+    assert (
+        exact_match("The  Beatles!", ["beatles"])
+        and not exact_match("Beatles band", ["beatles"])
+        and not exact_match("x", [])
+    )
     assert f1("the Beatles band", ["Beatles"]) == pytest.approx(2 / 3) and f1("x", []) == 0.0
     patterns = (r"19\d\d", r"(unfinished")
-    assert [scored(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)] == [True, True, False, False]
+    assert [scored(said, patterns, True)[0] for said in ("1984", "1984 it was", "in 1984", None)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert scored(None, ("1984",)) == (False, 0.0) and scored("in 1984", ("1984",)) == (False, pytest.approx(2 / 3))
 
 
@@ -223,13 +267,19 @@ def test_a_start_is_any_bert(folder, tmp_path):
     bert = tiny_bert(tmp_path / "bert")
     made = start_reader(str(tmp_path / "bert"), tokens=999)
     inside = made.network.span_predictor.encoder.bert_model.state_dict()
-    assert all(torch.equal(inside[name], weight) for name, weight in bert.state_dict().items() if not name.startswith("pooler"))
+    assert all(
+        torch.equal(inside[name], weight) for name, weight in bert.state_dict().items() if not name.startswith("pooler")
+    )
     assert made.inputs.limit == 256  # what the network has positions for
-    again, other = (start_reader(str(tmp_path / "bert"), seed=seed).network.span_predictor.qa_outputs.weight for seed in (0, 1))
+    again, other = (
+        start_reader(str(tmp_path / "bert"), seed=seed).network.span_predictor.qa_outputs.weight for seed in (0, 1)
+    )
     assert torch.equal(made.network.span_predictor.qa_outputs.weight, again) and not torch.equal(again, other)
     assert start_reader(str(tmp_path / "bert"), layers=1).network.config.num_hidden_layers == 1
     towers = [[Transformer(str(tmp_path / "bert")), Pooling(32, "cls")] for _ in range(2)]
-    SentenceTransformer(modules=[Router.for_query_document(*towers)], device="cpu").save_pretrained(str(tmp_path / "dual"), create_model_card=False)
+    SentenceTransformer(modules=[Router.for_query_document(*towers)], device="cpu").save_pretrained(
+        str(tmp_path / "dual"), create_model_card=False
+    )
     from_dual = start_reader(str(tmp_path / "dual")).network.span_predictor.encoder.bert_model.state_dict()
     assert all(torch.equal(inside[name], weight) for name, weight in from_dual.items())
     goes_on = start_reader(str(folder)).network.state_dict()

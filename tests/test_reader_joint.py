@@ -31,13 +31,19 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def study(tmp_path_factory):
     study = reading_study(tmp_path_factory.mktemp("joint") / "study")
     tiny_bert(study.folder / "models" / "tiny")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
+    )
     dense.build_index(study, "tiny", device="cpu")
     return study
 
 
 def joint(study, name, progress=None, **settings):
-    return train_joint(study, name, "tiny", str(study.folder / "models" / "tiny"), JOINT | settings, "cpu", progress=progress)
+    return train_joint(
+        study, name, "tiny", str(study.folder / "models" / "tiny"), JOINT | settings, "cpu", progress=progress
+    )
 
 
 def test_the_retrievers_loss_by_hand():
@@ -51,8 +57,15 @@ def test_the_retrievers_loss_by_hand():
 def test_both_learn_the_index_stays_and_the_run_is_read(study):
     vectors = np.array(dense.Dense(study, "tiny").vectors)
     made = joint(study, "both", steps=30, learning_rate=2e-3, batch=8, held_out=0)
-    about, losses = read_json(Path(made.folder) / "training.json"), [line["loss"] for line in read_log(study, "both") if "loss" in line]
-    assert np.mean(losses[-3:]) < np.mean(losses[:3]) and (about["joint"], about["encoder"], about["settings"]["retrieved"]) == (True, "tiny", 10)
+    about, losses = (
+        read_json(Path(made.folder) / "training.json"),
+        [line["loss"] for line in read_log(study, "both") if "loss" in line],
+    )
+    assert np.mean(losses[-3:]) < np.mean(losses[:3]) and (
+        about["joint"],
+        about["encoder"],
+        about["settings"]["retrieved"],
+    ) == (True, "tiny", 10)
     assert np.array_equal(vectors, dense.Dense(study, "tiny").vectors)
     before = load_encoder(EncoderSettings(model=str(study.folder / "models" / "tiny"), pooling="cls"), "cpu")
     from sentence_transformers import SentenceTransformer

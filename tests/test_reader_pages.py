@@ -37,10 +37,14 @@ def keep_reading(study, run, reader, said):
 def study(tmp_path_factory):
     """alpha reads 0, 1, 2 (from rank 3), 6 right; beta 0, 3 (from rank 2); question 4's answer is read in part."""
     study = hand_made_study(tmp_path_factory.mktemp("readings") / "toy")
-    keep_reading(study, "alpha", "tiny", {0: (0, "Ansver0"), 1: (0, "Ansver1"), 2: (2, "Ansver2"), 4: (1, "Ansver4, as all"), 6: (0, "Ansver6")})
+    keep_reading(
+        study,
+        "alpha",
+        "tiny",
+        {0: (0, "Ansver0"), 1: (0, "Ansver1"), 2: (2, "Ansver2"), 4: (1, "Ansver4, as all"), 6: (0, "Ansver6")},
+    )
     keep_reading(study, "beta", "tiny", {0: (0, "Ansver0"), 3: (1, "Ansver3"), 6: (1, HOSTILE)})
     return study
-
 
 
 def panel(page):
@@ -54,8 +58,12 @@ def test_compare_shows_exact_match_by_k_and_relation(study):
     assert "What a reader answers" in shown and "@1 @5" in shown and "7 questions." in shown
     made = answered(study, Reading.open(study, "alpha", "tiny"))
     assert (made.exact[5].tolist(), made.exact[1].tolist()) == ([1, 1, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0, 1])
-    assert f"A alpha {100 * 3 / 7:.1f}" in shown and f"{100 * 4 / 7:.1f}" in shown and f"B beta {100 * 1 / 7:.1f}" in shown
-    assert re.search(r"place of birth \(P19\) 3 100\.0 33\.3 A \+66\.7", shown) and "author (P50) 4 25.0 25.0 0.0" in shown
+    assert (
+        f"A alpha {100 * 3 / 7:.1f}" in shown and f"{100 * 4 / 7:.1f}" in shown and f"B beta {100 * 1 / 7:.1f}" in shown
+    )
+    assert (
+        re.search(r"place of birth \(P19\) 3 100\.0 33\.3 A \+66\.7", shown) and "author (P50) 4 25.0 25.0 0.0" in shown
+    )
     assert "bucket" not in shown
     by_bucket = panel(Page(study.folder, "compare", a="alpha", b="beta", k=5, groups="bucket"))
     assert "10-29 mentions 2 100.0 0.0" in by_bucket
@@ -79,11 +87,19 @@ def test_question_frames_what_was_read(study):
     page = Page(study.folder, "question", a="alpha", b="beta", question="q2", k=5)
     (line_a, line_b) = page.part(r'<div><span class="run [ab]">[AB]</span> tiny reads.*?</div>')
     selected = 100 * np.exp(2) / (np.exp(2) + 4)
-    assert line_a == f"A tiny reads in the first 5: Ansver2 ✓ exact match from rank 3, selected {selected:.0f}% , span 25%"
+    assert (
+        line_a == f"A tiny reads in the first 5: Ansver2 ✓ exact match from rank 3, selected {selected:.0f}% , span 25%"
+    )
     assert "✗ no exact match, F1 0.00" in line_b
     card = re.search(r'<article[^>]*id="a-3".*?</article>', page.html, re.DOTALL)[0]
-    assert '<mark class="read" title="the answer that the reader took"><mark class="answer">Ansver2</mark></mark>' in card and "⟦⟧ read" in card
-    assert card.count('class="read"') == 1 and 'class="read"' not in re.search(r'<article[^>]*id="b-3".*?</article>', page.html, re.DOTALL)[0]
+    assert (
+        '<mark class="read" title="the answer that the reader took"><mark class="answer">Ansver2</mark></mark>' in card
+        and "⟦⟧ read" in card
+    )
+    assert (
+        card.count('class="read"') == 1
+        and 'class="read"' not in re.search(r'<article[^>]*id="b-3".*?</article>', page.html, re.DOTALL)[0]
+    )
     first = Page(study.folder, "question", a="alpha", b="beta", question="q2", k=1)
     assert "A tiny reads in the first 1: N" in first.text
 

@@ -69,7 +69,17 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
     tiny_bert(tmp_path / "bert", width=64)
     path = tmp_path / "bert" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
-    made = quick(study, "r", str(tmp_path / "bert"), steps=120, evaluate_every=60, learning_rate=2e-3, batch=8, tokens=96, held_out=0)
+    made = quick(
+        study,
+        "r",
+        str(tmp_path / "bert"),
+        steps=120,
+        evaluate_every=60,
+        learning_rate=2e-3,
+        batch=8,
+        tokens=96,
+        held_out=0,
+    )
     examples = RunExamples(study, study.run("train"))
     every = [examples[number] for number in range(len(examples))]
     before = measure(Reader(start_reader(str(tmp_path / "bert"), tokens=96), "cpu"), every, 6)
@@ -78,7 +88,12 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
     losses = [line["loss"] for line in read_log(study, "r") if "loss" in line]
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) / 3
     about = read_json(Path(made.folder) / "training.json")
-    assert (about["kind"], about["run"], about["questions"], about["settings"]["tokens"]) == ("reader", "train", len(every), 96)
+    assert (about["kind"], about["run"], about["questions"], about["settings"]["tokens"]) == (
+        "reader",
+        "train",
+        len(every),
+        96,
+    )
     files = {p.suffix for p in Path(made.folder).iterdir()}
     assert files == {".json", ".jsonl", ".safetensors"}
     anywhere, ours = transformers.DPRReader.from_pretrained(made.folder), load_reader(made.folder)
@@ -89,16 +104,26 @@ def test_it_learns_to_answer_and_is_an_ordinary_folder(study, tmp_path):
 def test_kill_9_and_go_on_ends_with_the_same_bytes(study, bert, tmp_path):
     """Killed between two checkpoints, in the second epoch; then stopped once more, after its last step."""
     whole = quick(study, "whole", bert)
-    code = ("import os, signal, sys, torch; from backend.core.study import Study; from backend.reader.training import train_reader\n"
-            "from tests.readers import QUICK\ntorch.set_num_threads(1)\n"
-            "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
-            "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)")
-    done = subprocess.run([sys.executable, "-c", code, str(study.folder), bert], cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    code = (
+        "import os, signal, sys, torch; from backend.core.study import Study; from backend.reader.training import train_reader\n"
+        "from tests.readers import QUICK\ntorch.set_num_threads(1)\n"
+        "def kill(done, total, doing):\n    if done == 5: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "train_reader(Study.open(sys.argv[1]), 'again', 'train', sys.argv[2], QUICK, 'cpu', progress=kill)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(study.folder), bert],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not study.path("models", "again").exists()
     again = quick(study, "again", bert)
     assert weights(Path(again.folder)) == weights(Path(whole.folder))
-    logs = [[{key: value for key, value in line.items() if "second" not in key} for line in read_log(study, name)] for name in ("whole", "again")]
+    logs = [
+        [{key: value for key, value in line.items() if "second" not in key} for line in read_log(study, name)]
+        for name in ("whole", "again")
+    ]
     assert logs[0] == logs[1] and (again.steps, again.best_step) == (whole.steps, whole.best_step)
     other = quick(study, "other", bert, seed=1)
     assert weights(Path(other.folder)) != weights(Path(whole.folder))
@@ -132,7 +157,12 @@ def test_the_batch_is_loss_ready(study, bert):
         from backend.reader.model import reader_logits
 
         made = collator(some)
-        return reader_loss(*reader_logits(model.network.eval(), made["input_ids"], made["real"]), made["real"], made["places"], made["spans"]).item()
+        return reader_loss(
+            *reader_logits(model.network.eval(), made["input_ids"], made["real"]),
+            made["real"],
+            made["places"],
+            made["spans"],
+        ).item()
 
     assert loss(drawn) == pytest.approx(np.mean([loss([each]) for each in drawn]), rel=1e-5)
 
@@ -141,12 +171,18 @@ def test_roles_follow_answers_people_and_leaks(study):
     run = study.run("train")
     examples = RunExamples(study, run)
     first = examples[0]
-    assert [role for role in first.roles if role == POSITIVE] == [POSITIVE] and first.positives[0].title in first.question
+    assert [role for role in first.roles if role == POSITIVE] == [POSITIVE] and first.positives[
+        0
+    ].title in first.question
     People(study.labels_path).add("Ann")
     choices = (Choice(first.positives[0].id, "negative"), Choice(first.hard_negatives()[0].id, "positive"))
     Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("g", "label", first.id, choices))
     changed = RunExamples(study, run)
-    assert changed.digest != examples.digest and len(changed) == len(examples) - 1 and first.id not in {changed[i].id for i in range(len(changed))}
+    assert (
+        changed.digest != examples.digest
+        and len(changed) == len(examples) - 1
+        and first.id not in {changed[i].id for i in range(len(changed))}
+    )
     second = examples[1]
     wrong = Choice(second.hard_negatives()[0].id, "positive")
     Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("h", "label", second.id, (wrong,)))
@@ -156,11 +192,21 @@ def test_roles_follow_answers_people_and_leaks(study):
 
 
 def test_nothing_to_train_on_is_one_line(study, bert):
-    with pytest.raises(Refused, match=f"no question of run 'dev' has a positive passage .*: {MAY_NOT_TRAIN}.*--split train"):
+    with pytest.raises(
+        Refused, match=f"no question of run 'dev' has a positive passage .*: {MAY_NOT_TRAIN}.*--split train"
+    ):
         quick(study, "r", bert, run="dev")
     ids = study.run("train").question_ids
-    write_run(study, "none", ids, Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32)), {"retriever": "x"})
-    with pytest.raises(Refused, match="no question of run 'none' has a positive passage .*no passage of the first 100 holds an answer"):
+    write_run(
+        study,
+        "none",
+        ids,
+        Hits(np.full((len(ids), 4), -1, np.int32), np.full((len(ids), 4), -np.inf, np.float32)),
+        {"retriever": "x"},
+    )
+    with pytest.raises(
+        Refused, match="no question of run 'none' has a positive passage .*no passage of the first 100 holds an answer"
+    ):
         quick(study, "r", bert, run="none")
     assert not study.path("models", "r").exists()
 

@@ -32,9 +32,27 @@ from tests.training_studies import copied, say
 
 pytest.importorskip("accelerate", reason="training needs accelerate")
 
-DUAL = {"batch": 8, "mini_batch": None, "steps": 3, "evaluate_every": 3, "held_out": 4, "pool": 20, "question_tokens": 24,
-        "passage_tokens": 48, "learning_rate": 1e-3}
-CROSS = {"batch": 4, "negatives": 2, "steps": 3, "evaluate_every": 3, "held_out": 4, "pairs": 16, "tokens": 64, "learning_rate": 1e-3}
+DUAL = {
+    "batch": 8,
+    "mini_batch": None,
+    "steps": 3,
+    "evaluate_every": 3,
+    "held_out": 4,
+    "pool": 20,
+    "question_tokens": 24,
+    "passage_tokens": 48,
+    "learning_rate": 1e-3,
+}
+CROSS = {
+    "batch": 4,
+    "negatives": 2,
+    "steps": 3,
+    "evaluate_every": 3,
+    "held_out": 4,
+    "pairs": 16,
+    "tokens": 64,
+    "learning_rate": 1e-3,
+}
 SETTINGS = {"depth": 20, "dual": DUAL, "cross": CROSS}
 
 
@@ -42,8 +60,19 @@ def questions():
     passages = people()
     asked = births(passages, "train")
     dev = [dataclasses.replace(q, id=f"dev.{q.id}", split="dev") for q in asked[30:]]
-    free = [dataclasses.replace(q, id=f"free.{q.id}", text=f"In which town was {q.subject} born?", gold=(), answers=(), relation=None,
-                                subject=None, split="unlabelled") for q in asked[20:30]]
+    free = [
+        dataclasses.replace(
+            q,
+            id=f"free.{q.id}",
+            text=f"In which town was {q.subject} born?",
+            gold=(),
+            answers=(),
+            relation=None,
+            subject=None,
+            split="unlabelled",
+        )
+        for q in asked[20:30]
+    ]
     return passages, [*asked[:20], *free, *dev]
 
 
@@ -55,7 +84,11 @@ def bare(tmp_path_factory):
     bm25.build_index(study, threads=2)
     retrieve(study, "bm25", k=20, split="train", name="mined")
     tiny_bert(study.folder / "models" / "start")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "start"), "pooling": "cls", "max_tokens": 64},
+    )
     return study
 
 
@@ -77,7 +110,9 @@ def whole(bare, tmp_path_factory):
     seen = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Judge, "score", knows)
-        made = train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing))
+        made = train_rocketqa(
+            study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
+        )
     return study, made, seen, (first.id, others)
 
 
@@ -86,7 +121,12 @@ def test_the_four_steps(whole):
     assert made.skipped == {} and made.notes == []
     assert made.runs == ["rocket-0-dev", "rocket-1-dev", "rocket-3-dev", "rocket-4-dev"]
     assert set(study.parts("training_sets")) == {"rocket-1", "rocket-2", "rocket-3", "rocket-4"}
-    assert {path.name for path in study.folder.glob("models/rocket*")} == {"rocket-1", "rocket-2-judge", "rocket-3", "rocket-4"}
+    assert {path.name for path in study.folder.glob("models/rocket*")} == {
+        "rocket-1",
+        "rocket-2-judge",
+        "rocket-3",
+        "rocket-4",
+    }
     report = read_json(study.folder / "recipes" / "rocket" / "report.json")
     assert list(report["runs"]) == made.runs
     assert all(set(run["k"]) == {"1", "5", "20"} and run["n"] == 10 for run in report["runs"].values())
@@ -97,14 +137,29 @@ def test_what_each_step_takes(whole):
     """Policies, questions, where negatives are mined, and how many each step's batches have (RocketQA, section 3.4)."""
     study, _, _, _ = whole
     sets = {step: TrainingSet.open(study, f"rocket-{step}").manifest["request"] for step in (1, 2, 3, 4)}
-    assert [sets[step]["policy"] for step in sets] == ["none", "answer_match+labels", "cross_encoder+labels", "cross_encoder+labels"]
-    assert [sets[step]["runs"] for step in sets] == [["mined"], ["rocket-1-train"], ["rocket-1-train"],
-                                                     ["rocket-1-train", "rocket-3-unlabelled"]]
+    assert [sets[step]["policy"] for step in sets] == [
+        "none",
+        "answer_match+labels",
+        "cross_encoder+labels",
+        "cross_encoder+labels",
+    ]
+    assert [sets[step]["runs"] for step in sets] == [
+        ["mined"],
+        ["rocket-1-train"],
+        ["rocket-1-train"],
+        ["rocket-1-train", "rocket-3-unlabelled"],
+    ]
     assert [sets[step]["random"] for step in sets] == [0] * 4 and RecipeSettings(small=True).easy == 80
-    assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == ["gold", "distant", "cross_encoder"]
+    assert sets[4]["questions"] == ["train", "unlabelled"] and sets[4]["positives"] == [
+        "gold",
+        "distant",
+        "cross_encoder",
+    ]
     trained = {step: read_json(study.folder / "models" / f"rocket-{step}" / "training.json") for step in (1, 3, 4)}
     assert [about["settings"]["hard_negatives"] for about in trained.values()] == [0, 1, 1]
-    assert {about["start"]["model"] for about in trained.values()} == {study.settings.encoders["tiny"].model}  # each from the same start
+    assert {about["start"]["model"] for about in trained.values()} == {
+        study.settings.encoders["tiny"].model
+    }  # each from the same start
 
 
 def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
@@ -115,15 +170,22 @@ def test_pseudo_labels_are_what_the_judge_is_sure_of(whole):
     for question, row in zip(study.questions.some(run.question_ids), run.hits.ordinals.tolist(), strict=True):
         about = {passage.id: passage.title in question.text for passage in study.corpus.passages(row)}
         if any(about.values()):
-            expected[question.id] = {id: ("positive", "cross_encoder") if yes else ("negative", "run") for id, yes in about.items()}
+            expected[question.id] = {
+                id: ("positive", "cross_encoder") if yes else ("negative", "run") for id, yes in about.items()
+            }
     assert expected and made.left_out() == dict.fromkeys(set(run.question_ids) - set(expected), "no positive")
     assert {question: made.roles(question) for question in expected} == expected
 
 
 def test_the_judge_teaches_where_it_is_asked_to():
     taught = RecipeSettings.of({"small": True, "distil": 0.5})
-    assert "distil" not in taught.dual_settings(1, "judge") and "distil" not in RecipeSettings(small=True).dual_settings(3, "judge")
-    assert all(taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items() for step in (3, 4))
+    assert "distil" not in taught.dual_settings(1, "judge") and "distil" not in RecipeSettings(
+        small=True
+    ).dual_settings(3, "judge")
+    assert all(
+        taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items()
+        for step in (3, 4)
+    )
     with pytest.raises(BadInput, match="0 or more, not -1"):
         RecipeSettings.of({"distil": -1})
 
@@ -131,9 +193,20 @@ def test_the_judge_teaches_where_it_is_asked_to():
 def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     study = copied(bare, tmp_path / "s")
     build(study, "plain-4", ["mined"])
-    recipe = begin(study, "plain", "mined", "tiny", RecipeSettings.of(SETTINGS), "cpu", recipes.State(study.path("recipes", "plain")))
+    recipe = begin(
+        study,
+        "plain",
+        "mined",
+        "tiny",
+        RecipeSettings.of(SETTINGS),
+        "cpu",
+        recipes.State(study.path("recipes", "plain")),
+    )
     why = next(stage for stage in recipe.stages() if stage.key == "4 dual encoder").unless()
-    assert why == "the cross-encoder gave no passage of the 10 unlabelled questions more than 0.9, so there is nothing to add"
+    assert (
+        why
+        == "the cross-encoder gave no passage of the 10 unlabelled questions more than 0.9, so there is nothing to add"
+    )
 
 
 def test_people_stand_over_the_cross_encoder(whole):
@@ -177,8 +250,15 @@ def test_other_settings_and_names_that_are_taken_are_refused(whole):
         (study.folder / "training_sets" / "other-3").rename(study.folder / "training_sets" / "rocket-1")
 
 
-@pytest.mark.parametrize("values, said", [({"depht": 5}, "no setting 'depht'"), ({"dual": {"bach": 3}}, "'bach'"),
-                                          ({"depth": 0}, "depth is 1 or more"), ({"thresholds": [0.9, 0.1]}, "lower first")])
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({"depht": 5}, "no setting 'depht'"),
+        ({"dual": {"bach": 3}}, "'bach'"),
+        ({"depth": 0}, "depth is 1 or more"),
+        ({"thresholds": [0.9, 0.1]}, "lower first"),
+    ],
+)
 def test_settings_that_cannot_be(values, said):
     with pytest.raises(BadInput, match=said):
         RecipeSettings.of(values)
@@ -192,11 +272,25 @@ def test_the_command(whole, monkeypatch):
     from backend.core import jobs
 
     monkeypatch.setitem(jobs.KINDS, "train rocketqa", "backend.recipes.rocketqa:train_rocketqa")
-    monkeypatch.setattr(RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]}))
+    monkeypatch.setattr(
+        RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]})
+    )
     app = typer.Typer()
     app.command()(rocketqa)
     study, made, _, _ = whole
-    words = ["rocket", "--run", "mined", "--start", "tiny", "--depth", "20", "--device", "cpu", "--study", str(study.folder)]
+    words = [
+        "rocket",
+        "--run",
+        "mined",
+        "--start",
+        "tiny",
+        "--depth",
+        "20",
+        "--device",
+        "cpu",
+        "--study",
+        str(study.folder),
+    ]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0 and all(run in done.output for run in made.runs) and "Success@" in done.output
     assert done.output.startswith(f"Recipe rocket: {made.seconds:,.0f} s in all.")
@@ -233,10 +327,15 @@ def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare
     assert second[0] == "1 dual encoder"  # made, not noted: taken over, not trained again
     assert (study.folder / "models" / "rocket-1" / "training.json").read_bytes() == weights
     seen = []
-    made = train_rocketqa(study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing))
+    made = train_rocketqa(
+        study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
+    )
     assert "there are no unlabelled questions" in made.skipped[4]
     assert any(doing.startswith("step 4: left out: there are no unlabelled questions") for doing in seen)
-    assert len(made.notes) == 1 and "no passage of step 3 less than 0.1, so that step had no hard negatives" in made.notes[0]
+    assert (
+        len(made.notes) == 1
+        and "no passage of step 3 less than 0.1, so that step had no hard negatives" in made.notes[0]
+    )
     assert made.runs == ["rocket-1-dev", "rocket-3-dev"] and "rocket-4" not in study.parts("training_sets")
     stages = read_json(study.folder / "recipes" / "rocket" / "state.json")["stages"]
     assert not [key for key in stages if key.startswith("4")] and all("sha256" in stage for stage in stages.values())
@@ -289,8 +388,15 @@ def launched(folder: Path) -> list[subprocess.Popen]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    return [subprocess.Popen([sys.executable, "-m", "tests.test_recipe", str(folder)], cwd=Path(__file__).parents[1],
-                             stderr=subprocess.PIPE, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.test_recipe", str(folder)],
+            cwd=Path(__file__).parents[1],
+            stderr=subprocess.PIPE,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
 
 
 def wait_until(ready, running, seconds=240):

@@ -15,7 +15,9 @@ pytest.importorskip("accelerate", reason="training needs accelerate")
 
 
 def test_what_is_judged_for_training_holds_no_answer_and_is_read_whole():
-    assert JUDGED_POLICY == "answer_match" and SMALL_CROSS["tokens"] == RecipeSettings().cross_settings()["tokens"] == 160
+    assert (
+        JUDGED_POLICY == "answer_match" and SMALL_CROSS["tokens"] == RecipeSettings().cross_settings()["tokens"] == 160
+    )
 
 
 @pytest.mark.parametrize("layers, spread", [(2, False), (6, True)])
@@ -26,7 +28,12 @@ def test_why_it_keeps_its_layers(layers, spread):
     from backend.training.cross_encoder import CrossEncoderSettings, _start
 
     model = _start("minilm", CrossEncoderSettings(layers=layers, tokens=32), "cpu").eval()
-    texts = ["Where was Ada born?", "The capital of Norway is Oslo.", "A camera made of wood", "Rye, timber and salted fish"]
+    texts = [
+        "Where was Ada born?",
+        "The capital of Norway is Oslo.",
+        "A camera made of wood",
+        "Rye, timber and salted fish",
+    ]
     with torch.inference_mode():
         read = model.model.bert(**model.tokenizer(texts, padding=True, return_tensors="pt")).last_hidden_state[:, 0]
     assert (read.std(0).mean() > 0.1) == spread and (spread or read.std(0).mean() < 0.01)
@@ -46,12 +53,30 @@ def test_it_begins_to_learn_from_random_passages(tmp_path):
     import_passages(study, str(source / "passages.tsv"))
     import_questions(study, str(source / "train.jsonl"))
     generator = random.Random(0)
-    examples = [Example(one.id, one.text, tuple(study.corpus.passages(study.corpus.ordinals(set(one.gold)).values())),
-                        tuple(study.corpus.passages([generator.randrange(3000) for _ in range(5)]))) for one in study.questions.all()]
-    settings = CrossEncoderSettings(tokens=160, negatives=1, batch=8, steps=30, learning_rate=SMALL_CROSS["learning_rate"], held_out=50,
-                                    pairs=80, evaluate_every=30, precision="bfloat16")
+    examples = [
+        Example(
+            one.id,
+            one.text,
+            tuple(study.corpus.passages(study.corpus.ordinals(set(one.gold)).values())),
+            tuple(study.corpus.passages([generator.randrange(3000) for _ in range(5)])),
+        )
+        for one in study.questions.all()
+    ]
+    settings = CrossEncoderSettings(
+        tokens=160,
+        negatives=1,
+        batch=8,
+        steps=30,
+        learning_rate=SMALL_CROSS["learning_rate"],
+        held_out=50,
+        pairs=80,
+        evaluate_every=30,
+        precision="bfloat16",
+    )
     train("minilm", examples, tmp_path / "model", tmp_path / "working", settings, device="cpu")
     about = json.loads((tmp_path / "model" / "training.json").read_text())
     report = json.loads((tmp_path / "model" / "calibration.json").read_text())
     print(about["curve"], report["pairs"], report["positives"], report["brier"])
-    assert about["curve"][-1]["average_precision"] > 1.3 * report["positives"] / report["pairs"]  # by chance it is their share
+    assert (
+        about["curve"][-1]["average_precision"] > 1.3 * report["positives"] / report["pairs"]
+    )  # by chance it is their share

@@ -229,7 +229,9 @@ def test_latex_escapes_names_and_balances(study):
 
 def test_mrr_needs_ten_hits(study):
     make_run(study, "deep", {"q0": [1, 2, 0, 3, 4, -1, -1, -1, -1, -1], "q2": [2, 0, 1, 3, 4, -1, -1, -1, -1, -1]})
-    assert report(study, ks=[1]).as_dict()["runs"]["deep"]["mrr@10"].items() >= {"value": (1 / 3 + 1) / 2, "n": 2}.items()
+    assert (
+        report(study, ks=[1]).as_dict()["runs"]["deep"]["mrr@10"].items() >= {"value": (1 / 3 + 1) / 2, "n": 2}.items()
+    )
 
 
 REAL = Path(os.environ.get("BLINDSPOT_REAL_DATA", Path(__file__).parents[2] / "shared/data/entityquestions-wiki"))
@@ -272,5 +274,8 @@ def test_by_saved_slices(with_run):
     save(with_run, "births", "relation:P19")
     save(with_run, "found late", "first(bm25)>1 and first(bm25)<=3")
     made = report(with_run, by="slice", ks=(3,)).runs[0]
-    assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [("births", 2, 1.0), ("found late", 2, 1.0)]
+    assert [(group.key, group.n, group.success[3].value) for group in made.groups] == [
+        ("births", 2, 1.0),
+        ("found late", 2, 1.0),
+    ]
     assert "births (relation:P19)" in report(with_run, by="slice").as_csv()

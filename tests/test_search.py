@@ -46,14 +46,16 @@ def test_real_vectors_in_every_precision(real_data, monkeypatch, sixteen_bits, q
     monkeypatch.setattr(sieve, "multiplies_bfloat16", lambda: sixteen_bits)
     stored = np.load(real_data / "minilm_passages.npy", mmap_mode="r")
     vectors = (stored[:30_000].astype(np.float32) * length).astype(np.float16)
-    asked = stored[40_000:40_000 + 7 * questions:7].astype(np.float32) * length
+    asked = stored[40_000 : 40_000 + 7 * questions : 7].astype(np.float32) * length
     hits = ExactSearch(vectors, "dot", "cpu").search(asked, 100)
     product = asked @ vectors.astype(np.float32).T
-    error = 1e-6 * length ** 2
+    error = 1e-6 * length**2
     kth = np.partition(product, -100, axis=1)[:, -100]
     for row, ordinals, scores, least in zip(product, hits.ordinals, hits.scores, kth):
         np.testing.assert_allclose(row[ordinals], scores, atol=error)
-        assert set(np.flatnonzero(row > least + 2 * error)) <= set(ordinals) and (row[ordinals] >= least - 2 * error).all()
+        assert (
+            set(np.flatnonzero(row > least + 2 * error)) <= set(ordinals) and (row[ordinals] >= least - 2 * error).all()
+        )
     assert (np.diff(hits.scores, axis=1) <= 0).all()
 
 
@@ -107,23 +109,35 @@ def test_scores_that_are_all_equal(values):
 @pytest.mark.parametrize("magnitude", [1e-30, 1e-4, 1e8, 1e30])
 def test_questions_of_any_length(magnitude):
     rng = np.random.default_rng(6)
-    vectors, questions = rng.normal(size=(3000, 16)).astype(np.float16), (rng.normal(size=(4, 16)) * magnitude).astype(np.float32)
+    vectors, questions = (
+        rng.normal(size=(3000, 16)).astype(np.float16),
+        (rng.normal(size=(4, 16)) * magnitude).astype(np.float32),
+    )
     for asked in (questions, questions[:1]):
-        np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0])
+        np.testing.assert_array_equal(
+            ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0]
+        )
 
 
 @pytest.mark.parametrize("k", [1, 2048, 3000])
 def test_few_hits_and_many(k):
     rng = np.random.default_rng(7)
     vectors, questions = rng.normal(size=(9000, 16)).astype(np.float16), rng.normal(size=(3, 16)).astype(np.float32)
-    np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(questions, k).ordinals, brute_force(vectors, questions, k)[0])
+    np.testing.assert_array_equal(
+        ExactSearch(vectors, "dot", "cpu").search(questions, k).ordinals, brute_force(vectors, questions, k)[0]
+    )
 
 
 def test_negative_scores():
     rng = np.random.default_rng(8)
-    vectors, questions = np.abs(rng.normal(size=(5000, 16))).astype(np.float16), -np.abs(rng.normal(size=(5, 16))).astype(np.float32)
+    vectors, questions = (
+        np.abs(rng.normal(size=(5000, 16))).astype(np.float16),
+        -np.abs(rng.normal(size=(5, 16))).astype(np.float32),
+    )
     for asked in (questions, questions[:1]):
-        np.testing.assert_array_equal(ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0])
+        np.testing.assert_array_equal(
+            ExactSearch(vectors, "dot", "cpu").search(asked, 40).ordinals, brute_force(vectors, asked, 40)[0]
+        )
 
 
 def test_more_nearly_equal_rows_than_candidates(monkeypatch):
@@ -134,8 +148,10 @@ def test_more_nearly_equal_rows_than_candidates(monkeypatch):
     vectors = (middle + 1e-3 * rng.normal(size=(6000, 24))).astype(np.float16)
     questions = (middle + rng.normal(size=(3, 24))).astype(np.float32)
     for similarity in ("dot", "l2"):
-        np.testing.assert_array_equal(ExactSearch(vectors, similarity, "cpu").search(questions, 30).ordinals,
-                                      brute_force(vectors, questions, 30, similarity)[0])
+        np.testing.assert_array_equal(
+            ExactSearch(vectors, similarity, "cpu").search(questions, 30).ordinals,
+            brute_force(vectors, questions, 30, similarity)[0],
+        )
 
 
 def test_no_questions_and_no_hits():
@@ -175,10 +191,13 @@ def test_score_is_the_true_product_and_minus_infinity_for_padding():
     assert scores[0].tolist() == [9 + 20 + 33, -np.inf, 0 + 2 + 6]
 
 
-@pytest.mark.parametrize("questions, says", [
-    (np.ones((1, 4), np.float32), "dimensions"),
-    (np.full((1, 3), np.nan, np.float32), "NaN"),
-])
+@pytest.mark.parametrize(
+    "questions, says",
+    [
+        (np.ones((1, 4), np.float32), "dimensions"),
+        (np.full((1, 3), np.nan, np.float32), "NaN"),
+    ],
+)
 def test_bad_questions_are_refused(questions, says):
     with pytest.raises(Refused, match=says):
         ExactSearch(np.eye(3, dtype=np.float16), "dot", "cpu").search(questions, 1)

@@ -24,7 +24,12 @@ from backend.service.service import Service
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
-QUESTIONS = ["Where was Arve Aurset0 born?", "Where was Arve Burset1 born?", "a weaver from Oslo", "who was raised by an aunt in Bodo"]
+QUESTIONS = [
+    "Where was Arve Aurset0 born?",
+    "Where was Arve Burset1 born?",
+    "a weaver from Oslo",
+    "who was raised by an aunt in Bodo",
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +51,11 @@ def test_health_says_ready_once_all_is_loaded(client):
 
 @pytest.mark.parametrize("name", ["bm25", "tiny", "hybrid:tiny"])
 def test_the_answer_is_the_retriever_s_own(client, indexed_study, name):
-    ours = {"bm25": BM25, "tiny": lambda study: Dense(study, "tiny", "cpu"), "hybrid:tiny": lambda study: Hybrid(study, "tiny", device="cpu")}
+    ours = {
+        "bm25": BM25,
+        "tiny": lambda study: Dense(study, "tiny", "cpu"),
+        "hybrid:tiny": lambda study: Hybrid(study, "tiny", device="cpu"),
+    }
     hits, answer = ours[name](indexed_study).search(QUESTIONS, 10), ask(client, name).json()
     for row, (places, scores) in enumerate(zip(answer["ordinals"], answer["scores"], strict=True)):
         kept = hits.ordinals[row] >= 0
@@ -54,7 +63,9 @@ def test_the_answer_is_the_retriever_s_own(client, indexed_study, name):
         np.testing.assert_allclose(scores, hits.scores[row][kept], rtol=1e-5)
     assert answer["corpus"] == indexed_study.corpus.digest and answer["k"] == 10
     parts = ["bm25", "tiny"] if name.startswith("hybrid") else [name]
-    assert answer["indexes"] == {part: file_sha256(indexed_study.folder / "indexes" / part / "manifest.json") for part in parts}
+    assert answer["indexes"] == {
+        part: file_sha256(indexed_study.folder / "indexes" / part / "manifest.json") for part in parts
+    }
 
 
 def test_the_retrievers_and_their_hashes(client, indexed_study):
@@ -84,7 +95,15 @@ def test_what_is_wrong_is_one_line(client, change, status, said):
     assert list(answer.json()) == ["error"] and said in answer.json()["error"] and "\n" not in answer.json()["error"]
 
 
-@pytest.mark.parametrize("body, status", [(b"{", 422), (b"[]", 422), (b'{"retriever": "bm25", "questions": ["\\ud800"]}', 422), (b" " * (1 << 20) + b"{}", 413)])
+@pytest.mark.parametrize(
+    "body, status",
+    [
+        (b"{", 422),
+        (b"[]", 422),
+        (b'{"retriever": "bm25", "questions": ["\\ud800"]}', 422),
+        (b" " * (1 << 20) + b"{}", 413),
+    ],
+)
 def test_bodies_that_are_no_request(client, body, status):
     answer = client.post("/search", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status and list(answer.json()) == ["error"]
@@ -106,7 +125,12 @@ def test_a_page_under_another_name_is_refused(client):
 
 def test_the_token_is_asked_for(indexed_study):
     with TestClient(make_api(Service(indexed_study, "cpu"), token="x" * 20, local=False)) as client:
-        for headers in ({}, {"Authorization": "Bearer " + "y" * 20}, {"Authorization": "x" * 20}, {"Authorization": "Bearer é"}):
+        for headers in (
+            {},
+            {"Authorization": "Bearer " + "y" * 20},
+            {"Authorization": "x" * 20},
+            {"Authorization": "Bearer é"},
+        ):
             answer = client.get("/retrievers", headers={key: value.encode() for key, value in headers.items()})
             assert answer.status_code == 401 and "token" in answer.json()["error"]
             assert ask(client).status_code == client.get("/metrics").status_code == 401
@@ -132,7 +156,9 @@ def test_metrics_count_what_was_asked(client):
     before = read(name)
     ask(client)
     assert read(name) == before + len(QUESTIONS)
-    assert read('blindspot_answer_seconds_bucket{retriever="bm25",le="+Inf"}') == read('blindspot_answer_seconds_count{retriever="bm25"}')
+    assert read('blindspot_answer_seconds_bucket{retriever="bm25",le="+Inf"}') == read(
+        'blindspot_answer_seconds_count{retriever="bm25"}'
+    )
     assert read("blindspot_ready") == 1
 
 
@@ -142,7 +168,10 @@ def test_metrics_text_is_prometheus_form():
     metrics.time("t_seconds", "Time.", 99, name='a"b\\c')
     lines = metrics.text([("g", "Now.", {}, 3.0)]).splitlines()
     assert lines[:2] == ["# HELP t_seconds Time.", "# TYPE t_seconds histogram"] and lines[-1] == "g 3"
-    assert 't_seconds_bucket{name="a\\"b\\\\c",le="0.15"} 0' in lines and 't_seconds_bucket{name="a\\"b\\\\c",le="0.25"} 1' in lines
+    assert (
+        't_seconds_bucket{name="a\\"b\\\\c",le="0.15"} 0' in lines
+        and 't_seconds_bucket{name="a\\"b\\\\c",le="0.25"} 1' in lines
+    )
     assert 't_seconds_sum{name="a\\"b\\\\c"} 99.2' in lines and 't_seconds_count{name="a\\"b\\\\c"} 2' in lines
 
 
@@ -256,7 +285,10 @@ def test_an_index_made_again_is_opened_again(tmp_path, indexed_study):
     write_manifest(folder, {**manifest, "made_by": "the test"})
     after = service.ask("hybrid:tiny", QUESTIONS, 5).result(60)
     assert after.indexes["tiny"] != before.indexes["tiny"] and after.indexes["bm25"] == before.indexes["bm25"]
-    assert service.ask("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist() == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+    assert (
+        service.ask("tiny", QUESTIONS, 60).result(60).hits.ordinals.tolist()
+        == Dense(study, "tiny", "cpu").search(QUESTIONS, 60).ordinals.tolist()
+    )
     shutil.rmtree(folder)
     with pytest.raises(Missing, match="no retriever 'tiny'"):
         service.ask("tiny", QUESTIONS, 5)
@@ -301,7 +333,9 @@ def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
     assert TOKEN not in os.environ
     with pytest.raises(BlindspotError, match="does not answer"):
         backend.search(indexed_study, "bm25", QUESTIONS, 5)
-    assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], "the last list, so that a page still shows what there was"
+    assert list(backend.retrievers()) == ["bm25", "tiny", "hybrid:tiny"], (
+        "the last list, so that a page still shows what there was"
+    )
 
 
 def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monkeypatch, capfd):

@@ -93,7 +93,9 @@ def test_shards_of_copies_come_together(study, tiny, tmp_path):
     other.mkdir()
     for name in ("study.toml", "corpus.db"):
         shutil.copy(study.folder / name, other / name)
-    done = CliRunner().invoke(app, ["index", "dense", "--study", str(other), "--encoder", "tiny", "--shard", "2/2", "--device", "cpu"])
+    done = CliRunner().invoke(
+        app, ["index", "dense", "--study", str(other), "--encoder", "tiny", "--shard", "2/2", "--device", "cpu"]
+    )
     assert done.exit_code == 0, done.output
     assert "Shard 2 of 2: 14 passages in" in done.output and "--merge" in done.output
     assert not (other / "labels.db").exists()
@@ -107,21 +109,46 @@ def change(path, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-@pytest.mark.parametrize("break_it, error, says", [
-    (lambda at: shutil.rmtree(at("2-of-3")), Missing, r"1 of 3 shards of 'tiny' are missing or unfinished: 2"),
-    (lambda at: (at("2-of-3") / "manifest.json").unlink(), Missing, "unfinished: 2"),
-    (lambda at: [shutil.rmtree(at(f"{i}-of-3")) for i in (1, 2, 3)], Missing, "there are no shards of 'tiny'"),
-    (lambda at: change(at("3-of-3") / "recipe.json", corpus="0" * 64), Refused, "3-of-3 was encoded from other passages"),
-    (lambda at: change(at("3-of-3") / "recipe.json", model_hash="another"), Refused, r"3-of-3 does not belong to .*1-of-3 \(model_hash: 'another'"),
-    (lambda at: change(at("2-of-3") / "recipe.json", precision="float16"), Refused, r"precision: 'float16'"),
-    (lambda at: change(at("2-of-3") / "recipe.json", max_tokens=128), Refused, r"max_tokens: 128"),
-    (lambda at: shutil.copytree(at("1-of-3"), at("1-of-2")), Refused, "holds shards of 2 and of 3"),
-    (lambda at: (at("1-of-3") / "0000000004.npy").unlink(), BadInput, "0000000004.npy: is missing or damaged"),
-    (lambda at: (at("1-of-3") / "0000000004.npy").write_bytes(b"no array"), BadInput, "is missing or damaged"),
-    (lambda at: (at("1-of-3") / "0000000004.npy").write_bytes((at("1-of-3") / "0000000000.npy").read_bytes()[:200]), BadInput, "damaged"),
-    (lambda at: np.save(at("3-of-3") / "0000000028.npy", np.zeros((3, 32), np.float16)), BadInput, r"holds \(3, 32\) and not \(2, 32\)"),
-    (lambda at: np.save(at("3-of-3") / "0000000028.npy", np.full((2, 32), np.nan, np.float16)), Refused, "passage row 28 holds NaN"),
-])
+@pytest.mark.parametrize(
+    "break_it, error, says",
+    [
+        (lambda at: shutil.rmtree(at("2-of-3")), Missing, r"1 of 3 shards of 'tiny' are missing or unfinished: 2"),
+        (lambda at: (at("2-of-3") / "manifest.json").unlink(), Missing, "unfinished: 2"),
+        (lambda at: [shutil.rmtree(at(f"{i}-of-3")) for i in (1, 2, 3)], Missing, "there are no shards of 'tiny'"),
+        (
+            lambda at: change(at("3-of-3") / "recipe.json", corpus="0" * 64),
+            Refused,
+            "3-of-3 was encoded from other passages",
+        ),
+        (
+            lambda at: change(at("3-of-3") / "recipe.json", model_hash="another"),
+            Refused,
+            r"3-of-3 does not belong to .*1-of-3 \(model_hash: 'another'",
+        ),
+        (lambda at: change(at("2-of-3") / "recipe.json", precision="float16"), Refused, r"precision: 'float16'"),
+        (lambda at: change(at("2-of-3") / "recipe.json", max_tokens=128), Refused, r"max_tokens: 128"),
+        (lambda at: shutil.copytree(at("1-of-3"), at("1-of-2")), Refused, "holds shards of 2 and of 3"),
+        (lambda at: (at("1-of-3") / "0000000004.npy").unlink(), BadInput, "0000000004.npy: is missing or damaged"),
+        (lambda at: (at("1-of-3") / "0000000004.npy").write_bytes(b"no array"), BadInput, "is missing or damaged"),
+        (
+            lambda at: (at("1-of-3") / "0000000004.npy").write_bytes(
+                (at("1-of-3") / "0000000000.npy").read_bytes()[:200]
+            ),
+            BadInput,
+            "damaged",
+        ),
+        (
+            lambda at: np.save(at("3-of-3") / "0000000028.npy", np.zeros((3, 32), np.float16)),
+            BadInput,
+            r"holds \(3, 32\) and not \(2, 32\)",
+        ),
+        (
+            lambda at: np.save(at("3-of-3") / "0000000028.npy", np.full((2, 32), np.nan, np.float16)),
+            Refused,
+            "passage row 28 holds NaN",
+        ),
+    ],
+)
 def test_what_does_not_belong_together_is_refused_and_no_index_appears(study, break_it, error, says):
     encode(study, "1/3", "2/3", "3/3")
     break_it(lambda name: place(study, name))
@@ -142,17 +169,20 @@ def test_a_shard_of_other_settings_is_encoded_again(study):
     assert dense.build_index(study, "tiny", merge=True)["pooling"] == "mean"
 
 
-@pytest.mark.parametrize("options, says", [
-    (["--shard", "0/2"], "--shard 0/2: say which of how many"),
-    (["--shard", "3/2"], "say which of how many"),
-    (["--shard", "two"], "say which of how many"),
-    (["--shard", "1/9"], "30 passages make 8 blocks of 4: too few for 9 shards"),
-    (["--shard", "1/2", "--merge"], "--shard makes one part"),
-    (["--vectors", "v.npy", "--merge"], "exclude each other"),
-    (["--shard", "1/2", "--precision", "float8"], "no precision 'float8'"),
-    (["--shard", "1/2", "--encoder", "other"], "names no encoder 'other'"),
-    (["--shard", "1/2", "--study", "nowhere"], "holds no study"),
-])
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        (["--shard", "0/2"], "--shard 0/2: say which of how many"),
+        (["--shard", "3/2"], "say which of how many"),
+        (["--shard", "two"], "say which of how many"),
+        (["--shard", "1/9"], "30 passages make 8 blocks of 4: too few for 9 shards"),
+        (["--shard", "1/2", "--merge"], "--shard makes one part"),
+        (["--vectors", "v.npy", "--merge"], "exclude each other"),
+        (["--shard", "1/2", "--precision", "float8"], "no precision 'float8'"),
+        (["--shard", "1/2", "--encoder", "other"], "names no encoder 'other'"),
+        (["--shard", "1/2", "--study", "nowhere"], "holds no study"),
+    ],
+)
 def test_bad_options_get_one_line(study, options, says):
     chosen = ["--encoder", "tiny", "--study", str(study.folder), *options]
     done = CliRunner().invoke(app, ["index", "dense", "--device", "cpu", *chosen])

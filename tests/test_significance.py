@@ -17,8 +17,14 @@ from analysis.significance import (
 
 
 def scipys_p(differences):
-    done = scipy.stats.permutation_test((differences, np.zeros_like(differences)), lambda a, b, axis: (a - b).mean(axis=axis), vectorized=True,
-                                        permutation_type="samples", n_resamples=20_000, rng=1)
+    done = scipy.stats.permutation_test(
+        (differences, np.zeros_like(differences)),
+        lambda a, b, axis: (a - b).mean(axis=axis),
+        vectorized=True,
+        permutation_type="samples",
+        n_resamples=20_000,
+        rng=1,
+    )
     return done.pvalue
 
 
@@ -91,7 +97,11 @@ def test_a_difference_carries_everything():
     a, b = np.array([1, 1, 1, 0, 0], bool), np.array([1, 0, 0, 1, 0], bool)
     found = compare(a, b)
     assert (found.only_a, found.only_b, found.n, found.p_adjusted) == (2, 1, 5, None)
-    assert found.estimate.value == pytest.approx(0.2) and found.p == sign_flip(a.astype(float) - b) and found.p_mcnemar == mcnemar(2, 1)
+    assert (
+        found.estimate.value == pytest.approx(0.2)
+        and found.p == sign_flip(a.astype(float) - b)
+        and found.p_mcnemar == mcnemar(2, 1)
+    )
     macro = compare(a, b, np.array(["x", "x", "y", "y", "y"]))
     assert macro.estimate.value == pytest.approx((0.5 + 0.0) / 2) and macro.p_mcnemar is None
     with pytest.raises(ValueError, match="different questions"):
@@ -116,7 +126,9 @@ def simulated(rounds: int, seed: int) -> tuple[float, float]:
         hard = rng.random(300)  # questions differ in difficulty, so the two runs' successes hang together
         a, b = rng.random(300) < hard, rng.random(300) < hard
         rejected += sign_flip_macro(a.astype(float) - b, groups, 1000, each) <= 0.05
-        better = rng.random(300) < 0.1 + 0.8 * hard + 0.1 * (groups == "x")  # ahead by 0.1 on average over x alone: 0.025 macro
+        better = rng.random(300) < 0.1 + 0.8 * hard + 0.1 * (
+            groups == "x"
+        )  # ahead by 0.1 on average over x alone: 0.025 macro
         estimate = difference(better, rng.random(300) < 0.1 + 0.8 * hard, groups, resamples=1000, seed=each)
         covered += estimate.low <= 0.025 <= estimate.high
     return rejected / rounds, covered / rounds

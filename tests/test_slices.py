@@ -22,7 +22,11 @@ from db.errors import BadInput, Missing, Refused
 from tests.app_pages import hand_made_study
 
 NAMES = st.sampled_from(["relation", "bucket", "first", "answer_in_title"])
-VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")) | st.just(" "), min_size=1, max_size=8)
+VALUES = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")) | st.just(" "),
+    min_size=1,
+    max_size=8,
+)
 CONDITIONS = (
     st.builds(lambda name, value: Condition(name, None, ":", value), NAMES, VALUES)
     | st.builds(lambda name, argument, operator, value: Condition(name, argument, operator, float(value)), NAMES, st.none() | VALUES,
@@ -31,7 +35,9 @@ CONDITIONS = (
 )  # fmt: skip
 EXPRESSIONS = st.recursive(
     CONDITIONS,
-    lambda inner: st.builds(Not, inner) | st.builds(And, st.tuples(inner, inner)) | st.builds(Or, st.tuples(inner, inner)),
+    lambda inner: (
+        st.builds(Not, inner) | st.builds(And, st.tuples(inner, inner)) | st.builds(Or, st.tuples(inner, inner))
+    ),
     max_leaves=6,
 )
 
@@ -128,7 +134,10 @@ def test_overlap_and_answer_in_title_by_hand(tmp_path):
     from db.records import Passage, Question
     from tests.studies import make_study
 
-    passages = [Passage("p", "Oslo (city)", "Arve was raised there."), Passage("q", "Arve Furset", "A skier from Norway.")]
+    passages = [
+        Passage("p", "Oslo (city)", "Arve was raised there."),
+        Passage("q", "Arve Furset", "A skier from Norway."),
+    ]
     asked = [
         Question("a", "Where was Arve Furset born?", ("Oslo",), gold=("p",)),
         Question("b", "Where was Arve Furset born?", ("Norway", "kingdom of Norway"), gold=("p", "q", "stranger")),
@@ -143,7 +152,17 @@ def test_overlap_and_answer_in_title_by_hand(tmp_path):
 
 @pytest.mark.parametrize(
     "expression",
-    ["nothing:3", "bucket", "bucket:many", "first<=5", "tag:x", "answer_in_title<3", "relation>3", "bucket(a)<3", "__import__('os')"],
+    [
+        "nothing:3",
+        "bucket",
+        "bucket:many",
+        "first<=5",
+        "tag:x",
+        "answer_in_title<3",
+        "relation>3",
+        "bucket(a)<3",
+        "__import__('os')",
+    ],
 )
 def test_conditions_that_do_not_exist_are_refused_by_name(facts, expression):
     with pytest.raises(BadInput, match="the slice cannot be read"):
@@ -190,7 +209,9 @@ def test_the_finder_equals_scipy():
     assert found.tried == len(slices) and (1, 3) in [each.members for each in found.findings]
     for each in found.findings:
         mask = slices[each.members]
-        assert each.p == pytest.approx(p[each.members], rel=1e-6) and each.p_adjusted == pytest.approx(adjusted[each.members], rel=1e-6)
+        assert each.p == pytest.approx(p[each.members], rel=1e-6) and each.p_adjusted == pytest.approx(
+            adjusted[each.members], rel=1e-6
+        )
         assert (each.n, each.inside, each.outside) == (
             mask.sum(),
             pytest.approx(differences[mask].mean()),
@@ -249,8 +270,13 @@ def test_found_slices_are_expressions_with_the_figures_of_the_page(tmp_path):
     from db.records import Hits, Passage, Question
     from tests.studies import make_study
 
-    passages = [Passage(f"a{i}", f"T{i}", f"It is Ansver{i}.") for i in range(200)] + [Passage(f"f{i}", "F", "Nothing.") for i in range(30)]
-    asked = [Question(f"q{i}", f"Where is thing {i}?", (f"Ansver{i}",), "P19" if i < 100 else "P50", gold=(f"a{i}",)) for i in range(200)]
+    passages = [Passage(f"a{i}", f"T{i}", f"It is Ansver{i}.") for i in range(200)] + [
+        Passage(f"f{i}", "F", "Nothing.") for i in range(30)
+    ]
+    asked = [
+        Question(f"q{i}", f"Where is thing {i}?", (f"Ansver{i}",), "P19" if i < 100 else "P50", gold=(f"a{i}",))
+        for i in range(200)
+    ]
     study = make_study(tmp_path / "s", passages, asked)
     for name, ranks in (("x", [1] * 200), ("y", [0 if i < 60 else 1 for i in range(200)])):
         ordinals = np.tile(np.arange(200, 210, dtype=np.int32), (200, 1))

@@ -57,20 +57,23 @@ def test_a_folder_in_use_is_not_taken(tmp_path):
         Study.create(tmp_path / "file")
 
 
-@pytest.mark.parametrize("text, says", [
-    ("name = ", "not valid TOML"),
-    ("k = 0", "k must be at least 1"),
-    ('k = "many"', "k must be a number"),
-    ("kk = 3", "unknown setting kk"),
-    ("[bm25]\nk1 = -1", "bm25.k1 must be a number of at least 0"),
-    ("bm25 = 3", "bm25 must be a table"),
-    ('[hybrid]\nmethod = "sum"', "hybrid.method must be one of auto, weighted, rrf"),
-    ("[encoders.x]\npooling = 'cls'", "encoders.x needs either model"),
-    ("[encoders.x]\nmodel = 'a'\nquestion_model = 'b'\npassage_model = 'c'", "encoders.x needs either model"),
-    ("[encoders.x]\nmodel = 'a'\npooling = 'max'", "pooling must be one of auto, cls, mean"),
-    ("[encoders.x]\nmodel = 'a'\npassage_template = '{body}'", "title} and {text} only"),
-    ("[encoders.'../x']\nmodel = 'a'", "encoder name"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("name = ", "not valid TOML"),
+        ("k = 0", "k must be at least 1"),
+        ('k = "many"', "k must be a number"),
+        ("kk = 3", "unknown setting kk"),
+        ("[bm25]\nk1 = -1", "bm25.k1 must be a number of at least 0"),
+        ("bm25 = 3", "bm25 must be a table"),
+        ('[hybrid]\nmethod = "sum"', "hybrid.method must be one of auto, weighted, rrf"),
+        ("[encoders.x]\npooling = 'cls'", "encoders.x needs either model"),
+        ("[encoders.x]\nmodel = 'a'\nquestion_model = 'b'\npassage_model = 'c'", "encoders.x needs either model"),
+        ("[encoders.x]\nmodel = 'a'\npooling = 'max'", "pooling must be one of auto, cls, mean"),
+        ("[encoders.x]\nmodel = 'a'\npassage_template = '{body}'", "title} and {text} only"),
+        ("[encoders.'../x']\nmodel = 'a'", "encoder name"),
+    ],
+)
 def test_wrong_settings_are_named(tmp_path, text, says):
     path = tmp_path / "study.toml"
     path.write_text(text)
@@ -132,7 +135,9 @@ def test_a_run_reads_back_as_written(study):
     assert isinstance(run.hits.ordinals, np.memmap)
     gold = study.questions.some(ids)
     for row, question in enumerate(gold):
-        found = [question.answers[0] in study.corpus.passage(ordinal).text.replace(",", " ").split() for ordinal in range(5)]
+        found = [
+            question.answers[0] in study.corpus.passage(ordinal).text.replace(",", " ").split() for ordinal in range(5)
+        ]
         assert run.answers()[row].tolist() == found
     assert run.rules == ["dpr"]
     with pytest.raises(Missing, match="regex"):

@@ -86,10 +86,14 @@ def test_dpr_is_read_by_our_reader_and_by_datasets(study, pairs, written, tmp_pa
     assert chosen.name == "dpr-training"
     items = list(chosen.read(path, ReadOptions()))
     assert [item.question.text for item in items] == [question.text for question in QUESTIONS[:3]]
-    assert [[paragraph.id for paragraph in item.paragraphs] for item in items] == [positive(pairs, q) for q in ("q0", "q1", "q2")]
+    assert [[paragraph.id for paragraph in item.paragraphs] for item in items] == [
+        positive(pairs, q) for q in ("q0", "q1", "q2")
+    ]
     assert items[0].paragraphs[0].id == "p1"  # people's first: DPR's trainer takes that
     rows = loaded("json", path, tmp_path)
-    assert [[context["passage_id"] for context in row["hard_negative_ctxs"]] for row in rows] == [hard(pairs, q) for q in pairs]
+    assert [[context["passage_id"] for context in row["hard_negative_ctxs"]] for row in rows] == [
+        hard(pairs, q) for q in pairs
+    ]
     assert [len(row["negative_ctxs"]) for row in rows] == [2, 2, 2]
     context = rows[0]["positive_ctxs"][1]
     assert Passage(context["passage_id"], context["title"], context["text"]) == study.corpus.passage(0)
@@ -97,8 +101,10 @@ def test_dpr_is_read_by_our_reader_and_by_datasets(study, pairs, written, tmp_pa
 
 def test_rocketqas_files_hold_their_columns(study, pairs, written):
     folder = written("rocketqa", negatives=2)
-    dual, cross = (list(csv.reader((folder / name).read_text().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))
-                   for name in ("dual.tsv", "cross.tsv"))
+    dual, cross = (
+        list(csv.reader((folder / name).read_text().splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))
+        for name in ("dual.tsv", "cross.tsv")
+    )
     assert {len(row) for row in dual} == {6} and {len(row) for row in cross} == {4}
     assert len(dual) == sum(len(positive(pairs, q)) * min(2, len(hard(pairs, q))) for q in pairs)
     assert dual[0] == ["Where was Ann born?", "-", "Oslo is where Ann came into the world.",
@@ -112,8 +118,11 @@ def test_tabs_and_line_ends_break_no_line_of_rocketqas_files(tmp_path):
     from backend.core.runs import write_run
     from db.records import Hits, Question
 
-    study = make_study(tmp_path / "s", [Passage("a", "T\t1", "one\ntwo"), Passage("b", " ", "three\r\nfour\t")],
-                       [Question("q", "what\tis\nit?", split="train", gold=("a",))])
+    study = make_study(
+        tmp_path / "s",
+        [Passage("a", "T\t1", "one\ntwo"), Passage("b", " ", "three\r\nfour\t")],
+        [Question("q", "what\tis\nit?", split="train", gold=("a",))],
+    )
     write_run(study, "r", ["q"], Hits(np.array([[1]], np.int32), np.ones((1, 1), np.float32)), {})
     build(study, name="odd")
     folder = export(study, "odd", "rocketqa", tmp_path / "out").path
@@ -124,15 +133,23 @@ def test_tevatron_holds_its_fields(study, pairs, written, tmp_path):
     rows = loaded("json", written("tevatron") / "train.jsonl", tmp_path)
     assert set(rows.column_names) >= {"query_id", "query", "positive_passages", "negative_passages"}
     assert [row["query_id"] for row in rows] == ["q0", "q1", "q2"]
-    assert [[passage["docid"] for passage in row["positive_passages"]] for row in rows] == [positive(pairs, q) for q in pairs]
-    assert [set(passage) for passage in rows[0]["negative_passages"]] == [{"docid", "title", "text"}] * (len(hard(pairs, "q0")) + 2)
+    assert [[passage["docid"] for passage in row["positive_passages"]] for row in rows] == [
+        positive(pairs, q) for q in pairs
+    ]
+    assert [set(passage) for passage in rows[0]["negative_passages"]] == [{"docid", "title", "text"}] * (
+        len(hard(pairs, "q0")) + 2
+    )
 
 
 def test_beir_is_read_by_our_readers_and_by_ir_measures(study, pairs, written, tmp_path):
     import ir_measures
 
     folder = written("beir")
-    passages = {row[0]: Passage(*row) for batch in find_format(folder, "passages").read(folder / "corpus.jsonl") for row in batch.rows}
+    passages = {
+        row[0]: Passage(*row)
+        for batch in find_format(folder, "passages").read(folder / "corpus.jsonl")
+        for row in batch.rows
+    }
     named = {pair.passage for group in pairs.values() for pair in group if pair.role != "dropped"}
     assert passages.keys() == named
     assert all(study.corpus.passages(study.corpus.ordinals([id]).values()) == [p] for id, p in passages.items())
@@ -141,15 +158,27 @@ def test_beir_is_read_by_our_readers_and_by_ir_measures(study, pairs, written, t
     assert {question.split for question in items.values()} == {"train"}
     rows = (folder / "qrels" / "train.tsv").read_text().splitlines()[1:]
     qrels = [ir_measures.Qrel(q, p, int(grade)) for q, p, grade in (row.split("\t") for row in rows)]
-    best = [ir_measures.ScoredDoc(q, p, 9.0 - i) for q in pairs for i, p in enumerate(positive(pairs, q) + hard(pairs, q))]
+    best = [
+        ir_measures.ScoredDoc(q, p, 9.0 - i) for q in pairs for i, p in enumerate(positive(pairs, q) + hard(pairs, q))
+    ]
     assert ir_measures.calc_aggregate([ir_measures.RPrec], qrels, best)[ir_measures.RPrec] == 1.0
 
 
 def test_parquet_is_read_by_datasets(study, pairs, written, tmp_path):
     rows = loaded("parquet", written("parquet") / "train.parquet", tmp_path)
-    held = [(row["question_id"], row["passage_id"], row["role"], row["source"], row["reason"], row["probability"]) for row in rows]
-    assert sorted(held, key=str) == sorted(((pair.question, pair.passage, pair.role, pair.source, pair.reason, pair.probability)
-                                            for group in pairs.values() for pair in group if pair.role != "dropped"), key=str)
+    held = [
+        (row["question_id"], row["passage_id"], row["role"], row["source"], row["reason"], row["probability"])
+        for row in rows
+    ]
+    assert sorted(held, key=str) == sorted(
+        (
+            (pair.question, pair.passage, pair.role, pair.source, pair.reason, pair.probability)
+            for group in pairs.values()
+            for pair in group
+            if pair.role != "dropped"
+        ),
+        key=str,
+    )
     assert rows[0]["answers"] == ["Oslo"] and rows[0]["text"] == study.corpus.passage(1).text
 
 
@@ -166,9 +195,16 @@ def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written,
     assert read["pairs.jsonl"][0]["positive"] == " [SEP] Oslo is where Ann came into the world."
 
 
-@pytest.mark.parametrize("name, loss", [("pairs", "MultipleNegativesRankingLoss"), ("triplets", "MultipleNegativesRankingLoss"),
-                                        ("triplets", "TripletLoss"), ("tuples", "CachedMultipleNegativesRankingLoss"),
-                                        ("tuples-scores", "MarginMSELoss")])
+@pytest.mark.parametrize(
+    "name, loss",
+    [
+        ("pairs", "MultipleNegativesRankingLoss"),
+        ("triplets", "MultipleNegativesRankingLoss"),
+        ("triplets", "TripletLoss"),
+        ("tuples", "CachedMultipleNegativesRankingLoss"),
+        ("tuples-scores", "MarginMSELoss"),
+    ],
+)
 def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, name, loss):
     """Some optimiser steps lower the loss on the rows that they were taken on."""
     import torch
@@ -179,7 +215,9 @@ def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, nam
     rows = loaded("json", written("sentence-transformers", negatives=3) / f"{name}.jsonl", tmp_path)
     tiny_bert(tmp_path / "tiny")
     encoder = Transformer(str(tmp_path / "tiny"))
-    model = SentenceTransformer(modules=[encoder, Pooling(32, "cls")], device="cpu").eval()  # no dropout: the loss is one number
+    model = SentenceTransformer(
+        modules=[encoder, Pooling(32, "cls")], device="cpu"
+    ).eval()  # no dropout: the loss is one number
     columns = [column for column in rows.column_names if column != "scores"]
     features = [model.preprocess(list(rows[column])) for column in columns]
     labels = torch.tensor(rows["scores"][:]) if "scores" in rows.column_names else None
@@ -198,7 +236,9 @@ def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, nam
 def test_random_negatives_are_drawn_by_the_seed(study, pairs, tmp_path):
     drawn = []
     for number, seed in enumerate((1, 1, 2, 3, 4)):
-        made = export(study, "made", "sentence-transformers", tmp_path / str(number), negatives=1, draw="random", seed=seed)
+        made = export(
+            study, "made", "sentence-transformers", tmp_path / str(number), negatives=1, draw="random", seed=seed
+        )
         drawn.append([row["negative"] for row in lines(made.path / "triplets.jsonl")])
     assert drawn[0] == drawn[1] and len({tuple(each) for each in drawn}) > 1
 
@@ -222,11 +262,22 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
     assert export(study, "made", "beir").path.name == "made-beir"
 
 
-@pytest.mark.parametrize("wrong, error, message", [
-    ({"format": "xml"}, Refused, "--format must be one of beir, dpr, parquet, rocketqa, sentence-transformers, tevatron, not 'xml'"),
-    ({"negatives": 0}, Refused, "--negatives"), ({"draw": "best"}, Refused, "--draw"), ({"template": "{secret}"}, Refused, "--template"),
-    ({"template": "{title.__class__}{0}"}, Refused, "--template"), ({"name": "other"}, Missing, "no training set 'other'; sets here: made"),
-    ({"name": "../made"}, Refused, "training set name")])
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        (
+            {"format": "xml"},
+            Refused,
+            "--format must be one of beir, dpr, parquet, rocketqa, sentence-transformers, tevatron, not 'xml'",
+        ),
+        ({"negatives": 0}, Refused, "--negatives"),
+        ({"draw": "best"}, Refused, "--draw"),
+        ({"template": "{secret}"}, Refused, "--template"),
+        ({"template": "{title.__class__}{0}"}, Refused, "--template"),
+        ({"name": "other"}, Missing, "no training set 'other'; sets here: made"),
+        ({"name": "../made"}, Refused, "training set name"),
+    ],
+)
 def test_what_cannot_be_written_is_one_line(study, tmp_path, wrong, error, message):
     with pytest.raises(error, match=message.replace("{", r"\{")):
         export(study, **{"name": "made", "format": "dpr", "path": tmp_path / "out", **wrong})
@@ -240,7 +291,9 @@ def judged(study, truth):
     while held := queue.claim("cat", 1):
         question, batch = held[0].question, held[0].batch
         candidates = queue.items(batch, [question])[0].candidates
-        choices = tuple(Choice(each.passage, "positive" if each.passage in truth[question] else "negative") for each in candidates)
+        choices = tuple(
+            Choice(each.passage, "positive" if each.passage in truth[question] else "negative") for each in candidates
+        )
         labels.add("cat", Gesture(f"{batch}-{question}", "label", question, choices, batch=batch))
         queue.finish("cat", batch, question)
 
@@ -250,12 +303,24 @@ def test_the_card_tells_agreement_and_what_is_left_from_the_audits(study, tmp_pa
     from backend.judging.batches import Mix, make_batch
 
     study = copied(study, tmp_path / "study")
-    truth = {question.id: {"p0", "p1"} if question.id == "q0" else set(question.gold) for question in study.questions.all()}
-    make_batch(study, "audit", ["r"], size=3, splits=["train"], slice=["q0", "q1", "q2"], mix=Mix(audit=1.0, second=0.0, repeat=0.0))
+    truth = {
+        question.id: {"p0", "p1"} if question.id == "q0" else set(question.gold) for question in study.questions.all()
+    }
+    make_batch(
+        study,
+        "audit",
+        ["r"],
+        size=3,
+        splits=["train"],
+        slice=["q0", "q1", "q2"],
+        mix=Mix(audit=1.0, second=0.0, repeat=0.0),
+    )
     judged(study, truth)
     build(study, "none", "noisy")
     build(study, "answer_match", "clean")
-    noisy, clean = ((export(study, name, "tevatron", tmp_path / name).path / "README.md").read_text() for name in ("noisy", "clean"))
+    noisy, clean = (
+        (export(study, name, "tevatron", tmp_path / name).path / "README.md").read_text() for name in ("noisy", "clean")
+    )
     assert "estimated false negatives left: 7.1%" in noisy  # 1 of 14: people disagree on the fifteenth
     assert "(n = 14 passages of 3 questions); 15 kept negatives are not judged" in noisy
     assert "estimated false negatives left: 0.0%" in clean

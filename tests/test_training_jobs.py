@@ -24,7 +24,15 @@ KINDS = {
     "retrieve per-relation": "backend.training.specialised:retrieve_specialised",
     "score run": "backend.training.scoring:score_run",
 }
-QUICK = {"steps": 4, "evaluate_every": 2, "batch": 8, "held_out": 6, "question_tokens": 24, "passage_tokens": 48, "learning_rate": 1e-3}
+QUICK = {
+    "steps": 4,
+    "evaluate_every": 2,
+    "batch": 8,
+    "held_out": 6,
+    "question_tokens": 24,
+    "passage_tokens": 48,
+    "learning_rate": 1e-3,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +45,10 @@ def kinds(monkeypatch):
 def study(tmp_path_factory):
     """60 passages, 40 training questions of two relations, a run to mine, a training set, and a tiny start model."""
     passages = people()
-    questions = [dataclasses.replace(question, relation="P19" if number % 2 else "P20")
-                 for number, question in enumerate(births(passages, "train"))]
+    questions = [
+        dataclasses.replace(question, relation="P19" if number % 2 else "P20")
+        for number, question in enumerate(births(passages, "train"))
+    ]
     study = make_study(tmp_path_factory.mktemp("studies") / "s", passages, questions)
     bm25.build_index(study, threads=2)
     retrieve(study, "bm25", k=10, split="train", name="mined")
@@ -113,7 +123,11 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     assert made == {"name": "by-relation", "relations": 2}
     routed = Specialised(study, "by-relation", "cpu")
     questions = study.questions.all(split="train")[:6]
-    asked = [*questions, dataclasses.replace(questions[0], relation="P999"), dataclasses.replace(questions[0], relation=None)]
+    asked = [
+        *questions,
+        dataclasses.replace(questions[0], relation="P999"),
+        dataclasses.replace(questions[0], relation=None),
+    ]
     vectors = routed.encode(asked)
     own = routed.index.encode([question.text for question in asked])
     same = [np.allclose(a, b, atol=1e-6) for a, b in zip(vectors, own, strict=True)]
@@ -123,7 +137,10 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     run = retrieve_specialised(study, "by-relation", "train", k=5, device="cpu")
     assert (run.name, run.manifest["routed"], len(run.question_ids)) == ("by-relation-train", 40, 40)
     assert (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes() == index
-    assert {path.suffix for path in (study.folder / "models" / "by-relation").rglob("*") if path.is_file()} == {".json", ".safetensors"}
+    assert {path.suffix for path in (study.folder / "models" / "by-relation").rglob("*") if path.is_file()} == {
+        ".json",
+        ".safetensors",
+    }
 
 
 def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
@@ -146,7 +163,11 @@ def test_the_commands(study, trained):
 
     few = ("--steps", "2", "--batch", "4", "--device", "cpu", "--held-out", "6")
     said = run("dual-encoder", "second", "--on", "clean", "--from", "tiny", *few)
-    assert "Trained second: 2 steps in" in said and "average rank" in said and "blindspot index dense --encoder second" in said
+    assert (
+        "Trained second: 2 steps in" in said
+        and "average rank" in said
+        and "blindspot index dense --encoder second" in said
+    )
     assert "step 0 (epoch 0.00): average rank" in run("log", "second")
     said = run("cross-encoder", "judge", "--on", "clean", "--from", str(study.folder / "start"), *few)
     assert "Calibrated (platt) on" in said and "At 0.1:" in said

@@ -52,7 +52,9 @@ def content(training_set):
 
 def test_without_cleaning_every_mined_passage_is_a_negative(study):
     made = build(study)
-    assert told(made, "q0") == {"p0": ("positive", "gold")} | dict.fromkeys(("p1", "p2", "p3", "p4", "p8"), ("negative", denoising.MINED))
+    assert told(made, "q0") == {"p0": ("positive", "gold")} | dict.fromkeys(
+        ("p1", "p2", "p3", "p4", "p8"), ("negative", denoising.MINED)
+    )
     assert [question for question, _ in made.groups()] == ["q0", "q1", "q2"]
     gold, *_ = next(made.groups())[1]
     assert (gold.run, gold.rank, gold.score, gold.answer, gold.machine) == ("r", 2, 8.0, True, "positive")
@@ -81,11 +83,22 @@ def test_positive_aware_with_probabilities_and_with_a_margin(study):
     found = told(build(study, "positive_aware", model="judge"), "q0")
     assert [found[p][0] for p in ("p1", "p2", "p3", "p4")] == ["dropped", "dropped", "negative", "dropped"]
     found = told(build(study, "positive_aware", margin=1.5), "q0")  # scores 9, 8 (gold), 7, 6, 5, 4
-    assert [found[p][0] for p in ("p1", "p2", "p3", "p4", "p8")] == ["dropped", "dropped", "negative", "negative", "negative"]
+    assert [found[p][0] for p in ("p1", "p2", "p3", "p4", "p8")] == [
+        "dropped",
+        "dropped",
+        "negative",
+        "negative",
+        "negative",
+    ]
 
 
 def test_labels_relabel_keep_and_drop(study):
-    say(study, "ann", "q0", {"p1": "positive", "p2": "negative", "p3": "unsure", "p4": "related", "p8": "negative", "p30": "positive"})
+    say(
+        study,
+        "ann",
+        "q0",
+        {"p1": "positive", "p2": "negative", "p3": "unsure", "p4": "related", "p8": "negative", "p30": "positive"},
+    )
     say(study, "ben", "q0", {"p8": "positive"})
     made = build(study, "labels")
     assert told(made, "q0") == {
@@ -94,7 +107,10 @@ def test_labels_relabel_keep_and_drop(study):
         "p4": ("dropped", denoising.PEOPLE_RELATED), "p8": ("dropped", denoising.OPEN)}  # fmt: skip
     assert roles(study, made.name, "q0")["p1"] == ("positive", "label")
     assert told(build(study, "labels", related="negative"), "q0")["p4"][0] == "negative"
-    assert told(build(study, "answer_match+labels"), "q0")["p2"] == ("negative", denoising.PEOPLE_NEGATIVE)  # though it holds the answer
+    assert told(build(study, "answer_match+labels"), "q0")["p2"] == (
+        "negative",
+        denoising.PEOPLE_NEGATIVE,
+    )  # though it holds the answer
     say(study, "ada", "q0", {"p8": "positive"}, kind="adjudicate")
     assert told(build(study, "labels"), "q0")["p8"] == ("positive", denoising.RELABELLED)
 
@@ -150,7 +166,9 @@ def test_drawn_negatives(study):
 
 def test_unlabelled_questions_train_on_pseudo_labels(study):
     score(study, {("free", "p19"): 0.99, ("free", "p20"): 0.01, ("free", "p21"): 0.5})
-    made = build(study, "cross_encoder", questions=("train", "unlabelled"), model="judge", positives=("gold", "cross_encoder"))
+    made = build(
+        study, "cross_encoder", questions=("train", "unlabelled"), model="judge", positives=("gold", "cross_encoder")
+    )
     assert roles(study, made.name, "free") == {
         "p19": ("positive", "cross_encoder"), "p20": ("negative", "run"), "p21": ("dropped", "run"), "p22": ("dropped", "run"),
         "p23": ("dropped", "run"), "p24": ("dropped", "run")}  # fmt: skip
@@ -189,19 +207,23 @@ def test_a_set_is_never_changed(study):
     assert (made.folder / "pairs.parquet").read_bytes() == before
 
 
-@pytest.mark.parametrize("wrong, error, message", [
-    ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
-    ({"runs": ()}, BadInput, "one run at least"),
-    ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
-    ({"policy": "cross_encoder"}, BadInput, "no model is named"),
-    ({"policy": "positive_aware"}, Refused, "raw retrieval scores have no zero"),
-    ({"positives": ("silver",)}, BadInput, "no positives 'silver'"),
-    ({"first": 5, "last": 2}, BadInput, "not 5 to 2"),
-    ({"random": -1}, BadInput, "0 or more"),
-    ({"questions": ("dev",)}, Refused, "never train"),
-    ({"name": "../x"}, Refused, "training set name"),
-    ({"rule": "luck"}, Missing, "no matching rule"),
-    ({"positives": ()}, BadInput, r"no question can train \(4 left out: no positive; .* Positives come from gold")])
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
+        ({"runs": ()}, BadInput, "one run at least"),
+        ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
+        ({"policy": "cross_encoder"}, BadInput, "no model is named"),
+        ({"policy": "positive_aware"}, Refused, "raw retrieval scores have no zero"),
+        ({"positives": ("silver",)}, BadInput, "no positives 'silver'"),
+        ({"first": 5, "last": 2}, BadInput, "not 5 to 2"),
+        ({"random": -1}, BadInput, "0 or more"),
+        ({"questions": ("dev",)}, Refused, "never train"),
+        ({"name": "../x"}, Refused, "training set name"),
+        ({"rule": "luck"}, Missing, "no matching rule"),
+        ({"positives": ()}, BadInput, r"no question can train \(4 left out: no positive; .* Positives come from gold"),
+    ],
+)
 def test_what_cannot_be_made_is_one_line(study, wrong, error, message):
     with pytest.raises(error, match=message) as raised:
         make_training_set(study, SetRequest(**{"name": "x", "runs": ("r",), **wrong}))
@@ -220,7 +242,9 @@ def test_a_study_whose_labels_are_all_in_dispute_is_one_line(study):
 def test_a_run_over_other_questions_is_one_line(study):
     with pytest.raises(Missing, match="searched none of the 1 questions .* --split train"):
         study.questions.add([born("new", "Hans", "Oslo", gold=("p0",))])
-        study.questions.connection.execute("UPDATE question SET split = 'unlabelled' WHERE split = 'train' AND id <> 'new'")
+        study.questions.connection.execute(
+            "UPDATE question SET split = 'unlabelled' WHERE split = 'train' AND id <> 'new'"
+        )
         build(study)
 
 
@@ -312,7 +336,10 @@ def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
 
 
 def test_two_processes_make_no_set_at_once(study):
-    with study.building("training_sets/both"), pytest.raises(Refused, match="another process is making training_sets/both"):
+    with (
+        study.building("training_sets/both"),
+        pytest.raises(Refused, match="another process is making training_sets/both"),
+    ):
         build(study, name="both")
 
 
@@ -331,14 +358,22 @@ def test_counts_are_those_of_the_pairs(study):
     counts = made.manifest["counts"]
     assert counts["questions"] == 3 and counts["pairs"] == len(pairs)
     assert {(role, source): n for role, row in counts["sources"].items() for source, n in row.items()} == Counter(
-        (pair.role, pair.source) for pair in pairs)
+        (pair.role, pair.source) for pair in pairs
+    )
     assert counts["reasons"] == Counter(pair.reason for pair in pairs)
-    assert counts["by_rank"]["1"] == {"kept": 0, "removed": 1, "relabelled": 1, "removed_by_people": 0}  # q1's p6 holds Molde; q2's is gold
+    assert counts["by_rank"]["1"] == {
+        "kept": 0,
+        "removed": 1,
+        "relabelled": 1,
+        "removed_by_people": 0,
+    }  # q1's p6 holds Molde; q2's is gold
     assert counts["by_rank"]["3"]["removed_by_people"] == 1
     mined = sum(sum(row.values()) for row in counts["by_rank"].values())
     assert mined == sum(pair.mined for pair in pairs) == 15
     assert counts["by_relation"]["P19"]["questions"] == 3 and counts["by_relation"]["P19"]["positives"] == 4
-    assert sum(row["kept"] for row in counts["by_bucket"].values()) == sum(row["kept"] for row in counts["by_rank"].values())
+    assert sum(row["kept"] for row in counts["by_bucket"].values()) == sum(
+        row["kept"] for row in counts["by_rank"].values()
+    )
 
 
 def test_a_set_is_read_question_by_question_with_its_positives_first(study, monkeypatch):
@@ -349,7 +384,9 @@ def test_a_set_is_read_question_by_question_with_its_positives_first(study, monk
     assert list(made.groups(["nobody"])) == [] and made.roles("nobody") == {}
     assert list(read_groups(made.folder / "pairs.parquet", [])) == []
     for _, pairs in every:
-        assert [pair.role for pair in pairs] == sorted((pair.role for pair in pairs), key=("positive", "negative", "dropped").index)
+        assert [pair.role for pair in pairs] == sorted(
+            (pair.role for pair in pairs), key=("positive", "negative", "dropped").index
+        )
 
 
 def test_trainers_get_texts_and_peoples_positives_first(study):
@@ -400,7 +437,9 @@ def test_a_diff_says_which_questions_came_and_went(study):
     changes = list(diff(before, build(study, "labels")))
     assert {change.why for change in changes if change.question == "q1"} == {f"the question was left out: {DENIED}"}
     assert {change.before for change in changes if change.question == "q3"} == {None}
-    assert f"{denoising.RELABELLED}; the question was left out before: {NO_POSITIVE}" in {change.why for change in changes}
+    assert f"{denoising.RELABELLED}; the question was left out before: {NO_POSITIVE}" in {
+        change.why for change in changes
+    }
 
 
 def test_what_new_labels_would_change(study):
@@ -416,7 +455,9 @@ def test_what_new_labels_would_change(study):
         NewLabel("q0", "p8", None, "negative", "negative", "negative"),
         NewLabel("q3", "p7", None, "positive", None, "positive")]  # fmt: skip
     assert [label.matters for label in new_labels(study, made)] == [True, True, False, True]
-    changed = {(change.question, change.passage) for change in diff(made, build(study, "labels")) if change.before is not None}
+    changed = {
+        (change.question, change.passage) for change in diff(made, build(study, "labels")) if change.before is not None
+    }
     assert {("q0", "p1"), ("q0", "p4")} <= changed
     assert len(new_labels(study, build(study, "none"))) == 5
 
@@ -426,13 +467,23 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
     say(study, "ann", "q1", {"p4": "negative"})
     made = build(study, "cross_encoder+labels", model="judge", positives=("gold", "cross_encoder"), random=2)
     drawn = strata(study, made.name, 2, seed=1)
-    by_name = {name: {(each.question, each.passage) for each in drawn if each.stratum == name} for name in (KEPT, REMOVED, PSEUDO)}
+    by_name = {
+        name: {(each.question, each.passage) for each in drawn if each.stratum == name}
+        for name in (KEPT, REMOVED, PSEUDO)
+    }
     assert by_name[PSEUDO] == {("q0", "p1")}
     assert by_name[KEPT] == {("q0", "p2"), ("q1", "p6")}
     assert len(by_name[REMOVED]) == 2
     assert drawn == strata(study, made.name, 2, seed=1)
-    times = Counter(each[:2] for seed in range(300) for each in strata(study, made.name, 1, seed) if each.stratum == REMOVED)
-    removed = [(pair.question, pair.passage) for _, pairs in made.groups() for pair in pairs if pair.mined and pair.role == "dropped"]
+    times = Counter(
+        each[:2] for seed in range(300) for each in strata(study, made.name, 1, seed) if each.stratum == REMOVED
+    )
+    removed = [
+        (pair.question, pair.passage)
+        for _, pairs in made.groups()
+        for pair in pairs
+        if pair.mined and pair.role == "dropped"
+    ]
     assert set(times) == set(removed)
     from scipy.stats import chisquare
 
@@ -442,12 +493,17 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
     assert judge_strata(study, "check", made.name, 2, seed=1).passages == len(drawn)
     (batch,) = Queue(study.labels_path).batches()
     assert sorted(map(tuple, batch.settings["strata"])) == sorted(drawn)
-    assert all(each.run is None for item in Queue(study.labels_path).items("check") for each in item.candidates), "nobody is told"
+    assert all(each.run is None for item in Queue(study.labels_path).items("check") for each in item.candidates), (
+        "nobody is told"
+    )
 
 
 def test_scores_are_kept_by_pair_and_model(study):
     store = score(study, {("q0", "p1"): 0.25, ("q0", "p2"): 0.0})
-    assert lookup(study, "judge", [("q0", "p1"), ("q0", "p2"), ("q0", "p3"), ("x", "p1")]) == {("q0", "p1"): 0.25, ("q0", "p2"): 0.0}
+    assert lookup(study, "judge", [("q0", "p1"), ("q0", "p2"), ("q0", "p3"), ("x", "p1")]) == {
+        ("q0", "p1"): 0.25,
+        ("q0", "p2"): 0.0,
+    }
     before = store.digest
     store.add([("q0", "p1", 0.5)])
     assert store.digest != before and len(store) == 2 and store([("q0", "p1")]) == {("q0", "p1"): 0.5}
@@ -499,10 +555,15 @@ def test_the_commands(study, monkeypatch, tmp_path):
     assert "clean: answer_match+labels, 3 questions, 4 positives" in run("list")
     assert {each["name"] for each in json.loads(run("list", "--json"))} == {"noisy", "clean"}
     assert "people say it answers" in run("show", "clean")
-    assert "p1: positive by label, r rank 1 (mined as a negative; people say it answers)" in run("show", "clean", "--question", "q0")
+    assert "p1: positive by label, r rank 1 (mined as a negative; people say it answers)" in run(
+        "show", "clean", "--question", "q0"
+    )
     assert "q3 is not in training set clean: no positive." in run("show", "clean", "--question", "q3")
     out = run("diff", "noisy", "clean", "--limit", 1)
-    assert "negative -> positive: mined as a negative; people say it answers" in out and "more; --limit 0 prints all" in out
+    assert (
+        "negative -> positive: mined as a negative; people say it answers" in out
+        and "more; --limit 0 prints all" in out
+    )
     rows = [json.loads(line) for line in run("diff", "noisy", "clean", "--json").splitlines()]
     assert {"question": "q0", "passage": "p1", "before": ["negative", "run"], "after": ["positive", "label"],
             "why": denoising.RELABELLED} in rows  # fmt: skip
@@ -510,7 +571,9 @@ def test_the_commands(study, monkeypatch, tmp_path):
     assert (tmp_path / "clean-dpr" / "README.md").is_file()
 
 
-@pytest.mark.parametrize("words, message", [(["build", "x", "--run", "r", "--ranks", "a-b"], "--ranks"), (["build", "x"], "--run")])
+@pytest.mark.parametrize(
+    "words, message", [(["build", "x", "--run", "r", "--ranks", "a-b"], "--ranks"), (["build", "x"], "--run")]
+)
 def test_wrong_usage(study, words, message):
     done = CliRunner().invoke(training_set_app, [*words, "--study", str(study.folder)])
     assert done.exit_code == 2 and message in done.output
@@ -537,8 +600,19 @@ def many(folder, count, depth=50, passages=2000):
     from tests.studies import make_study
 
     rng = np.random.default_rng(0)
-    asked = (Question(f"q{i:06d}", f"What is number {i} of all?", (f"w{i % 97}",), "P1", f"s{i}", dataset="d", split="train",
-                      gold=(f"p{i % passages}",)) for i in range(count))
+    asked = (
+        Question(
+            f"q{i:06d}",
+            f"What is number {i} of all?",
+            (f"w{i % 97}",),
+            "P1",
+            f"s{i}",
+            dataset="d",
+            split="train",
+            gold=(f"p{i % passages}",),
+        )
+        for i in range(count)
+    )
     held = (Passage(f"p{i}", f"t{i}", " ".join(f"w{n}" for n in rng.integers(500, size=60))) for i in range(passages))
     if os.fork() == 0:  # what is needed to make the study is another process's memory
         study = make_study(Path(folder), held, asked)

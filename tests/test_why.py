@@ -21,8 +21,15 @@ def test_ranks_margins_and_words_by_hand(study):
     """Question 2: alpha has its gold at 3 of scores 9, 8.5, 8 ...; beta at 1. The winner of alpha is a filler."""
     found = why(study, study.questions.get("q2"), ["alpha", "beta", "short", "alpha"])
     alpha, beta, short = found.standings
-    assert (alpha.rank, alpha.score, alpha.margin, alpha.top) == (3, 8.0, 1.0, 9.0) and (beta.rank, beta.margin) == (1, 0.0)
-    assert found.passages[alpha.winner].title == "Filler 0" and not found.holds_answer[alpha.winner] and found.holds_answer[beta.winner]
+    assert (alpha.rank, alpha.score, alpha.margin, alpha.top) == (3, 8.0, 1.0, 9.0) and (beta.rank, beta.margin) == (
+        1,
+        0.0,
+    )
+    assert (
+        found.passages[alpha.winner].title == "Filler 0"
+        and not found.holds_answer[alpha.winner]
+        and found.holds_answer[beta.winner]
+    )
     assert found.words[alpha.gold].shared == ("2",) and found.words[alpha.winner].missing == ("thing", "2")
     assert found.frequency == 20 and found.trained is None and found.neighbours == {}
     missed = why(study, study.questions.get("q3"), ["alpha"]).standings[0]

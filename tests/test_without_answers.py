@@ -57,12 +57,25 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
     for kind in ("bm25", "dense", "hybrid"):
         blindspot("retrieve", "--with", kind, "--encoder", "tiny", "--split", "dev", "--k", 1000)
     assert "Weight" in blindspot(
-        "retrieve", "--with", "hybrid", "--encoder", "tiny", "--fusion", "weighted", "--tune", "--k", 20, "--name", "tuned"
+        "retrieve",
+        "--with",
+        "hybrid",
+        "--encoder",
+        "tiny",
+        "--fusion",
+        "weighted",
+        "--tune",
+        "--k",
+        20,
+        "--name",
+        "tuned",
     )
     counts = json.loads(blindspot("status", "--json"))["questions"][0]
     assert (counts["questions"], counts["with_gold"], counts["with_answers"]) == (30, 30, 0)
 
-    said = json.loads(blindspot("report", "--json", "--k", "10,50,1000", "--run", "bm25-dev", "--by", "split"))["runs"]["bm25-dev"]
+    said = json.loads(blindspot("report", "--json", "--k", "10,50,1000", "--run", "bm25-dev", "--by", "split"))["runs"][
+        "bm25-dev"
+    ]
     assert said["relevance"] == "gold" and set(said["recall"]) == {"10", "50", "1000"}
     for form in ("trec", "msmarco"):
         blindspot("export", "qrels", "--format", form)
@@ -72,17 +85,21 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
         measures, list(ir_measures.read_trec_qrels("qrels.qrels")), list(ir_measures.read_trec_run("bm25-dev.trec"))
     )
     assert said["mrr@10"]["value"] == pytest.approx(got[measures[0]]) and 0 < said["mrr@10"]["value"] <= 1
-    assert said["recall"]["50"]["value"] == pytest.approx(got[measures[1]]) and said["recall"]["1000"]["value"] == pytest.approx(
-        got[measures[2]]
+    assert said["recall"]["50"]["value"] == pytest.approx(got[measures[1]]) and said["recall"]["1000"][
+        "value"
+    ] == pytest.approx(got[measures[2]])
+    assert "MRR@10" in blindspot("report", "--k", "10,50,1000") and "recall,50" in blindspot(
+        "report", "--csv", "--k", "50"
     )
-    assert "MRR@10" in blindspot("report", "--k", "10,50,1000") and "recall,50" in blindspot("report", "--csv", "--k", "50")
     assert "R@50" in blindspot("report", "--latex", "--k", "50,1000").replace("{", "").replace("}", "")
     assert "--k takes whole numbers" in blindspot("report", "--k", "10,x", code=2)
     assert "k must be 1 or more" in blindspot("report", "--k", "0", code=1)
 
     for form in ("dpr", "pyserini", "msmarco", "trec"):
         assert "Wrote" in blindspot("export", "run", "bm25-dev", "--format", form, "--out", f"out.{form}")
-        assert "Imported 30" in blindspot("import", "run", f"out.{form}", "--name", f"again-{form}", "--split", "dev", "--format", form)
+        assert "Imported 30" in blindspot(
+            "import", "run", f"out.{form}", "--name", f"again-{form}", "--split", "dev", "--format", form
+        )
     for form in ("msmarco", "beir", "question-jsonl", "dpr-csv"):
         blindspot("export", "questions", "--format", form)
     blindspot("export", "passages", "--format", "msmarco")

@@ -11,30 +11,56 @@ from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
 from tests.studies import births, people, tiny_bert
 
-QUICK = {"batch": 8, "steps": 6, "evaluate_every": 2, "held_out": 8, "pool": 50, "learning_rate": 1e-3, "question_tokens": 24,
-         "passage_tokens": 48}
+QUICK = {
+    "batch": 8,
+    "steps": 6,
+    "evaluate_every": 2,
+    "held_out": 8,
+    "pool": 50,
+    "learning_rate": 1e-3,
+    "question_tokens": 24,
+    "passage_tokens": 48,
+}
 
 
 def examples(count: int = 60, negatives: int = 3) -> list[Example]:
     """A question for each person; its hard negatives are other passages, some of them other questions' positives."""
     passages = people(count)
     by_id = {passage.id: passage for passage in passages}
-    return [Example(question.id, question.text, tuple(by_id[id] for id in question.gold),
-                    tuple(passages[(7 * i + j) % count] for j in range(1, negatives + 1)), question.relation)
-            for i, question in enumerate(births(passages))]
+    return [
+        Example(
+            question.id,
+            question.text,
+            tuple(by_id[id] for id in question.gold),
+            tuple(passages[(7 * i + j) % count] for j in range(1, negatives + 1)),
+            question.relation,
+        )
+        for i, question in enumerate(births(passages))
+    ]
 
 
 def start(folder: Path, dropout: float = 0.1) -> EncoderSettings:
     tiny_bert(folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}))
+    (folder / "config.json").write_text(
+        json.dumps(config | {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout})
+    )
     return EncoderSettings(model=str(folder), pooling="cls", max_tokens=64)
 
 
 def quick(begin: EncoderSettings, target: Path, data=None, progress=None, restart=False, dev=None, **settings):
     """A short training on the CPU; its working folder lies beside the target."""
-    return train(begin, examples() if data is None else data, target, target.with_name(f"{target.name}~working"),
-                 DualEncoderSettings(**{**QUICK, **settings}), device="cpu", progress=progress, restart=restart, dev=dev)
+    return train(
+        begin,
+        examples() if data is None else data,
+        target,
+        target.with_name(f"{target.name}~working"),
+        DualEncoderSettings(**{**QUICK, **settings}),
+        device="cpu",
+        progress=progress,
+        restart=restart,
+        dev=dev,
+    )
 
 
 def weights(folder: Path) -> dict[str, bytes]:

@@ -32,8 +32,18 @@ RUN = {  # question: passages by rank
 
 
 def born(id: str, name: str, town: str, split: str = "train", gold: tuple[str, ...] = (), **more) -> Question:
-    return Question(id, f"Where was {name} born?", (town,), "P19", name, frequency=len(name), dataset="births", split=split, gold=gold,
-                    **more)
+    return Question(
+        id,
+        f"Where was {name} born?",
+        (town,),
+        "P19",
+        name,
+        frequency=len(name),
+        dataset="births",
+        split=split,
+        gold=gold,
+        **more,
+    )
 
 
 QUESTIONS = (
@@ -49,7 +59,9 @@ QUESTIONS = (
 
 def training_study(folder: Path) -> Study:
     texts = (*TEXTS, *(f"Filler {i} about nothing." for i in range(len(TEXTS), PASSAGES)))
-    study = make_study(folder, [Passage(f"p{i}", f"Title {i}" if i % 2 == 0 else "", text) for i, text in enumerate(texts)], QUESTIONS)
+    study = make_study(
+        folder, [Passage(f"p{i}", f"Title {i}" if i % 2 == 0 else "", text) for i, text in enumerate(texts)], QUESTIONS
+    )
     ordinals = np.array(list(RUN.values()), np.int32)
     scores = np.tile(np.array([9, 8, 7, 6, 5, 4], np.float32), (len(RUN), 1))
     write_run(study, "r", list(RUN), Hits(ordinals, scores), {"retriever": "r"})
@@ -69,11 +81,15 @@ _numbers = count(1)
 
 
 def say(study: Study, who: str, question: str, labels: dict[str, str], kind: str = "label") -> None:
-    gesture = Gesture(f"s{next(_numbers)}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items()))
+    gesture = Gesture(
+        f"s{next(_numbers)}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items())
+    )
     Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)
 
 
-def score(study: Study, rows: dict[tuple[str, str], float], calibrated: bool = True, model: str = "judge") -> ScoreStore:
+def score(
+    study: Study, rows: dict[tuple[str, str], float], calibrated: bool = True, model: str = "judge"
+) -> ScoreStore:
     store = ScoreStore.create(study, model, calibrated)
     store.add((question, passage, probability) for (question, passage), probability in rows.items())
     return store
@@ -81,7 +97,9 @@ def score(study: Study, rows: dict[tuple[str, str], float], calibrated: bool = T
 
 def build(study: Study, policy: str = "none", name: str | None = None, progress=None, **more) -> TrainingSet:
     """Fields of `Thresholds` may stand among the others."""
-    chosen = {key: more.pop(key) for key in ("keep_below", "propose_above", "share", "margin", "related") if key in more}
+    chosen = {
+        key: more.pop(key) for key in ("keep_below", "propose_above", "share", "margin", "related") if key in more
+    }
     request = SetRequest(name or f"s{next(_numbers)}", ("r",), policy, thresholds=Thresholds(**chosen), **more)
     return make_training_set(study, request, progress)
 

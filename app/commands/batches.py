@@ -24,10 +24,18 @@ def batch_new(
     size: Annotated[int, typer.Option(min=1, help="Questions.")] = 100,
     depth: Annotated[int, typer.Option(min=1, help="Ranks of each run that are pooled.")] = 20,
     candidates: Annotated[int, typer.Option(min=1, help="Passages shown of a question, at most.")] = 8,
-    split: Annotated[list[str] | None, typer.Option(help="train, dev, test or unlabelled; may be given again; default all.")] = None,
-    relation: Annotated[list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")] = None,
-    bucket: Annotated[list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")] = None,
-    people: Annotated[int, typer.Option(min=1, help="People that judge each question of the priority and audit arms.")] = 1,
+    split: Annotated[
+        list[str] | None, typer.Option(help="train, dev, test or unlabelled; may be given again; default all.")
+    ] = None,
+    relation: Annotated[
+        list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")
+    ] = None,
+    bucket: Annotated[
+        list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")
+    ] = None,
+    people: Annotated[
+        int, typer.Option(min=1, help="People that judge each question of the priority and audit arms.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
     study: StudyOption = None,
 ) -> None:
@@ -38,8 +46,19 @@ def batch_new(
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
     with shown() as watch:
-        made = make_batch(opened, name, run, size=size, depth=depth, candidates=candidates, splits=split, slice=slice,
-                          people_needed=people, seed=seed, progress=watch)
+        made = make_batch(
+            opened,
+            name,
+            run,
+            size=size,
+            depth=depth,
+            candidates=candidates,
+            splits=split,
+            slice=slice,
+            people_needed=people,
+            seed=seed,
+            progress=watch,
+        )
     _say(made)
     if sum(made.arms.values()) < size:
         print(f"{size:,} questions were asked for; no more are free in these runs, splits and slices.")
@@ -59,14 +78,21 @@ def batch_list(study: StudyOption = None) -> None:
     table = Table("batch", "state", "questions", "done", "made by")
     for batch in batches:
         state = f"{batch.state}, practice" if batch.practice else batch.state
-        table.add_row(escape(batch.name), state, f"{batch.questions:,}", "" if batch.practice else f"{batch.done:,}",
-                      escape(batch.made_by or "command line"))
+        table.add_row(
+            escape(batch.name),
+            state,
+            f"{batch.questions:,}",
+            "" if batch.practice else f"{batch.done:,}",
+            escape(batch.made_by or "command line"),
+        )
     Console().print(table)
 
 
 @batch_app.command("practice")
 def batch_practice(
-    name: Name, size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20, study: StudyOption = None,
+    name: Name,
+    size: Annotated[int, typer.Option(min=1, help="Questions.")] = 20,
+    study: StudyOption = None,
 ) -> None:
     """Make practice for newcomers of questions with settled labels."""
     from backend.judging.practice import make_practice
@@ -106,20 +132,27 @@ def batch_open(name: Name, study: StudyOption = None) -> None:
 
 @batch_app.command("people")
 def batch_people(
-    name: Name, people: Annotated[int, typer.Argument(metavar="N", min=1, help="People that judge each question.")],
+    name: Name,
+    people: Annotated[int, typer.Argument(metavar="N", min=1, help="People that judge each question.")],
     study: StudyOption = None,
 ) -> None:
     """Set how many people judge each question of a batch."""
     count = _queue(study).set_people_needed(name, people)
-    print(f"Each of the {count:,} questions of batch {name} needs {people} {'person' if people == 1 else 'people'} now.")
+    print(
+        f"Each of the {count:,} questions of batch {name} needs {people} {'person' if people == 1 else 'people'} now."
+    )
 
 
 @batch_app.command("assign")
 def batch_assign(
     name: Name,
     person: Annotated[str | None, typer.Argument(metavar="PERSON", help="Who gets its questions.")] = None,
-    relation: Annotated[list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")] = None,
-    bucket: Annotated[list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")] = None,
+    relation: Annotated[
+        list[str] | None, typer.Option(help="Only questions of this relation; may be given several times.")
+    ] = None,
+    bucket: Annotated[
+        list[str] | None, typer.Option(help="Only this bucket, as in a report: 'bucket 3', '2-3 mentions'.")
+    ] = None,
     anybody: Annotated[bool, typer.Option("--anybody", help="Take the assignment away.")] = False,
     study: StudyOption = None,
 ) -> None:
@@ -137,8 +170,9 @@ def batch_assign(
 
 def _say(made: BatchMade) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
-    print(f"Made batch {made.name}: {sum(made.arms.values()):,} of {made.frame:,} questions ({arms}), {made.passages:,} passages.")
-
+    print(
+        f"Made batch {made.name}: {sum(made.arms.values()):,} of {made.frame:,} questions ({arms}), {made.passages:,} passages."
+    )
 
 
 def _queue(folder: str | None) -> Queue:

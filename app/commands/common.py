@@ -14,21 +14,38 @@ from typer.core import TyperGroup
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-StudyOption = Annotated[str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")]
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The file to read; .gz and .xz are unpacked on the way.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Import the rest when rows are bad; what is left out goes to a file.")]
+StudyOption = Annotated[
+    str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")
+]
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The file to read; .gz and .xz are unpacked on the way.")
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Import the rest when rows are bad; what is left out goes to a file.")
+]
 Format = Annotated[str | None, typer.Option("--format", help="The format, where its content does not tell.")]
 Encoder = Annotated[str, typer.Option("--encoder", help="An encoder of study.toml.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; default a GPU if there is one.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the format; see docs/formats.md.")]
-Split = Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the format; see docs/formats.md.")
+]
+Split = Annotated[
+    str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
+]
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
 
+
 def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Plain help: it reads the same on a terminal, in a log and in the docs."""
-    return typer.Typer(help=about, cls=cls, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
-                       rich_markup_mode=None)
+    return typer.Typer(
+        help=about,
+        cls=cls,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
 
 
 def open_study(folder: str | None) -> Study:

@@ -12,10 +12,16 @@ from app.commands.common import StudyOption
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="A run.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The run to compare it with.")],
-    k: Annotated[int | None, typer.Option("--k", min=1, help="The cut-off of the groups and the conclusion; default 5.")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="The cut-off of the groups and the conclusion; default 5.")
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="relation|bucket|slice", help="A table per group.")] = None,
-    slice: Annotated[str, typer.Option(metavar="EXPRESSION", help="Only these questions, as in 'relation:P19 and not bucket:0'.")] = "",
-    find: Annotated[bool, typer.Option("--find-slices", help="List the slices that explain most of the difference instead.")] = False,
+    slice: Annotated[
+        str, typer.Option(metavar="EXPRESSION", help="Only these questions, as in 'relation:P19 and not bucket:0'.")
+    ] = "",
+    find: Annotated[
+        bool, typer.Option("--find-slices", help="List the slices that explain most of the difference instead.")
+    ] = False,
     relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
     json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,

@@ -14,8 +14,11 @@ export_app = group("Write parts of a study in the form that other tools read.")
 @export_app.command("run")
 def export_run(
     run: Annotated[str, typer.Argument(metavar="NAME", help="The run.")],
-    format: Annotated[str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="The form to write it in.")],
-    out: Out = None, study: StudyOption = None,
+    format: Annotated[
+        str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="The form to write it in.")
+    ],
+    out: Out = None,
+    study: StudyOption = None,
 ) -> None:
     """Write a run for other tools: TREC, DPR's or Pyserini's output, MS MARCO."""
     from backend.data.exporting import export_run as export
@@ -26,7 +29,9 @@ def export_run(
 @export_app.command("qrels")
 def export_qrels(
     format: Annotated[str, typer.Option("--format", metavar="trec|beir|msmarco", help="The form to write them in.")],
-    split: Split = None, out: Out = None, study: StudyOption = None,
+    split: Split = None,
+    out: Out = None,
+    study: StudyOption = None,
 ) -> None:
     """Write the gold of the questions as relevance judgements."""
     from backend.data.exporting import export_qrels as export
@@ -36,8 +41,12 @@ def export_qrels(
 
 @export_app.command("questions")
 def export_questions(
-    format: Annotated[str, typer.Option("--format", metavar="question-jsonl|dpr-csv|beir|msmarco", help="The form to write them in.")],
-    split: Split = None, out: Out = None, study: StudyOption = None,
+    format: Annotated[
+        str, typer.Option("--format", metavar="question-jsonl|dpr-csv|beir|msmarco", help="The form to write them in.")
+    ],
+    split: Split = None,
+    out: Out = None,
+    study: StudyOption = None,
 ) -> None:
     """Write the questions."""
     from backend.data.exporting import export_questions as export
@@ -48,7 +57,8 @@ def export_questions(
 @export_app.command("passages")
 def export_passages(
     format: Annotated[str, typer.Option("--format", metavar="psgs|beir|msmarco", help="The form to write them in.")],
-    out: Out = None, study: StudyOption = None,
+    out: Out = None,
+    study: StudyOption = None,
 ) -> None:
     """Write the passage collection."""
     from backend.data.exporting import export_passages as export

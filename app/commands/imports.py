@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 import_app = group("Bring passages, questions or entity frequencies into a study.")
 
 
-def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-        title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,
-        results: Annotated[list[Path] | None, typer.Option(
-            "--from-run", metavar="FILE", help="Start from retriever output (DPR, Pyserini); may be given several times.")] = None,
-        split: Annotated[str, typer.Option(help="With --from-run: the split of its questions.")] = "test",
-        skip_bad: SkipBad = False) -> None:
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from-run",
+            metavar="FILE",
+            help="Start from retriever output (DPR, Pyserini); may be given several times.",
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="With --from-run: the split of its questions.")] = "test",
+    skip_bad: SkipBad = False,
+) -> None:
     """Make an empty study, or one of retriever output."""
     if results:
         from app.tables import print_made_from_results
@@ -37,55 +45,102 @@ def new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or emp
 
 
 @import_app.command("passages")
-def import_passages(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False,
-                    settings: Settings = None) -> None:
+def import_passages(
+    file: FileArgument,
+    study: StudyOption = None,
+    format: Format = None,
+    skip_bad: SkipBad = False,
+    settings: Settings = None,
+) -> None:
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
     _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
 
 
 @import_app.command("questions")
 def import_questions(
-    file: FileArgument, study: StudyOption = None, format: Format = None,
-    split: Annotated[str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")] = None,
+    file: FileArgument,
+    study: StudyOption = None,
+    format: Format = None,
+    split: Annotated[
+        str | None, typer.Option(help="For files that do not say: train, dev, test or unlabelled.")
+    ] = None,
     dataset: Annotated[str | None, typer.Option(help="For files that do not say: the question set's name.")] = None,
-    gold: Annotated[str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")] = "all",
-    skip_bad: SkipBad = False, settings: Settings = None,
+    gold: Annotated[
+        str, typer.Option(help="all: every gold passage. one: one a question, the rest count as unlabelled.")
+    ] = "all",
+    skip_bad: SkipBad = False,
+    settings: Settings = None,
 ) -> None:
     """Import questions, in any of the field's formats."""
-    _import(study, "questions", path=str(file.absolute()), format=format, split=split, dataset=dataset, gold=gold, skip_bad=skip_bad,
-            settings=settings or [])
+    _import(
+        study,
+        "questions",
+        path=str(file.absolute()),
+        format=format,
+        split=split,
+        dataset=dataset,
+        gold=gold,
+        skip_bad=skip_bad,
+        settings=settings or [],
+    )
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
-        print("Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
-              "('blindspot import frequencies --count').")
+        print(
+            "Some subjects have no frequency: import them ('blindspot import frequencies FILE') or count them here "
+            "('blindspot import frequencies --count')."
+        )
 
 
 @import_app.command("triples")
 def import_triples(
     file: FileArgument,
     dataset: Annotated[str | None, typer.Option(help="The question set's name; default the file's.")] = None,
-    templates: Annotated[Path | None, typer.Option(help='JSON: relation to question, {"P19": "Where was [X] born?"}; default '
-                                                        "EntityQuestions' 24.")] = None,
-    split: Annotated[str | None, typer.Option(help="Put all there: train, dev or test; default 80, 10 and 10%.")] = None,
+    templates: Annotated[
+        Path | None,
+        typer.Option(help='JSON: relation to question, {"P19": "Where was [X] born?"}; default EntityQuestions\' 24.'),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Put all there: train, dev or test; default 80, 10 and 10%.")
+    ] = None,
     least: Annotated[int, typer.Option(min=1, help="Facts of a relation, below which it is left out.")] = 2000,
     least_answers: Annotated[int, typer.Option(min=1, help="Different answers, below which it is left out.")] = 20,
-    most: Annotated[int, typer.Option(min=1, help="Questions of a relation in dev and in test; in train eight times as many.")] = 1000,
-    gold: Annotated[bool, typer.Option("--gold/--no-gold", help="Passages that name the subject and hold an answer become gold.")] = True,
+    most: Annotated[
+        int, typer.Option(min=1, help="Questions of a relation in dev and in test; in train eight times as many.")
+    ] = 1000,
+    gold: Annotated[
+        bool, typer.Option("--gold/--no-gold", help="Passages that name the subject and hold an answer become gold.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Of drawing.")] = 0,
-    study: StudyOption = None, skip_bad: SkipBad = False,
+    study: StudyOption = None,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
     given = templates and str(templates.absolute())
-    made = do(open_study(study), "import triples", path=str(file.absolute()), dataset=dataset, templates=given, split=split,
-              least=least, least_answers=least_answers, most=most, gold=gold, seed=seed, skip_bad=skip_bad)
+    made = do(
+        open_study(study),
+        "import triples",
+        path=str(file.absolute()),
+        dataset=dataset,
+        templates=given,
+        split=split,
+        least=least,
+        least_answers=least_answers,
+        most=most,
+        gold=gold,
+        seed=seed,
+        skip_bad=skip_bad,
+    )
     _say_imported(made, "questions")
 
 
 @import_app.command("frequencies")
 def import_frequencies(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A TSV with a header: entity, count.")] = None,
-    count: Annotated[bool, typer.Option("--count", help="Count the passages that mention each subject instead.")] = False,
-    study: StudyOption = None, skip_bad: SkipBad = False,
+    count: Annotated[
+        bool, typer.Option("--count", help="Count the passages that mention each subject instead.")
+    ] = False,
+    study: StudyOption = None,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
     if (file is None) == (not count):
@@ -97,24 +152,43 @@ def import_frequencies(
 
 
 @import_app.command("qrels")
-def import_qrels(file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False) -> None:
+def import_qrels(
+    file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
+) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
-    _say_imported(do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels")
+    _say_imported(
+        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels"
+    )
 
 
 @import_app.command("run")
 def import_run(
     file: FileArgument,
     name: Annotated[str, typer.Option("--name", help="The run's name in the study.")],
-    study: StudyOption = None, format: Format = None,
-    split: Annotated[str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")] = None,
+    study: StudyOption = None,
+    format: Format = None,
+    split: Annotated[
+        str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")
+    ] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
     replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
-    _say_imported(do(open_study(study), "import run", path=str(file.absolute()), name=name, format=format, split=split, rule=rule,
-                      replace=replace, skip_bad=skip_bad), "questions of a run")
+    _say_imported(
+        do(
+            open_study(study),
+            "import run",
+            path=str(file.absolute()),
+            name=name,
+            format=format,
+            split=split,
+            rule=rule,
+            replace=replace,
+            skip_bad=skip_bad,
+        ),
+        "questions of a run",
+    )
 
 
 def _import(folder: str | None, what: str, **arguments: Any) -> None:

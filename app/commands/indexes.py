@@ -15,8 +15,10 @@ encoder_app = group("The encoders that study.toml names.")
 
 
 @index_app.command("bm25")
-def index_bm25(study: StudyOption = None,
-               threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None) -> None:
+def index_bm25(
+    study: StudyOption = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None,
+) -> None:
     """Index the passages with Lucene."""
     manifest = do(open_study(study), "index bm25", threads=threads)
     print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
@@ -24,12 +26,20 @@ def index_bm25(study: StudyOption = None,
 
 @index_app.command("dense")
 def index_dense(
-    study: StudyOption = None, encoder: Encoder = "minilm",
-    vectors: Annotated[Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")] = None,
+    study: StudyOption = None,
+    encoder: Encoder = "minilm",
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="Take vectors made elsewhere, row i for passage i.")
+    ] = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Encode one of N parts alone, for --merge.")] = None,
     merge: Annotated[bool, typer.Option("--merge", help="Make the index of all N parts, after checking them.")] = False,
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16: the encoder's arithmetic. auto: 16 bits where a "
-                                                "sample shows them exact enough.")] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="auto, float32, bfloat16, float16: the encoder's arithmetic. auto: 16 bits where a "
+            "sample shows them exact enough."
+        ),
+    ] = "auto",
     device: Device = None,
 ) -> None:
     """Encode the passages, or take their vectors from a file. Goes on where it was interrupted."""
@@ -39,9 +49,13 @@ def index_dense(
         _encode_shard(study, encoder, shard, device, precision)
         return
     given = None if vectors is None else str(vectors.absolute())
-    manifest = do(open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision)
-    print(f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
-          f"{manifest['made_by']}, {manifest['seconds']} s.")
+    manifest = do(
+        open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision
+    )
+    print(
+        f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+        f"{manifest['made_by']}, {manifest['seconds']} s."
+    )
 
 
 def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | None, precision: str) -> None:
@@ -56,8 +70,10 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
         raise Missing(f"{opened.folder} holds no study (no {SETTINGS_FILE}); give --study")
     with progress() as watch:
         made = encode_part(opened, encoder, shard, device, precision, watch)
-    print(f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
-          f"blindspot index dense --encoder {encoder} --merge")
+    print(
+        f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
+        f"blindspot index dense --encoder {encoder} --merge"
+    )
 
 
 @index_app.command("faiss")
@@ -67,37 +83,74 @@ def index_faiss(
     links: Annotated[int | None, typer.Option(min=2, help="HNSW: links per vector; default 32, DPR took 512.")] = None,
     build_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efConstruction; default 200.")] = None,
     search_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efSearch; default 128.")] = None,
-    lists: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")] = None,
+    lists: Annotated[
+        int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")
+    ] = None,
     code_bytes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: bytes per vector; default 64.")] = None,
     probes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: lists searched; default 64.")] = None,
-    device: Device = None, study: StudyOption = None,
+    device: Device = None,
+    study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
-    given = {"links": links, "build_effort": build_effort, "search_effort": search_effort, "lists": lists, "code_bytes": code_bytes,
-             "probes": probes}
-    manifest = do(open_study(study), "index faiss", name=encoder, kind=kind, device=device,
-                   options={key: value for key, value in given.items() if value is not None})
+    given = {
+        "links": links,
+        "build_effort": build_effort,
+        "search_effort": search_effort,
+        "lists": lists,
+        "code_bytes": code_bytes,
+        "probes": probes,
+    }
+    manifest = do(
+        open_study(study),
+        "index faiss",
+        name=encoder,
+        kind=kind,
+        device=device,
+        options={key: value for key, value in given.items() if value is not None},
+    )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
-    print(f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
-          f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']}).")
+    print(
+        f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
+        f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']})."
+    )
 
 
 @index_app.command("milvus")
 def index_milvus(
-    uri: Annotated[str, typer.Option(metavar="URI", help="As in http://localhost:19530, or a FILE.db for the embedded milvus-lite.")],
+    uri: Annotated[
+        str,
+        typer.Option(metavar="URI", help="As in http://localhost:19530, or a FILE.db for the embedded milvus-lite."),
+    ],
     encoder: Encoder = "minilm",
-    collection: Annotated[str | None, typer.Option(help="Its name there; default of the encoder and the passages.")] = None,
-    index: Annotated[str, typer.Option(help="The server's index: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")] = "FLAT",
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that index, as in M=32.")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Its name there; default of the encoder and the passages.")
+    ] = None,
+    index: Annotated[
+        str, typer.Option(help="The server's index: FLAT, HNSW, IVF_SQ8, IVF_PQ, DISKANN, GPU_CAGRA, ...")
+    ] = "FLAT",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of that index, as in M=32.")
+    ] = None,
     replicas: Annotated[int, typer.Option(min=1, help="Copies that the cluster holds in memory.")] = 1,
     replace: Annotated[bool, typer.Option("--replace", help="Drop a collection of that name first.")] = False,
     study: StudyOption = None,
 ) -> None:
     """Fill a Milvus collection with an encoder's vectors. Goes on where it was interrupted."""
     given = dict(setting.partition("=")[::2] for setting in settings or ())
-    record = do(open_study(study), "index milvus", encoder=encoder, uri=uri, collection=collection, index=index, replicas=replicas,
-                replace=replace, parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()})
-    print(f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s.")
+    record = do(
+        open_study(study),
+        "index milvus",
+        encoder=encoder,
+        uri=uri,
+        collection=collection,
+        index=index,
+        replicas=replicas,
+        replace=replace,
+        parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
+    )
+    print(
+        f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s."
+    )
 
 
 @encoder_app.command("add")
@@ -116,15 +169,24 @@ def encoder_add(
     from backend.retrieval.encoder import load_encoder
 
     folders = {"model": model, "question_model": question_model, "passage_model": passage_model}
-    values = {**{key: str(Path(value).absolute()) if value and Path(value).is_dir() else value for key, value in folders.items()},
-              "pooling": pooling, "similarity": similarity, "max_tokens": max_tokens}
+    values = {
+        **{
+            key: str(Path(value).absolute()) if value and Path(value).is_dir() else value
+            for key, value in folders.items()
+        },
+        "pooling": pooling,
+        "similarity": similarity,
+        "max_tokens": max_tokens,
+    }
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
         raise typer.BadParameter("give --model, or --question-model and --passage-model")
     loaded = load_encoder(EncoderSettings(**{key: value for key, value in values.items() if value is not None}), "cpu")
     add_encoder(opened.settings_path, encoder, values)
-    print(f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
-          f"Next: blindspot index dense --encoder {encoder}")
+    print(
+        f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
+        f"Next: blindspot index dense --encoder {encoder}"
+    )
 
 
 @encoder_app.command("list")

@@ -20,7 +20,9 @@ labels_app = group("The labels that people gave: back up, check, write, read.")
 
 @labels_app.command("backup")
 def labels_backup(
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a new file in the study's backups folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to; default a new file in the study's backups folder.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Make a checked backup of labels.db, while it may be in use."""
@@ -28,13 +30,17 @@ def labels_backup(
 
     target = back_up(_labels_path(study), out)
     found = check(target)
-    print(f"Wrote {target}: {found.events:,} label events, the last is {found.last_event}; {found.questions:,} questions.")
+    print(
+        f"Wrote {target}: {found.events:,} label events, the last is {found.last_event}; {found.questions:,} questions."
+    )
 
 
 @labels_app.command("restore")
 def labels_restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
-    drop_newer: Annotated[bool, typer.Option("--drop-newer", help="Restore though labels are there that the backup lacks.")] = False,
+    drop_newer: Annotated[
+        bool, typer.Option("--drop-newer", help="Restore though labels are there that the backup lacks.")
+    ] = False,
     study: StudyOption = None,
 ) -> None:
     """Put a backup in the place of labels.db; what was there is kept."""
@@ -44,7 +50,10 @@ def labels_restore(
     path = _labels_path(study)
     kept = bring_back(file, path, drop_newer)
     migrate(path)
-    print(f"Restored {file}: {check(path).events:,} label events." + (f" What was there before is in {kept}." if kept else ""))
+    print(
+        f"Restored {file}: {check(path).events:,} label events."
+        + (f" What was there before is in {kept}." if kept else "")
+    )
 
 
 @labels_app.command("check")
@@ -59,22 +68,33 @@ def labels_check(study: StudyOption = None) -> None:
         print(problem)
     if problems:
         raise BlindspotError(f"{path}: is not sound; restore a backup with 'blindspot labels restore FILE'")
-    print(f"{path}: sound. {found.events:,} label events of {found.people:,} people, the last is {found.last_event}; "
-          f"{found.questions:,} questions.")
+    print(
+        f"{path}: sound. {found.events:,} label events of {found.people:,} people, the last is {found.last_event}; "
+        f"{found.questions:,} questions."
+    )
 
 
 @labels_app.command("export")
 def labels_export(
-    format: Annotated[str, typer.Option("--format", metavar="jsonl|csv|qrels", help="All events (jsonl, csv), or the consensus (qrels).")],
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default labels-<last event>.<format>, here.")] = None,
-    until: Annotated[int | None, typer.Option(min=1, help="The last event to write: makes an earlier export again.")] = None,
+    format: Annotated[
+        str,
+        typer.Option("--format", metavar="jsonl|csv|qrels", help="All events (jsonl, csv), or the consensus (qrels)."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to; default labels-<last event>.<format>, here.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(min=1, help="The last event to write: makes an earlier export again.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Write the labels; the last event that went in is named."""
     from backend.judging.labels_io import export_labels
 
     written = export_labels(open_study(study), format, out, until)
-    print(f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again).")
+    print(
+        f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again)."
+    )
     for note in written.notes:
         print(note)
 
@@ -82,9 +102,13 @@ def labels_export(
 @labels_app.command("import")
 def labels_import(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An export, or qrels.")],
-    format: Annotated[str | None, typer.Option("--format", metavar="jsonl|csv|qrels", help="Default by the file's ending.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|csv|qrels", help="Default by the file's ending.")
+    ] = None,
     annotator: Annotated[str | None, typer.Option(help="Whose labels qrels are to be.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Import the rest when lines are bad; the bad ones go to a file.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Import the rest when lines are bad; the bad ones go to a file.")
+    ] = False,
     study: StudyOption = None,
 ) -> None:
     """Read labels; events that are there already are passed over."""
@@ -94,7 +118,6 @@ def labels_import(
     print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")
     if done.left_out:
         print(f"Left out {done.left_out:,} lines; they are listed in {done.file}")
-
 
 
 def _labels_path(folder: str | None) -> Path:

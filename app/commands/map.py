@@ -20,12 +20,23 @@ map_app = group("Maps of the embedding space: make, list, look at their numbers.
 def map_new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the map.")],
     encoder: Annotated[str, typer.Option(help="A dense index.")] = "minilm",
-    second: Annotated[str | None, typer.Option(help="A second dense index: the map shows both, before and after.")] = None,
-    questions: Annotated[str | None, typer.Option(help="A split, a question set, or SET/SPLIT; default those of --run, else all.")] = None,
-    selection: Annotated[str | None, typer.Option(help="The questions of a selection that was saved on a map, instead.")] = None,
+    second: Annotated[
+        str | None, typer.Option(help="A second dense index: the map shows both, before and after.")
+    ] = None,
+    questions: Annotated[
+        str | None, typer.Option(help="A split, a question set, or SET/SPLIT; default those of --run, else all.")
+    ] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="The questions of a selection that was saved on a map, instead.")
+    ] = None,
     run: Annotated[str | None, typer.Option(help="The run whose first passages go on the map.")] = None,
-    passages: Annotated[list[str] | None, typer.Option(
-        metavar="gold|top|random", help="Which passages; may be given several times. Default gold, random, and top with --run.")] = None,
+    passages: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="gold|top|random",
+            help="Which passages; may be given several times. Default gold, random, and top with --run.",
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="So many of each question's first passages.")] = 10,
     random: Annotated[int, typer.Option(min=0, help="So many random passages.")] = 2000,
     most: Annotated[int, typer.Option(help="Passages at most.")] = 10_000,
@@ -39,7 +50,9 @@ def map_new(
     clusters: Annotated[str, typer.Option(metavar="kmeans|hdbscan|none", help="How clusters are found.")] = "kmeans",
     cluster_count: Annotated[int, typer.Option(help="How many clusters k-means makes.")] = 20,
     cluster_size: Annotated[int, typer.Option(help="The smallest cluster of HDBSCAN.")] = 30,
-    replace: Annotated[bool, typer.Option("--replace", help="Make a map of that name again; changes of its clusters are lost.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Make a map of that name again; changes of its clusters are lost.")
+    ] = False,
     study: StudyOption = None,
 ) -> None:
     """Make a map: questions and passages on a plane, with clusters and the numbers that say how far to trust it."""
@@ -76,8 +89,10 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
         print("There is no map yet; make one with 'blindspot map new NAME'.")
     for name, manifest in made.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
-        print(f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {manifest['question_points']:,} questions, "
-              f"{manifest['passages']:,} passages, made {manifest['made']}")
+        print(
+            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {manifest['question_points']:,} questions, "
+            f"{manifest['passages']:,} passages, made {manifest['made']}"
+        )
 
 
 @map_app.command("show")
@@ -96,28 +111,40 @@ def map_show(
     state = clusters_of(map)
     rows = cluster_rows(known(map), state, {}, 1)
     if as_json:
-        clusters = [{"number": row.id + 1, **{key: value for key, value in asdict(row).items() if key not in ("id", "hits")},
-                     "words": state.words.get(row.id, []), "note": state.notes.get(row.id, "")} for row in rows]
+        clusters = [
+            {
+                "number": row.id + 1,
+                **{key: value for key, value in asdict(row).items() if key not in ("id", "hits")},
+                "words": state.words.get(row.id, []),
+                "note": state.notes.get(row.id, ""),
+            }
+            for row in rows
+        ]
         print_json({**map.manifest, "spread": map.spread, "clusters": clusters})
         return
     _print_map(map)
     _print_spread(map)
     for row in rows:
-        print(f"Cluster {row.name}: {row.size:,} passages, {100 * row.unlabelled.value:.0f}% unlabelled, {row.questions:,} questions")
-
+        print(
+            f"Cluster {row.name}: {row.size:,} passages, {100 * row.unlabelled.value:.0f}% unlabelled, {row.questions:,} questions"
+        )
 
 
 def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
-    print(f"Map {map.name}: {map.drawn:,} questions and {len(map.ordinals):,} passages ({sources}), {manifest['request']['method']}, "
-          f"seed {manifest['seed']}, {manifest['seconds']:.0f} s.")
+    print(
+        f"Map {map.name}: {map.drawn:,} questions and {len(map.ordinals):,} passages ({sources}), {manifest['request']['method']}, "
+        f"seed {manifest['seed']}, {manifest['seconds']:.0f} s."
+    )
     for encoder in manifest["encoders"]:
         quality = encoder["quality"]
         trust, overlap = quality["trustworthiness"], quality["overlap"]
-        print(f"{encoder['name']}: trustworthiness {trust['value']:.3f} ({trust['low']:.3f} to {trust['high']:.3f}), neighbour overlap "
-              f"{overlap['value']:.3f} ({overlap['low']:.3f} to {overlap['high']:.3f}; {quality['by_chance']:.4f} by chance), "
-              f"k = {quality['k']}, n = {quality['rows']:,} of {quality['points']:,} points")
+        print(
+            f"{encoder['name']}: trustworthiness {trust['value']:.3f} ({trust['low']:.3f} to {trust['high']:.3f}), neighbour overlap "
+            f"{overlap['value']:.3f} ({overlap['low']:.3f} to {overlap['high']:.3f}; {quality['by_chance']:.4f} by chance), "
+            f"k = {quality['k']}, n = {quality['rows']:,} of {quality['points']:,} points"
+        )
     if len(manifest["encoders"]) > 1:
         print(map.together)
 

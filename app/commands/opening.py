@@ -13,10 +13,18 @@ from app.commands.common import StudyOption, open_study, progress
 def open_app(
     study: StudyOption = None,
     port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
-    address: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets others in, who sign in by a personal link.")] = "localhost",
+    address: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0 lets others in, who sign in by a personal link.")
+    ] = "localhost",
     without_sign_in: Annotated[bool, typer.Option("--without-sign-in", help="Believe everybody who comes.")] = False,
-    backend: Annotated[str | None, typer.Option(metavar="URL|none", help="The 'blindspot serve' that answers live questions; default "
-                       "$BLINDSPOT_BACKEND, else one beside the app; none: the app itself.")] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|none",
+            help="The 'blindspot serve' that answers live questions; default "
+            "$BLINDSPOT_BACKEND, else one beside the app; none: the app itself.",
+        ),
+    ] = None,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
     from app.server import serve
@@ -28,8 +36,12 @@ def open_app(
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the demo study lies or will lie.")] = Path("demo"),
-    passages: Annotated[int, typer.Option(min=500, max=1_000_000, help="Passages of the generated encyclopedia.")] = 3000,
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the demo study lies or will lie.")] = Path(
+        "demo"
+    ),
+    passages: Annotated[
+        int, typer.Option(min=500, max=1_000_000, help="Passages of the generated encyclopedia.")
+    ] = 3000,
     seed: Annotated[int, typer.Option(min=0, help="The seed it is generated from.")] = 0,
     port: Annotated[int, typer.Option(help="The port on this machine.")] = 8501,
     app: Annotated[bool, typer.Option("--app/--no-app", help="Open the app at the end.")] = True,

@@ -31,14 +31,20 @@ def people_list(study: StudyOption = None) -> None:
         return
     table = Table("name", "role", "state", "link", "address")
     for person in people:
-        table.add_row(escape(person.name), person.role, "paused" if person.paused else "", "valid" if person.invited else "",
-                      escape(person.email or ""))
+        table.add_row(
+            escape(person.name),
+            person.role,
+            "paused" if person.paused else "",
+            "valid" if person.invited else "",
+            escape(person.email or ""),
+        )
     Console().print(table)
 
 
 @people_app.command("add")
 def people_add(
-    name: Name, role: Role = "annotator",
+    name: Name,
+    role: Role = "annotator",
     email: Annotated[str | None, typer.Option(help="The address that they sign in with (OIDC).")] = None,
     study: StudyOption = None,
 ) -> None:
@@ -49,7 +55,8 @@ def people_add(
 
 @people_app.command("invite")
 def people_invite(
-    name: Name, role: Role = "annotator",
+    name: Name,
+    role: Role = "annotator",
     address: Annotated[str, typer.Option(metavar="URL", help="Where the app is reached.")] = "http://localhost:8501",
     study: StudyOption = None,
 ) -> None:
@@ -59,10 +66,12 @@ def people_invite(
         raise typer.BadParameter("--address is where the app is reached, as in http://host:8501")
     people = _people(study)
     secret = people.invite(name, role)
-    print(f"{name} signs in, as {_role(people.get(name).role)}, with this link:\n\n"
-          f"{address.rstrip('/')}/?invite={secret}\n\n"
-          "It is shown this once; only a hash of it is kept. Who has it acts in this name: send it to nobody else.\n"
-          f"A new 'blindspot people invite' replaces it; 'blindspot people revoke' ends it.")
+    print(
+        f"{name} signs in, as {_role(people.get(name).role)}, with this link:\n\n"
+        f"{address.rstrip('/')}/?invite={secret}\n\n"
+        "It is shown this once; only a hash of it is kept. Who has it acts in this name: send it to nobody else.\n"
+        f"A new 'blindspot people invite' replaces it; 'blindspot people revoke' ends it."
+    )
 
 
 @people_app.command("revoke")
@@ -74,7 +83,9 @@ def people_revoke(name: Name, study: StudyOption = None) -> None:
 
 @people_app.command("role")
 def people_role(
-    name: Name, role: Annotated[str, typer.Argument(metavar="annotator|adjudicator|lead", help="The new role.")], study: StudyOption = None,
+    name: Name,
+    role: Annotated[str, typer.Argument(metavar="annotator|adjudicator|lead", help="The new role.")],
+    study: StudyOption = None,
 ) -> None:
     """Give a person another role."""
     _people(study).set_role(name, role)

@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, StudyOption, do, open_study
-from app.commands.train import Decay, Device, HeldOut, Layers, Name, Patience, Replace, Restart, Seed, Steps, Warmup, _given, _train
+from app.commands.train import (
+    Decay,
+    Device,
+    HeldOut,
+    Layers,
+    Name,
+    Patience,
+    Replace,
+    Restart,
+    Seed,
+    Steps,
+    Warmup,
+    _given,
+    _train,
+)
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -37,18 +51,48 @@ def train_reader(
     device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
-    settings = _given(layers=layers, tokens=tokens, depth=depth, passages=passages, batch=batch, epochs=epochs, steps=steps,
-                      learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, read=read, evaluate_every=evaluate_every,
-                      patience=patience, seed=seed, precision=precision)
-    made = _train("train reader", study, name=name, run=run, start=start, settings=settings, device=device, replace=replace,
-                  restart=restart)
+    settings = _given(
+        layers=layers,
+        tokens=tokens,
+        depth=depth,
+        passages=passages,
+        batch=batch,
+        epochs=epochs,
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        decay=decay,
+        held_out=held_out,
+        read=read,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        seed=seed,
+        precision=precision,
+    )
+    made = _train(
+        "train reader",
+        study,
+        name=name,
+        run=run,
+        start=start,
+        settings=settings,
+        device=device,
+        replace=replace,
+        restart=restart,
+    )
     if made is None:
         return
     for reason, count in made.left_out.items():
         print(f"Left out {count:,} questions of {run}: {reason}.")
-    held = "" if made.exact_match is None else f", exact match {100 * made.exact_match:.1f}% of {made.held_out:,} held-out questions"
-    print(f"Trained {name} on {made.questions:,} questions: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is "
-          f"kept{held}.")
+    held = (
+        ""
+        if made.exact_match is None
+        else f", exact match {100 * made.exact_match:.1f}% of {made.held_out:,} held-out questions"
+    )
+    print(
+        f"Trained {name} on {made.questions:,} questions: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is "
+        f"kept{held}."
+    )
     print(f"Next: blindspot read --run RUN --reader {name}")
 
 
@@ -77,7 +121,9 @@ def read(
     options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
     tuned = tuned_k(answered(opened, do(opened, "read", run=tune_on, **options), ks)) if tune_on is not None else None
     reading = do(opened, "read", run=run, **options)
-    made = answered(opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])}))
+    made = answered(
+        opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
+    )
     if as_json:
         from app.tables import print_json
 
@@ -90,8 +136,12 @@ def _check_dev(study: Any, run: str) -> None:
     """Before anything is read: is there a dev question to tune on?"""
     from db.errors import Refused
 
-    if not any(question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)):
-        raise Refused(f"run {run!r} holds no dev question with answers to tune k on; make one with 'blindspot retrieve --split dev'")
+    if not any(
+        question.split == "dev" and question.answers for question in study.questions.some(study.run(run).question_ids)
+    ):
+        raise Refused(
+            f"run {run!r} holds no dev question with answers to tune k on; make one with 'blindspot retrieve --split dev'"
+        )
 
 
 def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> None:
@@ -106,20 +156,30 @@ def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> Non
     columns = ("k", "exact match", *(["mean of relations"] if macro else []), "F1", "Success@k")
     table = Table(*columns, title=escape(f"{made.run}, read by {made.reader}"))
     for k in made.ks:
-        table.add_row(f"{k}", _cell(whole.exact[k]), *([_cell(macro[k])] if macro else []), _cell(whole.f1[k]), _cell(whole.found[k]))
+        table.add_row(
+            f"{k}",
+            _cell(whole.exact[k]),
+            *([_cell(macro[k])] if macro else []),
+            _cell(whole.f1[k]),
+            _cell(whole.found[k]),
+        )
     console.print(table)
     if by is not None:
         table = Table(by, "n", *(f"exact match @{k}" for k in made.ks))
         for row in answer_rows(made, by):
             table.add_row(escape(relation_name(row.group)), f"{row.n:,}", *(_cell(row.exact[k]) for k in made.ks))
         console.print(table)
-    print(f"n = {whole.n:,}; 95% intervals: Wilson's for shares, a bootstrap for F1 and means (2,000 resamples, seed 0).")
+    print(
+        f"n = {whole.n:,}; 95% intervals: Wilson's for shares, a bootstrap for F1 and means (2,000 resamples, seed 0)."
+    )
     print(CONVENTION)
     if made.left_out:
         print(f"{made.left_out:,} questions without answers are left out.")
     if tuned is not None:
         chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
-        print(f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = {tuned.exact.n:,}){chosen}.")
+        print(
+            f"k = {tuned.k} is best on the dev questions of {tuned.run} ({_cell(tuned.exact)}, n = {tuned.exact.n:,}){chosen}."
+        )
     each = manifest["seconds_per_question"]
     if each is not None:
         print(f"Read {manifest['depth']} passages a question in {each:.3f} s on {manifest['device']}.")
@@ -138,7 +198,10 @@ def _as_dict(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> d
 
     def row(each: AnswerRow) -> dict[str, Any]:
         figures = {"exact_match": each.exact, "f1": each.f1, "success": each.found}
-        return {"n": each.n, "k": {str(k): {name: asdict(values[k]) for name, values in figures.items()} for k in made.ks}}
+        return {
+            "n": each.n,
+            "k": {str(k): {name: asdict(values[k]) for name, values in figures.items()} for k in made.ks},
+        }
 
     groups = {} if by is None else {"by": by, "groups": {each.group: row(each) for each in answer_rows(made, by)}}
     return {"run": made.run, "reader": made.reader, "convention": CONVENTION, **row(answer_rows(made)[0]),

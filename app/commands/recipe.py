@@ -13,32 +13,58 @@ if TYPE_CHECKING:
 
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
 Run = Annotated[str, typer.Option(help="A run over the training questions, to mine negatives from.")]
-Start = Annotated[str, typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from.")]
-Steps = Annotated[int | None, typer.Option(help="Of every model, in the place of epochs; with --small 60, and 120 of the cross-encoder.")]
+Start = Annotated[
+    str,
+    typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from."),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Of every model, in the place of epochs; with --small 60, and 120 of the cross-encoder."),
+]
 
 
 def rocketqa(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")
+    ],
     run: Run,
     start: Start = "minilm",
-    small: Annotated[bool, typer.Option("--small", help="Small retrievers, short texts, few steps: for a CPU.")] = False,
-    depth: Annotated[int | None, typer.Option(min=1, help="Ranks to judge and to mine; default 100, with --small 20.")] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Small retrievers, short texts, few steps: for a CPU.")
+    ] = False,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Ranks to judge and to mine; default 100, with --small 20.")
+    ] = None,
     hard_negatives: Annotated[int, typer.Option(min=1, help="Of each question in steps 3 and 4.")] = 1,
-    batch: Annotated[int | None, typer.Option(help="Of dual encoders: questions in each process; default 512, with --small 16.")] = None,
-    mini_batch: Annotated[int | None, typer.Option(help="Of dual encoders: texts encoded at a time; default 128.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Of dual encoders: questions in each process; default 512, with --small 16.")
+    ] = None,
+    mini_batch: Annotated[
+        int | None, typer.Option(help="Of dual encoders: texts encoded at a time; default 128.")
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Of dual encoders; default 30.")] = None,
     steps: Steps = None,
     keep_below: Annotated[float, typer.Option(help="A passage of a lower probability is a negative.")] = 0.1,
     propose_above: Annotated[float, typer.Option(help="One of a higher probability is a pseudo-positive.")] = 0.9,
-    distil: Annotated[float, typer.Option(min=0, help="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: none.")] = 0.0,
+    distil: Annotated[
+        float, typer.Option(min=0, help="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: none.")
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
     """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
     dual = _given(batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps)
-    settings = {**_given(depth=depth), "small": small, "hard_negatives": hard_negatives, "seed": seed,
-                "thresholds": [keep_below, propose_above], "distil": distil, "dual": dual, "cross": _given(steps=steps)}
+    settings = {
+        **_given(depth=depth),
+        "small": small,
+        "hard_negatives": hard_negatives,
+        "seed": seed,
+        "thresholds": [keep_below, propose_above],
+        "distil": distil,
+        "dual": dual,
+        "cross": _given(steps=steps),
+    }
     opened = open_study(study)
     made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:
@@ -55,13 +81,25 @@ def label_budget(
     run: Run,
     start: Start = "minilm",
     split: Annotated[str, typer.Option(help="dev, test, a question set, or SET/SPLIT: what is measured on.")] = "dev",
-    shares: Annotated[str, typer.Option(metavar="N,N,...", help="Percents of the labels to train with.")] = "0,25,50,100",
-    seeds: Annotated[str, typer.Option(metavar="N,N,...", help="A retriever is trained with each; 3 at least say something.")] = "0,1,2",
-    policy: Annotated[str, typer.Option(help="A denoising policy with labels, such as answer_match+labels.")] = "labels",
-    model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores the policy uses, where it uses some.")] = None,
+    shares: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Percents of the labels to train with.")
+    ] = "0,25,50,100",
+    seeds: Annotated[
+        str, typer.Option(metavar="N,N,...", help="A retriever is trained with each; 3 at least say something.")
+    ] = "0,1,2",
+    policy: Annotated[
+        str, typer.Option(help="A denoising policy with labels, such as answer_match+labels.")
+    ] = "labels",
+    model: Annotated[
+        str | None, typer.Option(help="The cross-encoder whose scores the policy uses, where it uses some.")
+    ] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Success at this rank.")] = 20,
-    worth: Annotated[float, typer.Option(help="Percentage points that a hundred labels must gain to be worth it.")] = 0.1,
-    small: Annotated[bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")] = False,
+    worth: Annotated[
+        float, typer.Option(help="Percentage points that a hundred labels must gain to be worth it.")
+    ] = 0.1,
+    small: Annotated[
+        bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")
+    ] = False,
     batch: Annotated[int | None, typer.Option(help="Questions in a batch; default 32.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Default 10.")] = None,
     steps: Annotated[int | None, typer.Option(help="Batches, in the place of epochs.")] = None,
@@ -73,9 +111,23 @@ def label_budget(
     from app.tables import print_json
     from backend.experiments.budget_results import as_lines
 
-    made = do(open_study(study), "experiment label-budget", name=name, run=run, start=start, split=split,
-              shares=_numbers(shares, "--shares"), seeds=_numbers(seeds, "--seeds"), policy=policy, model=model, k=k, worth=worth,
-              small=small, settings=_given(batch=batch, epochs=epochs, steps=steps), device=device)
+    made = do(
+        open_study(study),
+        "experiment label-budget",
+        name=name,
+        run=run,
+        start=start,
+        split=split,
+        shares=_numbers(shares, "--shares"),
+        seeds=_numbers(seeds, "--seeds"),
+        policy=policy,
+        model=model,
+        k=k,
+        worth=worth,
+        small=small,
+        settings=_given(batch=batch, epochs=epochs, steps=steps),
+        device=device,
+    )
     if json:
         print_json(made)
     else:

@@ -24,33 +24,64 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
 
 def retrieve(
     retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid|milvus", help="The retriever.")],
-    k: Annotated[int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")] = None,
-    split: Annotated[str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
     encoder: Encoder = "minilm",
-    fusion: Annotated[str | None, typer.Option(
-        metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml.")] = None,
+    fusion: Annotated[
+        str | None,
+        typer.Option(metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml."),
+    ] = None,
     weight: Annotated[float | None, typer.Option(help="Hybrid: BM25 + WEIGHT x dense (DPR: 1.1).")] = None,
-    missing: Annotated[str, typer.Option(
-        metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")] = "exact",
-    tune: Annotated[bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")] = False,
-    approximate: Annotated[str | None, typer.Option(
-        metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors.")] = None,
+    missing: Annotated[
+        str, typer.Option(metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")
+    ] = "exact",
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")
+    ] = False,
+    approximate: Annotated[
+        str | None,
+        typer.Option(metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors."),
+    ] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
     replace: Annotated[bool, typer.Option("--replace", help="Make a run of that name again.")] = False,
-    device: Device = None, study: StudyOption = None,
+    device: Device = None,
+    study: StudyOption = None,
 ) -> None:
     """Search every question and keep the hits as a run."""
-    run = do(open_study(study), "retrieve", kind=retriever, k=k, split=split, name=name, encoder=encoder, method=fusion, weight=weight,
-              missing=missing, tune=tune, approximate=approximate, rule=rule, replace=replace, device=device)
+    run = do(
+        open_study(study),
+        "retrieve",
+        kind=retriever,
+        k=k,
+        split=split,
+        name=name,
+        encoder=encoder,
+        method=fusion,
+        weight=weight,
+        missing=missing,
+        tune=tune,
+        approximate=approximate,
+        rule=rule,
+        replace=replace,
+        device=device,
+    )
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
-    print(f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s).")
+    print(
+        f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+    )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
 
 
 def report(
-    run: Annotated[list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")] = None,
+    run: Annotated[
+        list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="relation|bucket|split|slice", help="A table per group.")] = None,
     relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
@@ -58,7 +89,9 @@ def report(
     json: AsJson = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table (booktabs).")] = False,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One HTML file with every table and plot.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="One HTML file with every table and plot.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Accuracy of the runs, with n and intervals."""

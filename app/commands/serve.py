@@ -14,7 +14,9 @@ def serve(
     study: StudyOption = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 8600,
     address: Annotated[str, typer.Option(help="Where to listen; any but localhost needs --token-file.")] = "localhost",
-    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the token that requests must bring.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file with the token that requests must bring.")
+    ] = None,
     device: Device = None,
 ) -> None:
     """Answer live questions over HTTP, with encoders and indexes held once for everybody."""

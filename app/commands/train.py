@@ -12,20 +12,37 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="The training set.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default a GPU if there is one.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Train a model of that name again.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin again, although an unfinished training of that name stands.")]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Begin again, although an unfinished training of that name stands.")
+]
 Layers = Annotated[int | None, typer.Option(help="Only the first so many layers of the start model; default all.")]
-Batch = Annotated[int | None, typer.Option(help="Questions in a batch, in each process; default 32, of a cross-encoder 16.")]
-MiniBatch = Annotated[int | None, typer.Option(help="Texts encoded at a time: gradient caching, for batches larger than the memory.")]
+Batch = Annotated[
+    int | None, typer.Option(help="Questions in a batch, in each process; default 32, of a cross-encoder 16.")
+]
+MiniBatch = Annotated[
+    int | None, typer.Option(help="Texts encoded at a time: gradient caching, for batches larger than the memory.")
+]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the questions; default 10, of a cross-encoder 2.")]
 Steps = Annotated[int | None, typer.Option(help="Batches, in the place of epochs.")]
 Rate = Annotated[float | None, typer.Option(help="Highest learning rate; default 2e-5, of a cross-encoder 1e-5.")]
 Warmup = Annotated[float | None, typer.Option(help="Share of the steps in which the learning rate rises; default 0.1.")]
-Decay = Annotated[bool | None, typer.Option("--decay/--no-decay", help="Let the learning rate fall to 0 after that; default yes.")]
-HeldOut = Annotated[int | None, typer.Option(help="Questions held out to compare checkpoints by; default 200, at most a fifth.")]
-Every = Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all, a cross-encoder three.")]
-Patience = Annotated[int | None, typer.Option(help="Stop after so many comparisons without a better one; default 0, never.")]
+Decay = Annotated[
+    bool | None, typer.Option("--decay/--no-decay", help="Let the learning rate fall to 0 after that; default yes.")
+]
+HeldOut = Annotated[
+    int | None, typer.Option(help="Questions held out to compare checkpoints by; default 200, at most a fifth.")
+]
+Every = Annotated[
+    int | None,
+    typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all, a cross-encoder three."),
+]
+Patience = Annotated[
+    int | None, typer.Option(help="Stop after so many comparisons without a better one; default 0, never.")
+]
 Seed = Annotated[int | None, typer.Option(help="Of the order, what is drawn and dropout; default 0.")]
-Precision = Annotated[str | None, typer.Option(metavar="auto|float32|bfloat16", help="Default auto: bfloat16 on a GPU that has it.")]
+Precision = Annotated[
+    str | None, typer.Option(metavar="auto|float32|bfloat16", help="Default auto: bfloat16 on a GPU that has it.")
+]
 
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
 
@@ -56,13 +73,46 @@ def dual_encoder(
     study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
-    settings = _given(towers=towers, pooling=pooling, layers=layers, normalise=normalise, similarity=similarity, loss=loss, scale=scale,
-                      margin=margin, hard_negatives=hard_negatives, distil=distil, distil_weight=distil_weight, only=only,
-                      question_tokens=question_tokens, passage_tokens=passage_tokens, pool=pool, batch=batch, mini_batch=mini_batch,
-                      epochs=epochs, steps=steps, learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out,
-                      evaluate_every=evaluate_every, patience=patience, seed=seed, precision=precision)
-    made = _train("train dual-encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
-                  restart=restart)
+    settings = _given(
+        towers=towers,
+        pooling=pooling,
+        layers=layers,
+        normalise=normalise,
+        similarity=similarity,
+        loss=loss,
+        scale=scale,
+        margin=margin,
+        hard_negatives=hard_negatives,
+        distil=distil,
+        distil_weight=distil_weight,
+        only=only,
+        question_tokens=question_tokens,
+        passage_tokens=passage_tokens,
+        pool=pool,
+        batch=batch,
+        mini_batch=mini_batch,
+        epochs=epochs,
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        decay=decay,
+        held_out=held_out,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        seed=seed,
+        precision=precision,
+    )
+    made = _train(
+        "train dual-encoder",
+        study,
+        name=name,
+        training_set=on,
+        start=start,
+        settings=settings,
+        device=device,
+        replace=replace,
+        restart=restart,
+    )
     if made is not None:
         rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
         print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}.")
@@ -83,11 +133,34 @@ def cross_encoder(
     precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
-    settings = _given(layers=layers, tokens=tokens, negatives=negatives, calibration=calibration, batch=batch, epochs=epochs, steps=steps,
-                      learning_rate=learning_rate, warmup=warmup, decay=decay, held_out=held_out, evaluate_every=evaluate_every,
-                      patience=patience, seed=seed, precision=precision)
-    made = _train("train cross-encoder", study, name=name, training_set=on, start=start, settings=settings, device=device, replace=replace,
-                  restart=restart)
+    settings = _given(
+        layers=layers,
+        tokens=tokens,
+        negatives=negatives,
+        calibration=calibration,
+        batch=batch,
+        epochs=epochs,
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        decay=decay,
+        held_out=held_out,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        seed=seed,
+        precision=precision,
+    )
+    made = _train(
+        "train cross-encoder",
+        study,
+        name=name,
+        training_set=on,
+        start=start,
+        settings=settings,
+        device=device,
+        replace=replace,
+        restart=restart,
+    )
     if made is not None:
         print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept.")
         _print_calibration(made.folder)
@@ -116,9 +189,19 @@ def per_relation(
     seed: Seed = None, device: Device = None, replace: Replace = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
-    settings = _given(batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate, held_out=held_out, seed=seed)
-    made = _train("train per-relation", study, name=name, encoder=encoder, training_set=on, settings=settings, device=device,
-                  replace_old=replace)
+    settings = _given(
+        batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate, held_out=held_out, seed=seed
+    )
+    made = _train(
+        "train per-relation",
+        study,
+        name=name,
+        encoder=encoder,
+        training_set=on,
+        settings=settings,
+        device=device,
+        replace_old=replace,
+    )
     if made is not None:
         print(f"Trained {name}: question encoders for {made['relations']} relations over the index of {encoder}.")
         print(f"Next: blindspot train route {name} --split dev")
@@ -127,7 +210,9 @@ def per_relation(
 @train_app.command("route")
 def route(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Question encoders by relation.")],
-    split: Annotated[str | None, typer.Option(help="train, dev, test, a question set, or SET/SPLIT; default all.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="train, dev, test, a question set, or SET/SPLIT; default all.")
+    ] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Passages kept of each question.")] = 100,
     run: Annotated[str | None, typer.Option(help="The run's name; default the encoders' and the split's.")] = None,
     device: Device = None,
@@ -135,7 +220,9 @@ def route(
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
     made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
-    print(f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation.")
+    print(
+        f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation."
+    )
 
 
 @train_app.command("log")
@@ -156,8 +243,14 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
         if "loss" in line:
             print(f"{step}: loss {line['loss']:.4f}, {line['examples_per_second']:,.1f} questions/s")
         else:
-            print(f"{step}: " + ", ".join(f"{key.replace('_', ' ')} {value:,.3f}" for key, value in line.items() if isinstance(value, float)
-                                          and key != "epoch"))
+            print(
+                f"{step}: "
+                + ", ".join(
+                    f"{key.replace('_', ' ')} {value:,.3f}"
+                    for key, value in line.items()
+                    if isinstance(value, float) and key != "epoch"
+                )
+            )
 
 
 def _given(**settings: Any) -> dict[str, Any]:
@@ -191,9 +284,14 @@ def _print_calibration(folder: str) -> None:
         print("It could not be calibrated: the held-out pairs are of one kind.")
         return
     report = read_json(path)
-    print(f"Calibrated ({report['method']}) on {report['pairs']:,} pairs, {report['positives']:,} of them positive: {report['of']}.")
+    print(
+        f"Calibrated ({report['method']}) on {report['pairs']:,} pairs, {report['positives']:,} of them positive: {report['of']}."
+    )
     for row in report["thresholds"]:
         if row["threshold"] in (0.1, 0.9):
-            parts = (f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
-                     for key, share in row.items() if key != "threshold" and share["n"])
+            parts = (
+                f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
+                for key, share in row.items()
+                if key != "threshold" and share["n"]
+            )
             print(f"At {row['threshold']}: {'; '.join(parts)}")

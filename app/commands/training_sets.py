@@ -20,24 +20,51 @@ training_set_app = group("Training sets: make from runs, labels and scores, comp
 @training_set_app.command("build")
 def build(
     name: Name,
-    run: Annotated[list[str], typer.Option("--run", help="A run over training questions to mine; may be given several times.")],
-    policy: Annotated[str, typer.Option(
-        metavar="none|answer_match|cross_encoder|positive_aware|labels",
-        help="How mined negatives are cleaned; +labels sets people over it.")] = "none",
-    ranks: Annotated[str, typer.Option(metavar="FIRST-LAST", help="The ranks that negatives are mined from.")] = "1-100",
-    questions: Annotated[list[str] | None, typer.Option(help="train, unlabelled or SET/train; may be given again; default train.")] = None,
-    positives: Annotated[list[str] | None, typer.Option(
-        metavar="gold|distant|cross_encoder", help="Positives besides people's; may be given several times; default gold.")] = None,
+    run: Annotated[
+        list[str], typer.Option("--run", help="A run over training questions to mine; may be given several times.")
+    ],
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="none|answer_match|cross_encoder|positive_aware|labels",
+            help="How mined negatives are cleaned; +labels sets people over it.",
+        ),
+    ] = "none",
+    ranks: Annotated[
+        str, typer.Option(metavar="FIRST-LAST", help="The ranks that negatives are mined from.")
+    ] = "1-100",
+    questions: Annotated[
+        list[str] | None, typer.Option(help="train, unlabelled or SET/train; may be given again; default train.")
+    ] = None,
+    positives: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="gold|distant|cross_encoder",
+            help="Positives besides people's; may be given several times; default gold.",
+        ),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores are used.")] = None,
-    keep_below: Annotated[float, typer.Option(help="cross_encoder: a negative has a lower probability than this.")] = 0.1,
-    propose_above: Annotated[float, typer.Option(help="cross_encoder: a pseudo-positive has a higher one than this.")] = 0.9,
-    share: Annotated[float, typer.Option(help="positive_aware: of the positive's probability, under which a negative lies.")] = 0.95,
-    margin: Annotated[float | None, typer.Option(help="positive_aware: below the positive's score in the run, instead of --share.")] = None,
-    related: Annotated[str, typer.Option(metavar="drop|negative", help="What becomes of passages that people call related.")] = "drop",
+    keep_below: Annotated[
+        float, typer.Option(help="cross_encoder: a negative has a lower probability than this.")
+    ] = 0.1,
+    propose_above: Annotated[
+        float, typer.Option(help="cross_encoder: a pseudo-positive has a higher one than this.")
+    ] = 0.9,
+    share: Annotated[
+        float, typer.Option(help="positive_aware: of the positive's probability, under which a negative lies.")
+    ] = 0.95,
+    margin: Annotated[
+        float | None, typer.Option(help="positive_aware: below the positive's score in the run, instead of --share.")
+    ] = None,
+    related: Annotated[
+        str, typer.Option(metavar="drop|negative", help="What becomes of passages that people call related.")
+    ] = "drop",
     random: Annotated[int, typer.Option(min=0, help="Random negatives of each question.")] = 0,
     other_gold: Annotated[int, typer.Option(min=0, help="Gold of other questions, as negatives of each question.")] = 0,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
-    until: Annotated[int | None, typer.Option(min=0, help="The last label event to use; default all there are.")] = None,
+    until: Annotated[
+        int | None, typer.Option(min=0, help="The last label event to use; default all there are.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
     study: StudyOption = None,
 ) -> None:
@@ -45,10 +72,31 @@ def build(
     first, dash, last = ranks.partition("-")
     if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
         raise typer.BadParameter("--ranks takes two whole numbers, as in 1-100")
-    thresholds = {"keep_below": keep_below, "propose_above": propose_above, "share": share, "margin": margin, "related": related}
-    made = do(open_study(study), "build training set", name=name, runs=run, policy=policy, questions=questions or ["train"],
-              positives=positives or ["gold"], first=int(first), last=int(last or first), model=model, thresholds=thresholds,
-              random=random, other_gold=other_gold, rule=rule, until=until, seed=seed)
+    thresholds = {
+        "keep_below": keep_below,
+        "propose_above": propose_above,
+        "share": share,
+        "margin": margin,
+        "related": related,
+    }
+    made = do(
+        open_study(study),
+        "build training set",
+        name=name,
+        runs=run,
+        policy=policy,
+        questions=questions or ["train"],
+        positives=positives or ["gold"],
+        first=int(first),
+        last=int(last or first),
+        model=model,
+        thresholds=thresholds,
+        random=random,
+        other_gold=other_gold,
+        rule=rule,
+        until=until,
+        seed=seed,
+    )
     _say(made)
 
 
@@ -67,15 +115,18 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
     for name, manifest in made.items():
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
-        print(f"{name}: {manifest['policy']}, {counts['questions']:,} questions, {roles['positive']:,} positives, "
-              f"{roles['negative']:,} negatives, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}")
+        print(
+            f"{name}: {manifest['policy']}, {counts['questions']:,} questions, {roles['positive']:,} positives, "
+            f"{roles['negative']:,} negatives, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
+        )
 
 
 @training_set_app.command("show")
 def show(
     name: Name,
     question: Annotated[str | None, typer.Option(metavar="ID", help="The pairs of one question instead.")] = None,
-    json: AsJson = False, study: StudyOption = None,
+    json: AsJson = False,
+    study: StudyOption = None,
 ) -> None:
     """What a set is made of: by source and reason, what was removed at each rank, in each relation and bucket."""
     from app.tables import print_json
@@ -132,13 +183,27 @@ def diff(
 @training_set_app.command("export")
 def export(
     name: Name,
-    format: Annotated[str, typer.Option(
-        "--format", metavar="dpr|rocketqa|sentence-transformers|tevatron|beir|parquet", help="The form to write it in.")],
-    negatives: Annotated[int | None, typer.Option(min=1, help="Hard negatives of a question, at most; default the form's.")] = None,
-    draw: Annotated[str, typer.Option(metavar="top|random", help="Which of them: those that stand highest, or drawn.")] = "top",
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="dpr|rocketqa|sentence-transformers|tevatron|beir|parquet",
+            help="The form to write it in.",
+        ),
+    ],
+    negatives: Annotated[
+        int | None, typer.Option(min=1, help="Hard negatives of a question, at most; default the form's.")
+    ] = None,
+    draw: Annotated[
+        str, typer.Option(metavar="top|random", help="Which of them: those that stand highest, or drawn.")
+    ] = "top",
     seed: Annotated[int, typer.Option(min=0, help="The seed of --draw random.")] = 0,
-    template: Annotated[str, typer.Option(help="How title and text become one, for sentence-transformers.")] = "{title} [SEP] {text}",
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="A new folder; default the set's name and the form's, here.")] = None,
+    template: Annotated[
+        str, typer.Option(help="How title and text become one, for sentence-transformers.")
+    ] = "{title} [SEP] {text}",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A new folder; default the set's name and the form's, here.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Write a set for a trainer: a folder with its files, a manifest and a card."""
@@ -153,8 +218,10 @@ def export(
 
 def _say(made: TrainingSet) -> None:
     counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
-    print(f"Training set {made.name}: policy {made.manifest['policy']}, {counts['questions']:,} questions, {counts['pairs']:,} pairs, "
-          f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}.")
+    print(
+        f"Training set {made.name}: policy {made.manifest['policy']}, {counts['questions']:,} questions, {counts['pairs']:,} pairs, "
+        f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
+    )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
     for reason, count in made.manifest["left_out"].items():
@@ -178,7 +245,12 @@ def _print_counts(counts: dict[str, Any]) -> None:
         for name, row in _first_ranks(rows) if kind == "rank" else rows.items():
             gone = sum(row[fate] for fate in fates)
             mined = gone + row["kept"]
-            table.add_row(escape(name), f"{mined:,}", *(f"{row[fate]:,}" for fate in fates), f"{100 * gone / mined:.1f}%" if mined else "")
+            table.add_row(
+                escape(name),
+                f"{mined:,}",
+                *(f"{row[fate]:,}" for fate in fates),
+                f"{100 * gone / mined:.1f}%" if mined else "",
+            )
         if rows:
             console.print(table)
 

@@ -19,7 +19,9 @@ from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
-_ABOUT_SPLITS = "None: whatever the runs searched. Labels of dev and test correct the evaluation and never enter training."
+_ABOUT_SPLITS = (
+    "None: whatever the runs searched. Labels of dev and test correct the evaluation and never enter training."
+)
 
 
 def batch_panel(opened: Study, lead: Person) -> None:
@@ -51,7 +53,11 @@ def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[s
 def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    jobs.submit(opened, "make batch", {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name})
+    jobs.submit(
+        opened,
+        "make batch",
+        {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name},
+    )
     st.session_state[_SENT] = name
 
 
@@ -59,23 +65,46 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
     with columns[0]:
-        show(tag("p", tag("b", batch.name), f"  {kind}{batch.state}, {batch.done:,} of {batch.questions:,} questions done"))
+        show(
+            tag(
+                "p",
+                tag("b", batch.name),
+                f"  {kind}{batch.state}, {batch.done:,} of {batch.questions:,} questions done",
+            )
+        )
     if batch.practice:
         return
     items = queue.items(batch.name)
     with columns[1]:
         needed = f"needed-{batch.name}"
-        st.number_input("People a question", 1, 20, _most_common(items), key=needed, on_change=_do,
-                        args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),))
+        st.number_input(
+            "People a question",
+            1,
+            20,
+            _most_common(items),
+            key=needed,
+            on_change=_do,
+            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),),
+        )
     with columns[2]:
         names = [ANYBODY, *(person.name for person in people)]
         holder = _holder(items)
-        st.selectbox("For", names, index=names.index(holder) if holder in names else 0, key=f"for-{batch.name}", on_change=_do,
-                     args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),))
+        st.selectbox(
+            "For",
+            names,
+            index=names.index(holder) if holder in names else 0,
+            key=f"for-{batch.name}",
+            on_change=_do,
+            args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),),
+        )
     with columns[3]:
         other = "closed" if batch.state == "open" else "open"
-        st.button("Close" if batch.state == "open" else "Open again", key=f"state-{batch.name}", on_click=_do,
-                  args=(lambda: queue.set_state(batch.name, other, by=lead.name),))
+        st.button(
+            "Close" if batch.state == "open" else "Open again",
+            key=f"state-{batch.name}",
+            on_click=_do,
+            args=(lambda: queue.set_state(batch.name, other, by=lead.name),),
+        )
 
 
 def _most_common(items: list[Item]) -> int:
@@ -113,11 +142,30 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
         seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
         with low[4]:
             made = st.form_submit_button("Make the batch")
-        show(tag("p", "75% by priority, 10% drawn at random (the audit: false-negative rates come from it alone), 10% second labels, "
-                      "5% repeats; what an arm cannot fill goes to priority.", cls="soft"))
+        show(
+            tag(
+                "p",
+                "75% by priority, 10% drawn at random (the audit: false-negative rates come from it alone), 10% second labels, "
+                "5% repeats; what an arm cannot fill goes to priority.",
+                cls="soft",
+            )
+        )
     if made:
-        jobs.submit(opened, "make batch", {"name": name.strip(), "runs": chosen, "size": size, "depth": depth, "splits": splits or None,
-                                           "candidates": candidates, "people_needed": needed, "seed": seed, "by": lead.name})
+        jobs.submit(
+            opened,
+            "make batch",
+            {
+                "name": name.strip(),
+                "runs": chosen,
+                "size": size,
+                "depth": depth,
+                "splits": splits or None,
+                "candidates": candidates,
+                "people_needed": needed,
+                "seed": seed,
+                "by": lead.name,
+            },
+        )
         st.rerun()
 
 
@@ -130,8 +178,12 @@ def _people(people: People, everybody: list[Person], lead: Person) -> None:
         with columns[0]:
             show(tag("p", tag("b", person.name), f"  {person.role}{', paused' if person.paused else ''}"))
         with columns[1]:
-            st.button("Let work again" if person.paused else "Pause", key=f"pause-{person.name}", on_click=_do,
-                      args=(lambda person=person: people.pause(person.name, not person.paused, by=lead.name),))
+            st.button(
+                "Let work again" if person.paused else "Pause",
+                key=f"pause-{person.name}",
+                on_click=_do,
+                args=(lambda person=person: people.pause(person.name, not person.paused, by=lead.name),),
+            )
 
 
 def _do(change) -> None:

@@ -25,7 +25,9 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
     """All experiments by paper; beside each what was found, of several results the one that says most."""
     words: dict[str, str] = {}
     for result in found:
-        words[result["experiment"]] = min(words.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index)
+        words[result["experiment"]] = min(
+            words.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
+        )
     parts = []
     for paper, names in groupby(EXPERIMENTS, key=lambda name: EXPERIMENTS[name].paper):
         rows = [tag("li", _asked(name, words.get(name), name == chosen)) for name in names]
@@ -85,17 +87,37 @@ def figure_of(result: Mapping[str, Any]) -> Figure:
     made, figure = result["plot"], Figure()
     scale = 100 if result["unit"] == "%" else 1
     for number, (name, points) in enumerate(made["series"].items()):
-        held = [(x, cells[row, column]) for x, row, column in points if (row, column) in cells and cells[row, column]["value"] is not None]
+        held = [
+            (x, cells[row, column])
+            for x, row, column in points
+            if (row, column) in cells and cells[row, column]["value"] is not None
+        ]
         values = [scale * cell["value"] for _, cell in held]
-        whiskers = {"type": "data", "symmetric": False, "thickness": 1,
-                    "array": [scale * cell["high"] - value for (_, cell), value in zip(held, values, strict=True)],
-                    "arrayminus": [value - scale * cell["low"] for (_, cell), value in zip(held, values, strict=True)]}
-        figure.add_trace(Scatter(
-            x=[x for x, _ in held], y=values, name=escape(name), mode="lines+markers", error_y=whiskers,
-            marker={"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9}, line={"color": COLOURS[number % len(COLOURS)]},
-            customdata=[f"n = {cell['n']:,}" for _, cell in held], hovertemplate="%{y:.1f}, %{customdata}<extra>%{fullData.name}</extra>"))
+        whiskers = {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1,
+            "array": [scale * cell["high"] - value for (_, cell), value in zip(held, values, strict=True)],
+            "arrayminus": [value - scale * cell["low"] for (_, cell), value in zip(held, values, strict=True)],
+        }
+        figure.add_trace(
+            Scatter(
+                x=[x for x, _ in held],
+                y=values,
+                name=escape(name),
+                mode="lines+markers",
+                error_y=whiskers,
+                marker={"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9},
+                line={"color": COLOURS[number % len(COLOURS)]},
+                customdata=[f"n = {cell['n']:,}" for _, cell in held],
+                hovertemplate="%{y:.1f}, %{customdata}<extra>%{fullData.name}</extra>",
+            )
+        )
     figure.update_layout(
         xaxis={"title": {"text": escape(made["x"])}, "type": "log" if made["logarithmic"] else "linear"},
-        yaxis={"title": {"text": escape(made["y"]) + (", %" if result["unit"] == "%" else "")}}, height=380,
-        margin={"l": 10, "r": 10, "t": 40, "b": 50}, legend={"orientation": "h", "yref": "container", "yanchor": "top", "y": 1.0, "x": 0})
+        yaxis={"title": {"text": escape(made["y"]) + (", %" if result["unit"] == "%" else "")}},
+        height=380,
+        margin={"l": 10, "r": 10, "t": 40, "b": 50},
+        legend={"orientation": "h", "yref": "container", "yanchor": "top", "y": 1.0, "x": 0},
+    )
     return figure

@@ -46,4 +46,9 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
 def _at_work(person: Person | None) -> tuple[object, ...]:
     if person is None:
         return ()
-    return (person.name, span(f" {person.role}", cls="soft"), " ", link("change", url.href(url.JUDGE, {"sign-out": 1}), cls="quiet"))
+    return (
+        person.name,
+        span(f" {person.role}", cls="soft"),
+        " ",
+        link("change", url.href(url.JUDGE, {"sign-out": 1}), cls="quiet"),
+    )

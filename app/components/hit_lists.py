@@ -74,7 +74,9 @@ def side_by_side(
 def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
     """Ordinals of the passages that `side_by_side` needs."""
     read = [column.read.ordinal for column in lists if column.read is not None]
-    return list(dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])]))
+    return list(
+        dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])])
+    )
 
 
 def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], gold: set[int], shown: int) -> Html:
@@ -190,7 +192,9 @@ class _Marked:
         whole = self.passage.text
         if read is None or read[0] < low or read[1] > high:
             return marked(whole, low, high, self.answers, self.words)
-        before, inside, after = (marked(whole, *ends, self.answers, self.words) for ends in ((low, read[0]), read, (read[1], high)))
+        before, inside, after = (
+            marked(whole, *ends, self.answers, self.words) for ends in ((low, read[0]), read, (read[1], high))
+        )
         return join(before, framed(inside), after)
 
 

@@ -24,7 +24,11 @@ def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], s
     def step(number: int, words: str, key: str) -> Html:
         return link(words, to(number), data_focus=key) if 1 <= number <= pages else span(words, cls="off")
 
-    near = [span(f"{number:,}", cls="here", aria_current="page") if number == page else step(number, f"{number:,}", f"page{number}")
-            for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})]
+    near = [
+        span(f"{number:,}", cls="here", aria_current="page")
+        if number == page
+        else step(number, f"{number:,}", f"page{number}")
+        for number in sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
+    ]
     moves = span(step(page - 1, "‹ previous", "earlier"), *near, step(page + 1, "next ›", "later"), cls="pages")
     return tag("nav", said, moves, cls="pager", aria_label=f"Pages of {what}s")

@@ -40,7 +40,9 @@ def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
     return sorted(names, key=measure, reverse=not sort.startswith("-"))
 
 
-def relations(table: RelationTable, runs: Sequence[str], sort: str, address: Address, opened: Callable[[str], str]) -> Html:
+def relations(
+    table: RelationTable, runs: Sequence[str], sort: str, address: Address, opened: Callable[[str], str]
+) -> Html:
     """Success@k of every run by relation. `opened` gives the address of a relation's questions."""
 
     def head(key: str, words: object, title: str = "", **more: object) -> Html:
@@ -56,7 +58,10 @@ def relations(table: RelationTable, runs: Sequence[str], sort: str, address: Add
             **more,
         )
 
-    over = [tag("td", colspan=2), *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs)]
+    over = [
+        tag("td", colspan=2),
+        *(tag("th", run, colspan=len(table.ks), scope="colgroup", cls="over") for run in runs),
+    ]
     heads = [head("relation", "relation", cls="left"), head("n", "n")]
     heads += [head(f"{run}@{k}", f"@{k}", cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
     if table.differences:
@@ -74,7 +79,17 @@ def relations(table: RelationTable, runs: Sequence[str], sort: str, address: Add
         lines.append(tag("tr", *cells, cls="few" if rows[name].n < FEW else None))
     sums = []
     micro_n = next(iter(table.micro.values()))[table.k].n
-    sums.append(_sum("all questions", "Micro average: every question counts the same", micro_n, table.micro, runs, table, table.whole))
+    sums.append(
+        _sum(
+            "all questions",
+            "Micro average: every question counts the same",
+            micro_n,
+            table.micro,
+            runs,
+            table,
+            table.whole,
+        )
+    )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
         said = f"Macro average, as EntityQuestions reports it: each of {some.n_groups} relations counts the same; bootstrap within"
@@ -91,8 +106,14 @@ Values = dict[str, dict[int, Estimate]]
 """[run][k]."""
 
 
-def _sum(name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: Both | None) -> Html:
-    cells = [tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
+def _sum(
+    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: Both | None
+) -> Html:
+    cells = [
+        tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None)
+        for run in runs
+        for k in table.ks
+    ]
     if table.differences:
         cells.append(tag("td", gain(both.difference) if both else "", cls="first"))
     return tag("tr", tag("th", term(name, said), scope="row"), tag("td", f"{n:,}"), *cells)
@@ -110,10 +131,18 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
     lines = [_beside(relation_label(name), [rows[name].success[run][published.K] for run in runs], published.TOP_20[name])
              for name in sorted(rows, key=relation_order)]  # fmt: skip
     if table.macro:
-        lines.insert(0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE))
-    made = tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
+        lines.insert(
+            0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE)
+        )
+    made = tag(
+        "table",
+        tag("thead", tag("tr", *over), tag("tr", *heads)),
+        tag("tbody", *lines),
+        cls="figures groups panel-table",
+    )
     return join(
-        tag("p", published.not_comparable(len(panel.study.corpus), len(panel)), cls="notice warning"), tag("div", made, cls="scrolling")
+        tag("p", published.not_comparable(len(panel.study.corpus), len(panel)), cls="notice warning"),
+        tag("div", made, cls="scrolling"),
     )
 
 
@@ -127,7 +156,8 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
     """The points of the curves as figures, one row a bucket and series. `opened` gives the address of a slice's questions."""
     heads = [
-        tag("th", words, scope="col", cls=cls) for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
+        tag("th", words, scope="col", cls=cls)
+        for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
     ]
     heads += [tag("th", run, scope="col") for run in runs]
     lines = []
@@ -136,7 +166,11 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
             address = opened(slice_of(curves, series, point))
             span_words = _span(point)
             cells = [tag("td", figure(by_run[run][number].success, inline=True)) for run in runs]
-            count = link(f"{point.n:,}", address, title="Compare the first two runs on these questions") if address else f"{point.n:,}"
+            count = (
+                link(f"{point.n:,}", address, title="Compare the first two runs on these questions")
+                if address
+                else f"{point.n:,}"
+            )
             head = tag("th", series if number == 0 else "", scope="row")
             lines.append(tag("tr", head, tag("td", bucket_name(point.bucket)), tag("td", span_words),
                              tag("td", count), *cells, cls="few" if point.few else None))  # fmt: skip
@@ -162,7 +196,13 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
     """A row of links, one of them where we are: (words, address, chosen)."""
     links = [
-        link(words, to, cls="here" if here else None, aria_current="true" if here else None, data_focus=f"{label}-{words}")
+        link(
+            words,
+            to,
+            cls="here" if here else None,
+            aria_current="true" if here else None,
+            data_focus=f"{label}-{words}",
+        )
         for words, to, here in options
     ]
     return tag("div", span(label, cls="label"), span(*links, cls="choices"), cls="k-picker")

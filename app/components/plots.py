@@ -17,5 +17,9 @@ def plot(figure: Figure, name: str) -> None:
     """A figure in the page's own colours. Its camera button saves it as SVG, or as PNG where the address says `image=png`."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
     st.plotly_chart(
-        figure, width="stretch", theme="streamlit", key=f"plot-{name}", config=config(name, url.one_of("image", ("svg", "png"), "svg"))
+        figure,
+        width="stretch",
+        theme="streamlit",
+        key=f"plot-{name}",
+        config=config(name, url.one_of("image", ("svg", "png"), "svg")),
     )

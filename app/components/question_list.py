@@ -23,7 +23,10 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     if not len(rows):
         return div(
             "No question fits. ",
-            link("Show all questions", selection.on_compare(cell="all", relation="", set="", bucket="", slice="", text="")),
+            link(
+                "Show all questions",
+                selection.on_compare(cell="all", relation="", set="", bucket="", slice="", text=""),
+            ),
             cls="notice",
         )
     pages = -(-len(rows) // PER_PAGE)
@@ -32,7 +35,10 @@ def question_table(comparison: Comparison, selection: Selection, rows: np.ndarra
     overlaps = comparison.overlap_of(shown).tolist()
     lines = [_line(comparison, selection, int(row), overlap) for row, overlap in zip(shown, overlaps, strict=True)]
     table = tag("table", tag("thead", _head(selection)), tag("tbody", *lines), cls="questions")
-    return join(div(table, cls="scrolling"), pager(len(rows), page, PER_PAGE, "question", lambda number: selection.on_compare(page=number)))
+    return join(
+        div(table, cls="scrolling"),
+        pager(len(rows), page, PER_PAGE, "question", lambda number: selection.on_compare(page=number)),
+    )
 
 
 def _head(selection: Selection) -> Html:

@@ -52,7 +52,11 @@ def read_answer(study: Study, run: str, question: Question, reader: str, k: int)
 
 
 def read_badge(read: ReadAnswer) -> Html:
-    return span("⟦⟧ read", cls="badge read", title=f"The reader {read.reader} takes its answer from this passage, of the first {read.k}")
+    return span(
+        "⟦⟧ read",
+        cls="badge read",
+        title=f"The reader {read.reader} takes its answer from this passage, of the first {read.k}",
+    )
 
 
 def framed(inside: Html) -> Html:
@@ -67,7 +71,11 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
         lists: the columns; each knows what was `read`.
         passages: by ordinal, those of the answers among them.
     """
-    lines = [_line(column.side, column.read, question, passages[column.read.ordinal]) for column in lists if column.read is not None]
+    lines = [
+        _line(column.side, column.read, question, passages[column.read.ordinal])
+        for column in lists
+        if column.read is not None
+    ]
     if not lines:
         return Html("")
     _, known = chosen_reader(study, tuple(column.name for column in lists))
@@ -88,11 +96,15 @@ def _line(side: str, read: ReadAnswer, question: Question, passage: Passage) -> 
     verdict: object = ""
     if question.answers:
         right, shared = scored(answer, question.answers, question.answer_rule == "regex")
-        verdict = span("✓ exact match", cls="right") if right else span(f"✗ no exact match, F1 {shared:.2f}", cls="wrong")
+        verdict = (
+            span("✓ exact match", cls="right") if right else span(f"✗ no exact match, F1 {shared:.2f}", cls="wrong")
+        )
     scores = span(
         f"from rank {read.rank}, ",
         term(f"selected {100 * read.selected:.0f}%", SELECTED.format(k=read.k, relevance=read.relevance)), ", ",
         term(f"span {100 * read.probability:.0f}%", SPAN.format(score=read.score)),
         cls="scores",
     )  # fmt: skip
-    return div(letter(side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores)
+    return div(
+        letter(side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores
+    )

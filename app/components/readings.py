@@ -38,7 +38,9 @@ def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]
     """The reader that the address names, else the newest that read the most of these runs; and all that read one of them."""
     read_by = [list(readings_of(study.run(name))) for name in dict.fromkeys(names)]
     known = list(dict.fromkeys(reader for readers in read_by for reader in readers))
-    default = max(known, key=lambda reader: (sum(reader in readers for readers in read_by), known.index(reader)), default="")
+    default = max(
+        known, key=lambda reader: (sum(reader in readers for readers in read_by), known.index(reader)), default=""
+    )
     return (url.one_of("reader", known, default) if known else ""), known
 
 
@@ -46,7 +48,11 @@ def reading(study: Study, run: str, reader: str) -> Reading | None:
     """A run's reading by that reader; None where there is none."""
     opened = study.run(run)
     manifest = readings_of(opened).get(reader)
-    return None if manifest is None else _reading(study, str(study.folder), run, opened.manifest.get("made"), reader, manifest["made"])
+    return (
+        None
+        if manifest is None
+        else _reading(study, str(study.folder), run, opened.manifest.get("made"), reader, manifest["made"])
+    )
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
@@ -55,14 +61,20 @@ def _reading(_study: Study, folder: str, run: str, run_made: str, reader: str, m
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _answered(_study: Study, _reading: Reading, questions: tuple, name: str, made: tuple, ks: tuple[int, ...]) -> Answered:
+def _answered(
+    _study: Study, _reading: Reading, questions: tuple, name: str, made: tuple, ks: tuple[int, ...]
+) -> Answered:
     return answered(_study, _reading, ks)
 
 
 def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: np.ndarray, by: str | None) -> Html:
     """A panel for runs A and B; nothing where neither was read."""
     reader, known = chosen_reader(study, (chosen.a, chosen.b))
-    readings = {side: found for side, name in (("a", chosen.a), ("b", chosen.b)) if (found := reading(study, name, reader)) is not None}
+    readings = {
+        side: found
+        for side, name in (("a", chosen.a), ("b", chosen.b))
+        if (found := reading(study, name, reader)) is not None
+    }
     if not readings:
         return Html("")
     depth = min(each.depth for each in readings.values())
@@ -77,14 +89,30 @@ def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: 
         return Html("")
     tables = [scrolling(_by_k(made, ks, k, ids, chosen))]
     if by is not None:
-        tables.append(div(_by_group(made, k, ids, by), cls="by-group", tabindex="0", role="region", aria_label=f"Exact match by {by}"))
+        tables.append(
+            div(
+                _by_group(made, k, ids, by),
+                cls="by-group",
+                tabindex="0",
+                role="region",
+                aria_label=f"Exact match by {by}",
+            )
+        )
     absent = [side for side in ("a", "b") if side not in made]
     words = [f"{len(ids):,} questions. ", CONVENTION]
     if absent and chosen.a != chosen.b:
         run = getattr(chosen, absent[0])
-        words += [" ", letter(absent[0]), " was not read: ", tag("code", f"blindspot read --run {run} --reader {reader}"), "."]
+        words += [
+            " ",
+            letter(absent[0]),
+            " was not read: ",
+            tag("code", f"blindspot read --run {run} --reader {reader}"),
+            ".",
+        ]
     shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
-    return join(readings_style(), div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings"))
+    return join(
+        readings_style(), div(_head(reader, known), shown, tag("p", *words, cls="convention"), cls="panel readings")
+    )
 
 
 def _head(reader: str, known: list[str]) -> Html:
@@ -111,12 +139,19 @@ def _by_k(made: dict[str, Answered], ks: tuple[int, ...], k: int, ids: set[str],
     lines = [line(join(letter(side), " ", each.run), [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks])
              for side, each in made.items()]  # fmt: skip
     if len(made) == 2:
-        lines.append(line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum"))
+        lines.append(
+            line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum")
+        )
     lines += [line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
               for side, each in made.items()]  # fmt: skip
     there = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
-    lines += [line(join(letter(side), " ", term("could be read", FOUND)), cells, "second") for side, cells in there.items()]
-    heads = [tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at)) for at in ks]
+    lines += [
+        line(join(letter(side), " ", term("could be read", FOUND)), cells, "second") for side, cells in there.items()
+    ]
+    heads = [
+        tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
+        for at in ks
+    ]
     head = tag("tr", tag("th", term("Exact match, %", CONVENTION), scope="col", cls="left"), *heads)
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
 
@@ -134,18 +169,28 @@ def _by_group(made: dict[str, Answered], k: int, ids: set[str], by: str) -> Html
         names += ["ahead", term("p", "of the paired sign-flip test, adjusted by Holm's method")]
         for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
             p = both.difference.p_adjusted
-            cells = [f"{both.n:,}", figure(both.a), figure(both.b), gain(both.difference), "<0.001" if p < 0.001 else f"{p:.3f}"]
+            cells = [
+                f"{both.n:,}",
+                figure(both.a),
+                figure(both.b),
+                gain(both.difference),
+                "<0.001" if p < 0.001 else f"{p:.3f}",
+            ]
             lines.append(_line(name, by, both.n, cells))
     else:
         (one,) = made.values()
         for name, group in one.groups(by).items():
             rows = [row for row in group.tolist() if one.questions[row].id in ids]
             if rows:
-                lines.append(_line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)]))
+                lines.append(
+                    _line(name, by, len(rows), [f"{len(rows):,}", figure(proportion(one.exact[k][rows]), inline=True)])
+                )
     heads = [tag("th", by, scope="col", cls="left"), *(tag("th", words, scope="col") for words in names)]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
 
 
 def _line(name: str, by: str, n: int, cells: list) -> Html:
     label = relation_label(name) if by == "relation" else name
-    return tag("tr", tag("th", label, scope="row"), *(tag("td", cell) for cell in cells), cls="few" if n < FEW else None)
+    return tag(
+        "tr", tag("th", label, scope="row"), *(tag("td", cell) for cell in cells), cls="few" if n < FEW else None
+    )

@@ -25,14 +25,29 @@ def sign_in(labels_path: Path, why: str) -> None:
             _by_oidc()
         else:
             wrong = who.wrong_link()
-            words = "This personal link is not valid, or not any more." if wrong else "Open the personal link that you were given."
-            show(notice(words, " A lead of the study can make a new one: blindspot people invite NAME", kind="error" if wrong else ""))
+            words = (
+                "This personal link is not valid, or not any more."
+                if wrong
+                else "Open the personal link that you were given."
+            )
+            show(
+                notice(
+                    words,
+                    " A lead of the study can make a new one: blindspot people invite NAME",
+                    kind="error" if wrong else "",
+                )
+            )
 
 
 def _by_name(labels_path: Path) -> None:
     people = who.people(labels_path).all()
     for person in people:
-        st.button(f"I am {person.name} ({person.role})", key=f"i-am-{person.name}", on_click=_say, args=(labels_path, person.name))
+        st.button(
+            f"I am {person.name} ({person.role})",
+            key=f"i-am-{person.name}",
+            on_click=_say,
+            args=(labels_path, person.name),
+        )
     with st.form("sign-in-form", border=False):
         left, right = st.columns([3, 1], vertical_alignment="bottom")
         with left:

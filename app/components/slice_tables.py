@@ -18,9 +18,7 @@ from backend.evaluation.slice_finder import FoundSlices
 from backend.evaluation.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
 from db.errors import BlindspotError
 
-MOVES = (
-    "How far the slice moves the difference over all questions from what the others have: its share of the questions x (inside − outside)"
-)
+MOVES = "How far the slice moves the difference over all questions from what the others have: its share of the questions x (inside − outside)"
 
 PERMUTATION = "Permutation test: could as many questions drawn at random be as far off?"
 
@@ -55,14 +53,28 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
     lines = []
     for name, first, k in rows:
         estimate = proportion(found_by(first, k))
-        lines.append(tag("tr", tag("th", name, scope="row"), tag("td", f"{estimate.n:,}"), tag("td", figure(estimate, inline=True))))
+        lines.append(
+            tag(
+                "tr",
+                tag("th", name, scope="row"),
+                tag("td", f"{estimate.n:,}"),
+                tag("td", figure(estimate, inline=True)),
+            )
+        )
     head = tag(
-        "tr", tag("th", "every run on this slice", scope="col", cls="left"), tag("th", "n", scope="col"), tag("th", "%", scope="col")
+        "tr",
+        tag("th", "every run on this slice", scope="col", cls="left"),
+        tag("th", "n", scope="col"),
+        tag("th", "%", scope="col"),
     )
-    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups small"), cls="scrolling every-run")
+    return div(
+        tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups small"), cls="scrolling every-run"
+    )
 
 
-def saved_table(slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selection, opened: Callable[[str], str]) -> Html:
+def saved_table(
+    slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selection, opened: Callable[[str], str]
+) -> Html:
     """The saved slices with both runs' figures; p values adjusted together."""
     members, broken = {}, {}
     for name, each in slices.items():
@@ -74,15 +86,27 @@ def saved_table(slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selectio
     lines = []
     for name, each in slices.items():
         head = tag(
-            "th", link(name, opened(each.expression), title="Open this slice"), tag("code", each.expression, cls="expression"), scope="row"
+            "th",
+            link(name, opened(each.expression), title="Open this slice"),
+            tag("code", each.expression, cls="expression"),
+            scope="row",
         )
         if name not in found:
-            lines.append(tag("tr", head, tag("td", broken.get(name, "no question of these runs"), colspan=5, cls="soft left")))
+            lines.append(
+                tag("tr", head, tag("td", broken.get(name, "no question of these runs"), colspan=5, cls="soft left"))
+            )
             continue
         both = found[name]
         cells = (f"{both.n:,}", figure(both.a), figure(both.b), gain(both.difference), _p(both.difference.p_adjusted))
         lines.append(tag("tr", head, *(tag("td", cell) for cell in cells), cls="few" if both.n < FEW else None))
-    heads = ("slice", "n", letter("a"), letter("b"), "ahead", term("p (Holm)", "Adjusted for the number of saved slices"))
+    heads = (
+        "slice",
+        "n",
+        letter("a"),
+        letter("b"),
+        "ahead",
+        term("p (Holm)", "Adjusted for the number of saved slices"),
+    )
     return _table(heads, lines)
 
 

@@ -130,7 +130,9 @@ def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, 
     def head(key: str, words: object, **more: object) -> Html:
         chosen = sort.removeprefix("-") == key
         arrow = span(" ↓" if sort == key else " ↑", cls="arrow") if chosen else ""
-        address = url.href(url.COMPARE, selection.parameters(page=1) | _grouping(by) | {"by": f"-{key}" if sort == key else key})
+        address = url.href(
+            url.COMPARE, selection.parameters(page=1) | _grouping(by) | {"by": f"-{key}" if sort == key else key}
+        )
         return tag(
             "th",
             link(join(words, arrow), address, data_focus=f"by-{key}"),
@@ -186,7 +188,9 @@ def gain(difference: Difference) -> Html:
     shown = interval  # as the run that is ahead sees it
     if points <= -0.05:
         shown = f"{0.0 - 100 * estimate.high:+.1f} to {0.0 - 100 * estimate.low:+.1f}"
-    return span(ahead, words, span(shown, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else ""))
+    return span(
+        ahead, words, span(shown, cls="interval"), title=said, cls="figure difference" + (" unsure" if p > SURE else "")
+    )
 
 
 def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str) -> Html:
@@ -200,14 +204,24 @@ def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str)
 
     label = relation_label(name) if by == "relation" else name
     title = f"Show every {by} again" if chosen else f"Show only this {by}'s questions"
-    head = opened(label, selection.cell, "" if chosen else name, by, title, aria_current="true" if chosen else None) if name else label
+    head = (
+        opened(label, selection.cell, "" if chosen else name, by, title, aria_current="true" if chosen else None)
+        if name
+        else label
+    )
     p = both.difference.p if both.difference.p_adjusted is None else both.difference.p_adjusted
 
     def counted(cell: str) -> Html:
         count = getattr(both.flips, cell)
         if not count or not name:
             return Html(f"{count:,}")
-        return opened(f"{count:,}", cell, name, f"flip-{cell}", f"Show the {count:,} questions of {label} that {FLIP_HEADS[cell][1]}")
+        return opened(
+            f"{count:,}",
+            cell,
+            name,
+            f"flip-{cell}",
+            f"Show the {count:,} questions of {label} that {FLIP_HEADS[cell][1]}",
+        )
 
     return tag(
         "tr",
@@ -217,7 +231,10 @@ def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str)
         tag("td", figure(both.b)),
         tag("td", gain(both.difference)),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
-        *(tag("td", counted(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else "")) for cell in flips.CELLS),
+        *(
+            tag("td", counted(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
+            for cell in flips.CELLS
+        ),
         cls=" ".join(each for each in ("chosen" if chosen else "", "few" if both.n < FEW else "") if each) or None,
     )
 

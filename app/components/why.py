@@ -23,7 +23,10 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
     here = st.query_params.to_dict()
     if url.value("why") != "1":
         return link(
-            "Why did a run miss this?", url.href(url.QUESTION, {**here, "question": question.id, "why": 1}), cls="quiet", data_focus="why"
+            "Why did a run miss this?",
+            url.href(url.QUESTION, {**here, "question": question.id, "why": 1}),
+            cls="quiet",
+            data_focus="why",
         )
     close = link("close", url.href(url.QUESTION, {**here, "why": None}), cls="quiet", data_focus="why")
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
@@ -37,7 +40,10 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
         return Html("")
     facts = [div(tag("dt", name), tag("dd", value)) for name, value in _facts(found)]
     return join(
-        tag("p", _summary(found), cls="conclusion"), _standings(found, list(runs)), tag("dl", *facts, cls="why-facts"), *_neighbours(found)
+        tag("p", _summary(found), cls="conclusion"),
+        _standings(found, list(runs)),
+        tag("dl", *facts, cls="why-facts"),
+        *_neighbours(found),
     )
 
 
@@ -51,7 +57,11 @@ def _summary(found: Why) -> str:
         if each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner, False):
             return f"{each.run} puts a passage first that holds an answer and that no gold names: perhaps a false negative."
     if not any(each.gold is not None for each in found.standings):
-        return "No gold passage is among the hits of these runs." if found.question.gold else "No passage is labelled as the answer."
+        return (
+            "No gold passage is among the hits of these runs."
+            if found.question.gold
+            else "No passage is labelled as the answer."
+        )
     if all(each.rank == 1 for each in found.standings):
         return "Every run has a gold passage first."
     return "What is known about the gold and about the passage that stands first:"
@@ -68,8 +78,13 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
         "shares with the question",
         "the gold shares",
     )
-    lines = [_line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings]
-    head = tag("tr", *(tag("th", words, scope="col", cls="left" if i in (0, 4, 6, 7) else None) for i, words in enumerate(heads)))
+    lines = [
+        _line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings
+    ]
+    head = tag(
+        "tr",
+        *(tag("th", words, scope="col", cls="left" if i in (0, 4, 6, 7) else None) for i, words in enumerate(heads)),
+    )
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures groups"), cls="scrolling")
 
 
@@ -110,7 +125,12 @@ def _words(words: Words | None) -> Html:
 def _facts(found: Why) -> list[tuple[object, object]]:
     known = found.frequency is not None
     facts: list[tuple[object, object]] = [
-        ("subject", f"mentioned {count(found.frequency, 'time')}, by {found.frequency_source}" if known else "its frequency is not known"),
+        (
+            "subject",
+            f"mentioned {count(found.frequency, 'time')}, by {found.frequency_source}"
+            if known
+            else "its frequency is not known",
+        ),
     ]
     if found.trained is None:
         facts.append(("training", "the study has no training questions"))

@@ -100,7 +100,9 @@ def page() -> None:
     if by is None:
         show(questions)
         return
-    groups = div(_groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel")
+    groups = div(
+        _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
+    )
     show(div(groups, questions, cls="side-by-side halves"))
 
 
@@ -121,8 +123,15 @@ def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
     said = CHOSEN_BY_RESULTS if by_results(chosen.slice) else conclusion(found, compared.a.name, compared.b.name)
     return div(
         tag("p", said, cls="conclusion"),
-        tag("p", reservation(compared.a.kind, chosen.rule), " ", term("How it is tested", method()), " · ",
-            link("Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "holm"})), cls="convention"),
+        tag(
+            "p",
+            reservation(compared.a.kind, chosen.rule),
+            " ",
+            term("How it is tested", method()),
+            " · ",
+            link("Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "holm"})),
+            cls="convention",
+        ),
     )
 
 
@@ -139,7 +148,9 @@ def _groups_head(compared: Comparison, chosen: Selection, by: str):
              cls="here" if each == by else None, data_focus=f"groups-{each}", aria_current="true" if each == by else None)
         for each in ("relation", "bucket")
     ]  # fmt: skip
-    runs = url.href("relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""})
+    runs = url.href(
+        "relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""}
+    )
     return div(span(*links, cls="choices"), link("as a plot, with more runs", runs, cls="quiet"), cls="list-head")
 
 

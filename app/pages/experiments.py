@@ -24,7 +24,12 @@ TRIED = {"small": True}
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
-        show(empty("Nothing to experiment on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
+        show(
+            empty(
+                "Nothing to experiment on yet",
+                join("Passages and questions come first: ", link("Home", url.HOME), " says how."),
+            )
+        )
         return
     with jobs.followed(opened):
         _page(opened)
@@ -60,7 +65,11 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
 def _named(result: dict) -> str:
     """What tells a result from others of the experiment."""
     setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
-    return "small" if setting["small"] else ", ".join(filter(None, (setting["on"], f"{seeds} seeds" if seeds > 1 else "", result["key"])))
+    return (
+        "small"
+        if setting["small"]
+        else ", ".join(filter(None, (setting["on"], f"{seeds} seeds" if seeds > 1 else "", result["key"])))
+    )
 
 
 def _result(result: dict) -> None:
@@ -72,7 +81,9 @@ def _result(result: dict) -> None:
     for column, form, words in zip(columns, ("csv", "tex"), ("CSV", "LaTeX"), strict=False):
         with column:
             content = tables.as_csv(result) if form == "csv" else tables.as_latex(result)
-            st.download_button(words, content, f"{result['experiment']}.{form}", "text/plain", key=f"{form}-{result['key']}")
+            st.download_button(
+                words, content, f"{result['experiment']}.{form}", "text/plain", key=f"{form}-{result['key']}"
+            )
 
 
 enter(page)

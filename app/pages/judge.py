@@ -36,7 +36,10 @@ def page() -> None:
         st.rerun()
     person = who.who(opened.labels_path)
     if person is None:
-        sign_in(opened.labels_path, "Every label is kept under a name: people see their own labels, and agreement can be measured.")
+        sign_in(
+            opened.labels_path,
+            "Every label is kept under a name: people see their own labels, and agreement can be measured.",
+        )
         return
     stores = desk(opened)
     if url.value("adjudicate") and person.may("adjudicate"):
@@ -52,18 +55,30 @@ def page() -> None:
 def _judge(opened: Study, stores: Desk, person: Person) -> None:
     component = f"judge-{person.name}"
     leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
-    history = [gesture for gesture in stores.labels.undoable(person.name, HISTORY) if gesture.batch and gesture.kind != "adjudicate"]
+    history = [
+        gesture
+        for gesture in stores.labels.undoable(person.name, HISTORY)
+        if gesture.batch and gesture.kind != "adjudicate"
+    ]
     batches = stores.queue.batches()
     practice = {batch.name for batch in batches if batch.practice}
     # The questions of the last gestures too, so that taking one back shows its question at once; and the one on the page.
     earlier = dict.fromkeys((gesture.batch, gesture.question) for gesture in history[:12])
     held = {(lease.batch, lease.question): lease for lease in leases}
-    also = [Lease(batch, question, 0.0, batch in practice) for batch, question in earlier if (batch, question) not in held]
+    also = [
+        Lease(batch, question, 0.0, batch in practice) for batch, question in earlier if (batch, question) not in held
+    ]
     cards = stores.cards.leased(person.name, [*leases, *also])
-    progress = {batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in batches}
+    progress = {
+        batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in batches
+    }
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
-        card["notice"] = "Practice: these labels do not count. After Enter you see what was settled." if card["settled"] is not None else ""
+        card["notice"] = (
+            "Practice: these labels do not count. After Enter you see what was settled."
+            if card["settled"] is not None
+            else ""
+        )
     title, lines = _empty(batches, person)
     judging.mount("judge", component, {
         "session": f"{who.cookie_name(opened.labels_path)}:{person.name}", "mode": "judge", "kind": "label", "cards": cards,
@@ -94,8 +109,10 @@ def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
         return "Nothing for you at the moment", [
             f"{left:,} questions are with other people, or wait for somebody who has not judged them yet.",
         ]
-    return "All done", ["Every question of every open batch has been judged by as many people as it needs.",
-                        "Make another batch below." if person.may("lead") else "Thank you."]
+    return "All done", [
+        "Every question of every open batch has been judged by as many people as it needs.",
+        "Make another batch below." if person.may("lead") else "Thank you.",
+    ]
 
 
 def _history(gestures: list[Gesture]) -> list[dict[str, Any]]:
@@ -116,7 +133,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     disputed = dict.fromkeys(pair.question for pair in stores.labels.consensus() if pair.state == "open")
     order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
     earlier = [id for id in dict.fromkeys(gesture.question for gesture in history[:12]) if id not in disputed]
-    cards = stores.cards.disputed([*order[:AHEAD + MOST_AHEAD], *earlier])
+    cards = stores.cards.disputed([*order[: AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
         card["progress"] = f"{len(disputed):,} questions with disagreement"
     judging.mount("judge", component, {

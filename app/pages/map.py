@@ -50,7 +50,9 @@ def page() -> None:
         runs = runs_over(map)
         with columns[1]:
             usual = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
-            by = url.select("Colour by", "by", [each for each in BY if runs or each != "hit"], usual, format_func=COLOURS.get)
+            by = url.select(
+                "Colour by", "by", [each for each in BY if runs or each != "hit"], usual, format_func=COLOURS.get
+            )
         with columns[2]:
             run = url.select("Run", "run", runs, runs[0]) if runs else None
         with columns[3]:
@@ -82,7 +84,11 @@ def _k() -> int:
     chosen = str(url.number("k", DEFAULT_K, 1, 1000))
     return int(
         url.select(
-            "k", "k", sorted({*options, chosen}, key=int), str(DEFAULT_K), help="A hit, and what goes to judging, stands among the first k."
+            "k",
+            "k",
+            sorted({*options, chosen}, key=int),
+            str(DEFAULT_K),
+            help="A hit, and what goes to judging, stands among the first k.",
         )
     )
 
@@ -119,7 +125,14 @@ def _picture(map: Map, by: str, run: str | None, k: int, view: list[int]) -> Non
 
 
 def _chosen(
-    map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None, run: str | None, k: int, reading: bool
+    map: Map,
+    shown: Points,
+    state: Clusters,
+    cluster: int | None,
+    saved: tuple[str, ...] | None,
+    run: str | None,
+    k: int,
+    reading: bool,
 ) -> None:
     ids = selection.chosen(map)
     if cluster is not None:
@@ -135,7 +148,9 @@ def _chosen(
         selection.hint(map, run)
 
 
-def _marked(map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None) -> frozenset[str]:
+def _marked(
+    map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
+) -> frozenset[str]:
     """What is ringed: an opened cluster and a saved selection. The opened point is ringed in the browser, without a new picture."""
     marked = set(saved or ())
     if cluster is not None:
@@ -143,10 +158,16 @@ def _marked(map: Map, shown: Points, state: Clusters, cluster: int | None, saved
     return frozenset(marked)
 
 
-def _plot(map: Map, shown: Points, state: Clusters, by: str, run: str | None, k: int, view: list[int], marked: frozenset[str]) -> None:
+def _plot(
+    map: Map, shown: Points, state: Clusters, by: str, run: str | None, k: int, view: list[int], marked: frozenset[str]
+) -> None:
     first = first_hits(map.study, run) if run and by == "hit" else None
     found = values(map, known_of(map), by, state, first, map.study.run(run) if run and by == "hit" else None, k)
-    labelled = (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name) if by == "relation" else str
+    labelled = (
+        (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name)
+        if by == "relation"
+        else str
+    )
     made = held_figure(map, found, view, marked, shown.titles, shown.starts, shown.ids, labelled)
     st.plotly_chart(
         made,

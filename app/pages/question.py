@@ -244,7 +244,9 @@ def _way_back() -> Html:
     own = ("ask", "expect", "left", "right", "show")
     here = {key: st.query_params[key] for key in st.query_params if key not in own}
     back = link("‹ the study's questions", url.href(url.QUESTION, here), data_focus="back")
-    return tag("nav", back, span("A question of your own, answered now", cls="soft"), cls="trail", aria_label="Questions")
+    return tag(
+        "nav", back, span("A question of your own, answered now", cls="soft"), cls="trail", aria_label="Questions"
+    )
 
 
 def _own(opened: Study) -> None:

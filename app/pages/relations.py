@@ -29,7 +29,13 @@ def page() -> None:
         show(
             empty(
                 "No run to measure yet",
-                join("Retrieve on ", link("Home", url.HOME), ", or with ", tag("code", "blindspot retrieve --with bm25"), "."),
+                join(
+                    "Retrieve on ",
+                    link("Home", url.HOME),
+                    ", or with ",
+                    tag("code", "blindspot retrieve --with bm25"),
+                    ".",
+                ),
             )
         )
         return
@@ -59,7 +65,13 @@ def page() -> None:
     elif related:
         _relations(panel, names, k)
     else:
-        show(notice("None of these questions has a relation. ", link("See them by frequency", page_address(view="frequency")), "."))
+        show(
+            notice(
+                "None of these questions has a relation. ",
+                link("See them by frequency", page_address(view="frequency")),
+                ".",
+            )
+        )
 
 
 def _pick_runs(names: list[str], known: list[str]) -> None:
@@ -79,7 +91,9 @@ def _relations(panel: Panel, names: list[str], k: int) -> None:
     table = relation_table(panel, k)
     sort = url.value("sort", "difference" if table.differences else f"{names[0]}@{k}")
     order = panel_tables.order(table, names, sort)
-    made = panel_tables.relations(table, names, sort, page_address, lambda name: _opened(names, k, relation=name) or page_address())
+    made = panel_tables.relations(
+        table, names, sort, page_address, lambda name: _opened(names, k, relation=name) or page_address()
+    )
     note = f"Pale: fewer than {report_plots.FEW} questions. The interval of a share is Wilson's; point at a figure to read it."
     show(div(tag("h2", "Success@k by relation, %"), scrolling(made), tag("p", note, cls="convention"), cls="panel"))
     said = span(f"whiskers: 95% intervals; grey: fewer than {report_plots.FEW} questions", cls="soft")
@@ -95,7 +109,11 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
     left, right = st.columns([4, 8], vertical_alignment="bottom")
     with left:
         relation = url.select(
-            "Relation", "relation", ("", *there), "", format_func=lambda name: relation_label(name) if name else "every relation"
+            "Relation",
+            "relation",
+            ("", *there),
+            "",
+            format_func=lambda name: relation_label(name) if name else "every relation",
         )
     official = {"official": True, "cut": False}.get(url.value("buckets"))
     curves = frequency_curves(panel, k, relation, official)
@@ -124,7 +142,14 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             "8 buckets of about equal cumulative frequency, equal frequencies together; subjects never mentioned stand by themselves."
         )
     said.append(f"Pale, and grey in the plot: fewer than {report_plots.FEW} questions. Intervals are Wilson's.")
-    show(div(tag("h2", f"Success@{k} along frequency, %"), scrolling(made), tag("p", " ".join(said), cls="convention"), cls="panel"))
+    show(
+        div(
+            tag("h2", f"Success@{k} along frequency, %"),
+            scrolling(made),
+            tag("p", " ".join(said), cls="convention"),
+            cls="panel",
+        )
+    )
 
 
 enter(page)

@@ -37,7 +37,8 @@ def page() -> None:
         missing = "two runs" if not runs else "a second run"
         show(
             empty(
-                f"Slices need {missing}", join("Make one on ", link("Home", url.HOME), " or with ", tag("code", "blindspot retrieve"), ".")
+                f"Slices need {missing}",
+                join("Make one on ", link("Home", url.HOME), " or with ", tag("code", "blindspot retrieve"), "."),
             )
         )
         return
@@ -56,10 +57,17 @@ def page() -> None:
             ks = sorted({k for k in (1, 5, 20, 100) if k <= compared.depth} | {chosen.k})
             show(choices("k", [(f"{k}", address(chosen, k=k), k == chosen.k) for k in ks]))
     if not len(compared):
-        show(notice(f"{a} and {b} share no question that can be measured by {compared.a.kind}: choose other runs.", kind="warning"))
+        show(
+            notice(
+                f"{a} and {b} share no question that can be measured by {compared.a.kind}: choose other runs.",
+                kind="warning",
+            )
+        )
         return
     with st.container(key="filters"):
-        url.text_box("Slice", "slice", forget=("page",), placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5")
+        url.text_box(
+            "Slice", "slice", forget=("page",), placeholder="relation:P19 and not bucket:0 and first(bm25-dev)<=5"
+        )
     facts = Facts(compared, chosen.k)
     show(condition_help(list(runs)))
     try:
@@ -76,14 +84,23 @@ def page() -> None:
     _finder(chosen, facts)
     if chosen.slice and kept.any():
         rows = selection.rows(compared, chosen, kept)
-        show(div(tag("h2", "The questions of the slice"), question_table(compared, chosen, rows), cls="panel", id="questions"))
+        show(
+            div(
+                tag("h2", "The questions of the slice"),
+                question_table(compared, chosen, rows),
+                cls="panel",
+                id="questions",
+            )
+        )
     made = tuple(runs[name].get("made") for name in (a, b))
     # The finder reads every gold passage once: while the page is read.
     study.ahead(lambda: compared.facts.overlap, "gold facts", study.questions_key(opened), a, b, made, relevance, rule)
 
 
 def address(chosen: Selection, **changes: object) -> str:
-    return url.href(PAGE, {**chosen.parameters(page=1), **changes, **({"find": url.value("find")} if url.value("find") else {})})
+    return url.href(
+        PAGE, {**chosen.parameters(page=1), **changes, **({"find": url.value("find")} if url.value("find") else {})}
+    )
 
 
 def _without_slice(chosen: Selection) -> Selection:
@@ -119,7 +136,12 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
         with columns[2]:
             if said := st.session_state.pop("slice-said", None):
                 show(notice(said[0], kind=said[1]))
-            send_to_judging(opened, [compared.questions[row].id for row in np.flatnonzero(kept)], (chosen.a, chosen.b), "slice-judge")
+            send_to_judging(
+                opened,
+                [compared.questions[row].id for row in np.flatnonzero(kept)],
+                (chosen.a, chosen.b),
+                "slice-judge",
+            )
 
 
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
@@ -176,16 +198,34 @@ def _finder(chosen: Selection, facts: Facts) -> None:
     found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=asked)
     way = choices(
         "corrected by",
-        [(words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == asked) for key, words in CORRECTIONS.items()],
+        [
+            (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == asked)
+            for key, words in CORRECTIONS.items()
+        ],
     )
     within = tag("p", "Within the slice ", tag("code", chosen.slice), ".") if chosen.slice else ""
     if found.slices:
-        body = scrolling(found_table(found, lambda each: url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, each])))))
+        body = scrolling(
+            found_table(
+                found, lambda each: url.href(PAGE, chosen.parameters(page=1, slice=joined([chosen.slice, each])))
+            )
+        )
     else:
         body = notice(
-            "No slice stands out." if found.tried else f"No slice has {found.least} questions inside and outside: there is nothing to test."
+            "No slice stands out."
+            if found.tried
+            else f"No slice has {found.least} questions inside and outside: there is nothing to test."
         )
-    show(div(div(*head, way, cls="list-head"), within, body, tag("p", told(found), cls="convention"), cls="panel", id="found"))
+    show(
+        div(
+            div(*head, way, cls="list-head"),
+            within,
+            body,
+            tag("p", told(found), cls="convention"),
+            cls="panel",
+            id="found",
+        )
+    )
 
 
 enter(page)

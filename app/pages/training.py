@@ -25,11 +25,21 @@ VIEWS = {"": "sets and models", VIEW: "people, cross-encoder, answer match"}
 def page() -> None:
     opened = study.current()
     if not opened.has_corpus or not len(opened.questions):
-        show(empty("Nothing to train on yet", join("Passages and questions come first: ", link("Home", url.HOME), " says how.")))
+        show(
+            empty(
+                "Nothing to train on yet",
+                join("Passages and questions come first: ", link("Home", url.HOME), " says how."),
+            )
+        )
         return
     view = url.one_of("view", list(VIEWS), "")
     show(
-        div(choices("show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in VIEWS.items()]), cls="choosers")
+        div(
+            choices(
+                "show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in VIEWS.items()]
+            ),
+            cls="choosers",
+        )
     )
     if view == VIEW:
         judges_panel(opened)

@@ -75,8 +75,13 @@ def submit(study: Study, kind: str, arguments: dict[str, Any]) -> str:
     id = _create(study, kind, arguments)
     folder = study.path("jobs", id)
     with open(folder / "log", "w") as log:
-        subprocess.Popen([sys.executable, "-m", "backend.core.jobs", str(study.folder), id], stdin=subprocess.DEVNULL,
-                         stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, "-m", "backend.core.jobs", str(study.folder), id],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     return id
 
 
@@ -161,7 +166,9 @@ def _function(kind: str) -> Callable[..., Any]:
 def _summary(result: Any) -> Any:
     """What labels.db keeps of a result."""
     if dataclasses.is_dataclass(result):
-        return {key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(result).items()}
+        return {
+            key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(result).items()
+        }
     return result if isinstance(result, (dict, type(None))) else {"name": result.name}
 
 

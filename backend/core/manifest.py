@@ -16,8 +16,18 @@ from pathlib import Path
 from db.errors import BadInput
 
 MANIFEST = "manifest.json"
-PACKAGES = ("numpy", "torch", "transformers", "sentence-transformers", "pyserini", "streamlit", "sqlite-utils", "umap-learn", "openTSNE",
-            "scikit-learn")
+PACKAGES = (
+    "numpy",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "pyserini",
+    "streamlit",
+    "sqlite-utils",
+    "umap-learn",
+    "openTSNE",
+    "scikit-learn",
+)
 
 
 def write_text(path: Path, content: str) -> None:

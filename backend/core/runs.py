@@ -64,7 +64,7 @@ class Run:
     @property
     def rules(self) -> list[str]:
         """The matching rules this run has an answer matrix for."""
-        return sorted(path.name[len("answers."):-len(".npy")] for path in self.folder.glob("answers.*.npy"))
+        return sorted(path.name[len("answers.") : -len(".npy")] for path in self.folder.glob("answers.*.npy"))
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
@@ -78,8 +78,17 @@ def question_set_hash(question_ids: Sequence[str]) -> str:
     return text_sha256(*question_ids)
 
 
-def write_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, settings: dict, *, rule: str = "dpr",
-              replace: bool = False, progress: Progress | None = None) -> Run:
+def write_run(
+    study: Study,
+    name: str,
+    question_ids: Sequence[str],
+    hits: Hits,
+    settings: dict,
+    *,
+    rule: str = "dpr",
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> Run:
     """Keep hits as a run, with its answer matrix.
 
     Args:
@@ -104,11 +113,19 @@ def write_run(study: Study, name: str, question_ids: Sequence[str], hits: Hits, 
         np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
         np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))
         np.save(building / f"answers.{rule}.npy", answers)
-        write_manifest(building, {
-            "kind": "run", "name": name, **settings, "k": hits.k, "questions": len(question_ids),
-            "question_set": question_set_hash(question_ids), "corpus": study.corpus.digest,
-            "ties": "equal scores are ordered by the passage's row in the collection",
-        })
+        write_manifest(
+            building,
+            {
+                "kind": "run",
+                "name": name,
+                **settings,
+                "k": hits.k,
+                "questions": len(question_ids),
+                "question_set": question_set_hash(question_ids),
+                "corpus": study.corpus.digest,
+                "ties": "equal scores are ordered by the passage's row in the collection",
+            },
+        )
     return Run.open(study, name)
 
 

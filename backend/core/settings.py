@@ -88,7 +88,9 @@ CHOICES = {
 def check_name(name: str, what: str) -> str:
     """Names of runs, encoders and the like become folders and stand in URLs."""
     if not NAME.fullmatch(name):
-        raise Refused(f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit first)")
+        raise Refused(
+            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit first)"
+        )
     return name
 
 
@@ -126,7 +128,9 @@ def _in_study(model: str | None, folder: Path) -> str | None:
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
 
 
-def _checked(kind: type, table: Any, prefix: str, path: Path, skip: frozenset[str] | set[str] = frozenset()) -> dict[str, Any]:
+def _checked(
+    kind: type, table: Any, prefix: str, path: Path, skip: frozenset[str] | set[str] = frozenset()
+) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise BadInput(f"{prefix.rstrip('.')} must be a table", path)
     known = {f.name: f for f in fields(kind) if f.name not in skip}

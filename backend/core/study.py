@@ -48,8 +48,10 @@ class Study:
         """Open the study in `folder`, else in $BLINDSPOT_STUDY, else in the current folder. Raises Missing."""
         folder = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
         if not (folder / SETTINGS_FILE).is_file():
-            raise Missing(f"{folder} holds no study (no {SETTINGS_FILE}); make one with 'blindspot new {folder}', "
-                          f"or name one with --study or ${ENVIRONMENT_VARIABLE}")
+            raise Missing(
+                f"{folder} holds no study (no {SETTINGS_FILE}); make one with 'blindspot new {folder}', "
+                f"or name one with --study or ${ENVIRONMENT_VARIABLE}"
+            )
         study = cls(folder)
         study._migrate()
         return study
@@ -98,8 +100,11 @@ class Study:
         folder = self.folder / kind
         if not folder.is_dir():
             return {}
-        found = {part.name: manifest for part in sorted(folder.iterdir())
-                 if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None}
+        found = {
+            part.name: manifest
+            for part in sorted(folder.iterdir())
+            if not part.name.startswith(".") and (manifest := read_manifest(part)) is not None
+        }
         return dict(sorted(found.items(), key=lambda item: item[1].get("made", "")))
 
     def runs(self) -> list[str]:

@@ -29,7 +29,9 @@ def summary(study: Study) -> dict[str, Any]:
     return {
         "name": study.settings.name,
         "folder": str(study.folder),
-        "passages": None if corpus is None else {"count": len(corpus), "source": corpus.source.name, "digest": corpus.digest},
+        "passages": None
+        if corpus is None
+        else {"count": len(corpus), "source": corpus.source.name, "digest": corpus.digest},
         "questions": study.questions.counts(),
         "frequency_source": study.questions.frequency_source,
         "encoders": sorted(study.settings.encoders),
@@ -37,8 +39,17 @@ def summary(study: Study) -> dict[str, Any]:
         "runs": study.parts("runs"),
         "from_results": _from_results(study),
         "gold_found": GoldMatches(study.labels_path).counts(),
-        "jobs": [{"id": job.id, "kind": job.kind, "state": job.state, "done": job.done, "total": job.total, "error": job.error}
-                 for job in jobs.recent(study, 5)],
+        "jobs": [
+            {
+                "id": job.id,
+                "kind": job.kind,
+                "state": job.state,
+                "done": job.done,
+                "total": job.total,
+                "error": job.error,
+            }
+            for job in jobs.recent(study, 5)
+        ],
     }
 
 
@@ -75,9 +86,18 @@ def next_steps(study: Study) -> list[Step]:
     if "bm25" not in indexes:
         steps.append(Step("BM25 needs an index.", "blindspot index bm25", ("index bm25", {})))
     if dense is None and encoder is not None:
-        steps.append(Step(f"Dense retrieval needs the passages encoded with {encoder}.",
-                          f"blindspot index dense --encoder {encoder}", ("index dense", {"name": encoder})))
-    ready = [kind for kind, needs in (("bm25", "bm25" in indexes), ("dense", dense), ("hybrid", dense and "bm25" in indexes)) if needs]
+        steps.append(
+            Step(
+                f"Dense retrieval needs the passages encoded with {encoder}.",
+                f"blindspot index dense --encoder {encoder}",
+                ("index dense", {"name": encoder}),
+            )
+        )
+    ready = [
+        kind
+        for kind, needs in (("bm25", "bm25" in indexes), ("dense", dense), ("hybrid", dense and "bm25" in indexes))
+        if needs
+    ]
     return steps + _runs_to_make(questions, encoder, runs, ready)
 
 
@@ -91,8 +111,13 @@ def _runs_to_make(questions: list[dict], encoder: str | None, runs: dict[str, di
         if kind not in made:
             option = "" if kind == "bm25" else f" --encoder {encoder}"
             arguments = {"kind": kind, "split": split, **({"encoder": encoder} if encoder else {})}
-            steps.append(Step(f"No {'BM25' if kind == 'bm25' else kind} run over {split} yet.",
-                              f"blindspot retrieve --with {kind}{option} --split {split}", ("retrieve", arguments)))
+            steps.append(
+                Step(
+                    f"No {'BM25' if kind == 'bm25' else kind} run over {split} yet.",
+                    f"blindspot retrieve --with {kind}{option} --split {split}",
+                    ("retrieve", arguments),
+                )
+            )
     return steps
 
 

@@ -27,8 +27,10 @@ DPR = "https://dl.fbaipublicfiles.com/dpr"
 FILES = {
     "entityquestions": ("https://nlp.cs.princeton.edu/projects/entity-questions/dataset.zip",),
     "wikipedia": (f"{DPR}/wikipedia_split/psgs_w100.tsv.gz",),
-    "nq": tuple(f"{DPR}/data/retriever/{name}" for name in (
-        "biencoder-nq-train.json.gz", "biencoder-nq-dev.json.gz", "nq-dev.qa.csv", "nq-test.qa.csv")),
+    "nq": tuple(
+        f"{DPR}/data/retriever/{name}"
+        for name in ("biencoder-nq-train.json.gz", "biencoder-nq-dev.json.gz", "nq-dev.qa.csv", "nq-test.qa.csv")
+    ),
 }
 MODELS = {"dpr": ("facebook/dpr-question_encoder-single-nq-base", "facebook/dpr-ctx_encoder-single-nq-base")}
 NAMES = (*FILES, *MODELS)
@@ -37,7 +39,7 @@ NEXT = {
     "wikipedia": "blindspot import passages {folder}/psgs_w100.tsv.gz",
     "nq": "blindspot import questions {folder}/biencoder-nq-dev.json.gz",
     "dpr": "blindspot encoder add dpr --question-model {folder}/dpr-question_encoder-single-nq-base "
-           "--passage-model {folder}/dpr-ctx_encoder-single-nq-base",
+    "--passage-model {folder}/dpr-ctx_encoder-single-nq-base",
 }
 
 RECORD = "downloads.json"
@@ -96,16 +98,29 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
                 raise Missing(f"{url}: the server answers {error.code} {error.reason}") from error
         except (OSError, http.client.HTTPException) as error:
             if attempt == TRIES - 1:
-                kept = f"; {partial.stat().st_size:,} bytes are kept, the same command goes on" if partial.exists() else ""
+                kept = (
+                    f"; {partial.stat().st_size:,} bytes are kept, the same command goes on" if partial.exists() else ""
+                )
                 raise Missing(f"{url}: cannot be fetched ({_reason(error)}){kept}") from error
-        time.sleep(wait * 2 ** attempt)
+        time.sleep(wait * 2**attempt)
     digest = file_sha256(partial)
     if known and known["sha256"] != digest:
-        raise BadInput(f"differs from the download of {known['when']} (SHA-256 {known['sha256'][:12]} then, {digest[:12]} now); "
-                       f"if that is right, delete its entry in {folder / RECORD}", partial)
+        raise BadInput(
+            f"differs from the download of {known['when']} (SHA-256 {known['sha256'][:12]} then, {digest[:12]} now); "
+            f"if that is right, delete its entry in {folder / RECORD}",
+            partial,
+        )
     os.replace(partial, path)
-    record = {**_record(folder), path.name: {"url": url, "size": path.stat().st_size, "sha256": digest, "etag": tag,
-                                            "when": time.strftime("%Y-%m-%d", time.gmtime())}}
+    record = {
+        **_record(folder),
+        path.name: {
+            "url": url,
+            "size": path.stat().st_size,
+            "sha256": digest,
+            "etag": tag,
+            "when": time.strftime("%Y-%m-%d", time.gmtime()),
+        },
+    }
     record.pop(partial.name, None)
     write_json(folder / RECORD, record)
     return Downloaded(path, path.stat().st_size, digest, again=False)
@@ -118,7 +133,9 @@ def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Prog
     if have and etag:
         headers |= {"Range": f"bytes={have}-", "If-Range": etag}
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as answer:
-        if urlsplit(answer.url).scheme not in ("http", "https") or (url.startswith("https:") and not answer.url.startswith("https:")):
+        if urlsplit(answer.url).scheme not in ("http", "https") or (
+            url.startswith("https:") and not answer.url.startswith("https:")
+        ):
             raise Refused(f"{url} redirects to {answer.url}, which is not safe to follow")
         goes_on = answer.status == 206 and (answer.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
         start, tag = (have, etag) if goes_on else (0, answer.headers.get("ETag"))
@@ -157,7 +174,9 @@ def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> Non
             place = PurePosixPath(member.filename.replace("\\", "/"))
             link = (member.external_attr >> 16) & 0o170000 == 0o120000
             if place.is_absolute() or ".." in place.parts or ":" in member.filename or link:
-                raise BadInput(f"its member {member.filename!r} points outside the archive; it is not unpacked", archive)
+                raise BadInput(
+                    f"its member {member.filename!r} points outside the archive; it is not unpacked", archive
+                )
         if (size := sum(member.file_size for member in members)) > MAX_UNPACKED:
             raise BadInput(f"would unpack to {size:,} bytes; it is not unpacked", archive)
         for done, member in enumerate(members):
@@ -166,7 +185,9 @@ def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> Non
             try:
                 opened.extract(member, folder)
             except (zipfile.BadZipFile, OSError, RuntimeError) as error:
-                raise BadInput(f"is damaged at its member {member.filename!r} ({error}); delete it and download again", archive) from error
+                raise BadInput(
+                    f"is damaged at its member {member.filename!r} ({error}); delete it and download again", archive
+                ) from error
 
 
 def _model(name: str, folder: Path) -> Path:

@@ -49,7 +49,9 @@ def export_questions(study: Study, format: str, split: str | None = None, path: 
     """Write the questions of a split (as `questions_of` takes it), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
     questions = questions_of(study, split)
-    return _written(chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions))
+    return _written(
+        chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions)
+    )
 
 
 def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
@@ -85,7 +87,7 @@ def _written(chosen: Format, path: Path | None, name: str, write) -> Exported:
 def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
     """The passages of each question in rank order, some questions at a time."""
     for start in range(0, len(run.hits), QUESTIONS_PER_BLOCK):
-        ordinals = run.hits.ordinals[start:start + QUESTIONS_PER_BLOCK]
+        ordinals = run.hits.ordinals[start : start + QUESTIONS_PER_BLOCK]
         passages = iter(study.corpus.passages(ordinals[ordinals >= 0].tolist()))
         yield [[next(passages) for _ in range(int((row >= 0).sum()))] for row in ordinals]
 
@@ -93,7 +95,7 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
 def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
     answers, row = run.answers(run.manifest.get("rule", "dpr")), 0
     for block in _blocks(study, run):
-        questions = study.questions.some(run.question_ids[row:row + len(block)])
+        questions = study.questions.some(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
             scores, matches = run.hits.scores[row].tolist(), answers[row].tolist()
             yield question, list(zip(passages, scores, matches, strict=False))

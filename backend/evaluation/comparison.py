@@ -77,15 +77,23 @@ class Measured:
 
 
 def measure(
-    study: Study, name: str, relevance: Kind = "answers", rule: str = DEFAULT_RULE, questions: Sequence[Question] | None = None
+    study: Study,
+    name: str,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    questions: Sequence[Question] | None = None,
 ) -> Measured:
     """Measure a run. `questions`: the run's, in its order, where the caller holds them. Raises Missing for a run or rule, BadInput."""
     run = study.run(name)
     found = relevant(study, run, relevance, rule, questions)
-    return Measured(study, run, found.kind, rule, found.questions, found.rows, first_hit(found.relevant), found.left_out)
+    return Measured(
+        study, run, found.kind, rule, found.questions, found.rows, first_hit(found.relevant), found.left_out
+    )
 
 
-def measure_all(study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> dict[str, Measured]:
+def measure_all(
+    study: Study, names: Sequence[str], relevance: Kind = "answers", rule: str = DEFAULT_RULE
+) -> dict[str, Measured]:
     """Measure several runs; the records of questions that they share are read once."""
     known: dict[str, Question] = {}
     made = {}
@@ -112,7 +120,9 @@ class Comparison:
     @classmethod
     def of(cls, a: Measured, b: Measured) -> Comparison:
         """Empty where the two are measured by different relevance."""
-        rows_a = [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
+        rows_a = (
+            [row for row, question in enumerate(a.questions) if question.id in b.row_of] if a.kind == b.kind else []
+        )
         shared = [a.questions[row] for row in rows_a]
         left = np.array(rows_a, dtype=np.int64)
         right = np.array([b.row_of[question.id] for question in shared], dtype=np.int64)
@@ -182,14 +192,18 @@ class Comparison:
     @cached_property
     def overlap(self) -> np.ndarray:
         """(q,) float64: extrapolated rank-biased overlap of the two lists, p 0.9; from 0 to 1, NaN where a list is empty."""
-        lists = (np.asarray(side.run.hits.ordinals)[rows] for side, rows in ((self.a, self.rows_a), (self.b, self.rows_b)))
+        lists = (
+            np.asarray(side.run.hits.ordinals)[rows] for side, rows in ((self.a, self.rows_a), (self.b, self.rows_b))
+        )
         return rank_biased_overlap(*lists)
 
     def overlap_of(self, rows: np.ndarray) -> np.ndarray:
         """(m,) float64: `overlap` of some rows. The lists of the others are not read for it."""
         if "overlap" in self.__dict__:
             return self.overlap[rows]
-        lists = (np.asarray(side.run.hits.ordinals[of[rows]]) for side, of in ((self.a, self.rows_a), (self.b, self.rows_b)))
+        lists = (
+            np.asarray(side.run.hits.ordinals[of[rows]]) for side, of in ((self.a, self.rows_a), (self.b, self.rows_b))
+        )
         return rank_biased_overlap(*lists)
 
     @cached_property
@@ -266,12 +280,19 @@ def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray],
     found_a, found_b = (found_by(first, k) for first in (comparison.first_a, comparison.first_b))
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
     differences = family(found_a, found_b, members, seed=seed)
-    return {name: _both(comparison.first_a[rows], comparison.first_b[rows], k, differences[name]) for name, rows in members.items()}
+    return {
+        name: _both(comparison.first_a[rows], comparison.first_b[rows], k, differences[name])
+        for name, rows in members.items()
+    }
 
 
 def _mark(rows: np.ndarray | None) -> bytes:
     """Tells one choice of rows from another."""
-    return b"" if rows is None else blake2b(np.ascontiguousarray(rows), key=rows.dtype.str.encode(), digest_size=16).digest()
+    return (
+        b""
+        if rows is None
+        else blake2b(np.ascontiguousarray(rows), key=rows.dtype.str.encode(), digest_size=16).digest()
+    )
 
 
 def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> Both:

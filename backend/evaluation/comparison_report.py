@@ -90,8 +90,14 @@ class ComparisonReport:
         writer.writeheader()
         for name, both in self._lines():
             figures = _figures(both)
-            sides = {f"{side}_{end}" if end else side: figures[side][end or "success"] for side in "ab" for end in ("", "low", "high")}
-            writer.writerow({"group": name, **sides, **{key: figures[key] for key in COLUMNS if key in figures and key not in "ab"}})
+            sides = {
+                f"{side}_{end}" if end else side: figures[side][end or "success"]
+                for side in "ab"
+                for end in ("", "low", "high")
+            }
+            writer.writerow(
+                {"group": name, **sides, **{key: figures[key] for key in COLUMNS if key in figures and key not in "ab"}}
+            )
         return text.getvalue()
 
     def _lines(self) -> list[tuple[str, Both]]:
@@ -102,10 +108,18 @@ class ComparisonReport:
         head = ["", "n", "A", "B", "A - B", "p", "both", "only A", "only B", "neither"]
         whole = [_row(f"@{k}", both) for k, both in self.at.items()]
         whole += [_row(f"macro @{k}", both) for k, both in self.macro.items()]
-        made = [(f"A: {self.a}, B: {self.b}. Success@k, %" + (f", slice {self.slice}" if self.slice else ""), head, whole)]
+        made = [
+            (f"A: {self.a}, B: {self.b}. Success@k, %" + (f", slice {self.slice}" if self.slice else ""), head, whole)
+        ]
         if self.by:
             head = [self.by.capitalize(), *head[1:5], "p (Holm)", *head[6:]]
-            made.append((f"Success@{self.k} by {self.by}, %", head, [_row(self.names[key], both) for key, both in self.groups.items()]))
+            made.append(
+                (
+                    f"Success@{self.k} by {self.by}, %",
+                    head,
+                    [_row(self.names[key], both) for key, both in self.groups.items()],
+                )
+            )
         return made
 
     def remarks(self) -> list[str]:
@@ -136,13 +150,34 @@ def _row(name: str, both: Both) -> list[str]:
     estimate, p = both.difference.estimate, both.difference
     adjusted = p.p if p.p_adjusted is None else p.p_adjusted
     shares = [ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b)]
-    ahead = ABSENT if estimate.value is None else f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
+    ahead = (
+        ABSENT
+        if estimate.value is None
+        else f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
+    )
     flips = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
-    return [name, f"{both.n:,}", *shares, ahead, "<0.001" if adjusted < 0.001 else f"{adjusted:.3f}", *(f"{count:,}" for count in flips)]
+    return [
+        name,
+        f"{both.n:,}",
+        *shares,
+        ahead,
+        "<0.001" if adjusted < 0.001 else f"{adjusted:.3f}",
+        *(f"{count:,}" for count in flips),
+    ]
 
 
-def compare_runs(study: Study, a: str, b: str, k: int | None = None, by: By | None = None, relevance: Kind = "answers",
-                 rule: str = DEFAULT_RULE, slice: str = "", ks: Sequence[int] = KS, seed: int = SEED) -> ComparisonReport:
+def compare_runs(
+    study: Study,
+    a: str,
+    b: str,
+    k: int | None = None,
+    by: By | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    slice: str = "",
+    ks: Sequence[int] = KS,
+    seed: int = SEED,
+) -> ComparisonReport:
     """Compare two runs of a study.
 
     Args:
@@ -157,7 +192,9 @@ def compare_runs(study: Study, a: str, b: str, k: int | None = None, by: By | No
     measured = measure_all(study, (a, b), relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
     if not len(compared):
-        raise BadInput(f"{a} and {b} share no question that both measure by {compared.a.kind}: choose --relevance gold, or other runs")
+        raise BadInput(
+            f"{a} and {b} share no question that both measure by {compared.a.kind}: choose --relevance gold, or other runs"
+        )
     k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)
     facts = Facts(compared, k)
     rows = np.flatnonzero(facts.mask(slice))
@@ -195,7 +232,11 @@ def notes(study: Study, compared: Comparison, by: By | None) -> list[str]:
     if not len(compared) == len(a.questions) == len(b.questions):
         counts = f"{a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}"
         said.append(f"Compared on the {len(compared):,} questions that both runs have ({counts}).")
-    said += [f"{each.name}: {count:,} questions left out: {reason}." for each in (a, b) for reason, count in each.left_out.items()]
+    said += [
+        f"{each.name}: {count:,} questions left out: {reason}."
+        for each in (a, b)
+        for reason, count in each.left_out.items()
+    ]
     if by == "bucket":
         source = study.questions.frequency_source or "none, no frequencies are known"
         official = "Buckets are the official ones where a question has one (0 most frequent, 7 rarest)"

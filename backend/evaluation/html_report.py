@@ -59,7 +59,9 @@ def write_html_report(
     return len(text.encode("utf-8"))
 
 
-def html_report(study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> str:
+def html_report(
+    study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
+) -> str:
     """The whole file. Runs over the same questions stand side by side; of each such set the first is compared with the others."""
     from plotly.offline import get_plotlyjs
 
@@ -95,7 +97,11 @@ def _about(study: Study) -> str:
 
 
 def _navigation(sets: Sequence[Sequence[str]]) -> str:
-    return "<nav>" + "".join(f'<a href="#set{i}">{escape(", ".join(members))}</a>' for i, members in enumerate(sets)) + "</nav>"
+    return (
+        "<nav>"
+        + "".join(f'<a href="#set{i}">{escape(", ".join(members))}</a>' for i, members in enumerate(sets))
+        + "</nav>"
+    )
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
@@ -182,21 +188,25 @@ def _percent(estimate) -> str:
 
 
 def _interval(estimate) -> str:
-    return f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]" if estimate.value is not None else ABSENT
+    return (
+        f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]"
+        if estimate.value is not None
+        else ABSENT
+    )
 
 
 def _table(table: Table) -> str:
     caption, heads, rows = table
     head = "".join(f'<th scope="col">{escape(words)}</th>' for words in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _plot(figure: Figure, name: str) -> str:
     from plotly.io import to_html
 
     made = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
-    buttons = "".join(f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png"))
+    buttons = "".join(
+        f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png")
+    )
     return f'<div>{made}<p data-name="{escape(name)}">{buttons}</p></div>'

@@ -37,10 +37,14 @@ class Panel:
         """Raises BadInput for runs that are measured by different relevance, or share no question."""
         measured = list(runs.values())
         if len({each.kind for each in measured}) > 1:
-            raise BadInput(f"measured by different relevance ({', '.join(f'{m.name} by {m.kind}' for m in measured)}): choose gold for all")
+            raise BadInput(
+                f"measured by different relevance ({', '.join(f'{m.name} by {m.kind}' for m in measured)}): choose gold for all"
+            )
         shared = [q for q in measured[0].questions if all(q.id in each.row_of for each in measured[1:])]
         if not shared:
-            raise BadInput(f"{', '.join(runs)} share no question that can be measured: choose runs over the same questions")
+            raise BadInput(
+                f"{', '.join(runs)} share no question that can be measured: choose runs over the same questions"
+            )
         rows = {name: [each.row_of[q.id] for q in shared] for name, each in runs.items()}
         return cls(runs, shared, {name: each.first[rows[name]] for name, each in runs.items()})
 
@@ -113,7 +117,9 @@ def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:
     macro = {}
     if related.any():
         macro = {
-            run: {each: macro_average(found_by(first[related], each), panel.relations[related], seed=seed) for each in ks}
+            run: {
+                each: macro_average(found_by(first[related], each), panel.relations[related], seed=seed) for each in ks
+            }
             for run, first in panel.first.items()
         }
     compared = panel.comparison
@@ -165,7 +171,11 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | 
     if official:
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
         kept &= given >= 0
-        groups, buckets, training = {name: kept & (sets == name) for name in np.unique(sets[kept]).tolist()}, given, None
+        groups, buckets, training = (
+            {name: kept & (sets == name) for name in np.unique(sets[kept]).tolist()},
+            given,
+            None,
+        )
     else:
         buckets = np.full(len(panel), -1, dtype=np.int64)
         buckets[kept] = cumulative_buckets(panel.frequency[kept])

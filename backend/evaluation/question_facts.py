@@ -97,6 +97,8 @@ class QuestionFacts:
             if gold and words:
                 shares[row] = max([sum([word in text for word in words]) for _, text in gold]) / len(words)
             if question.answer_rule == "string":
-                answers = [answer for answer in (joined(nfd(answer)) for answer in question.answers) if not answer.isspace()]
+                answers = [
+                    answer for answer in (joined(nfd(answer)) for answer in question.answers) if not answer.isspace()
+                ]
                 titled[row] = any(answer in title for title, _ in gold for answer in answers)
         return shares, titled

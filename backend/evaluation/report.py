@@ -168,7 +168,9 @@ def _questions(study: Study, runs) -> dict[str, Question]:
     return {question.id: question for question in study.questions.some(list(ids))}
 
 
-def _run_report(study: Study, run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int) -> RunReport:
+def _run_report(
+    study: Study, run, measured: Relevance, gold: Relevance, by: By | None, ks: tuple[int, ...], seed: int
+) -> RunReport:
     depth = run.hits.k
     within = [k for k in ks if k <= depth]
     first = accuracy.first_hit(measured.relevant)
@@ -182,11 +184,16 @@ def _run_report(study: Study, run, measured: Relevance, gold: Relevance, by: By 
         questions=tuple(question.id for question in questions),
         success={k: accuracy.proportion(accuracy.found_by(first, k)) for k in within},
         macro=_macro(first, questions, within, seed),
-        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed) if depth >= MRR_DEPTH else None,
+        mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed)
+        if depth >= MRR_DEPTH
+        else None,
         recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k), seed=seed) for k in within},
         relations=relations,
-        groups=_saved_slices(study, run, measured, first, within) if by == "slice"
-        else relations if by == "relation" else _asked_groups(first, questions, by, within),
+        groups=_saved_slices(study, run, measured, first, within)
+        if by == "slice"
+        else relations
+        if by == "relation"
+        else _asked_groups(first, questions, by, within),
         notes=_notes(measured, len(run.question_ids), [k for k in ks if k > depth], depth),
     )
 

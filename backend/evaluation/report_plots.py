@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
     from backend.evaluation.panel import Curves, RelationTable
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8c564b", "#7f3c8d")  # told apart without red and green
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#b8860b",
+    "#56b4e9",
+    "#8c564b",
+    "#7f3c8d",
+)  # told apart without red and green
 SYMBOLS = ("square", "circle", "diamond", "triangle-up", "x", "star", "cross", "triangle-down")
 DASHES = ("solid", "dash", "dot", "dashdot")
 GREY = "#9a9a9a"

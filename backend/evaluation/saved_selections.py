@@ -34,8 +34,10 @@ def saved_selections(study: Study) -> dict[str, SavedSelection]:
         return {}
     content = read_json(path)
     try:
-        made = [SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])})
-                for each in content["selections"]]
+        made = [
+            SavedSelection(**{**each, "questions": tuple(each["questions"]), "points": tuple(each["points"])})
+            for each in content["selections"]
+        ]
     except (KeyError, TypeError) as error:
         raise BadInput("is not a list of selections; mend it, or delete it to start anew", path) from error
     return {each.name: each for each in made}
@@ -45,18 +47,24 @@ def saved_selection(study: Study, name: str) -> SavedSelection:
     """Raises Missing."""
     known = saved_selections(study)
     if name not in known:
-        raise Missing(f"there is no saved selection {name!r}; there are: {', '.join(known) or 'none yet; make one on the map'}")
+        raise Missing(
+            f"there is no saved selection {name!r}; there are: {', '.join(known) or 'none yet; make one on the map'}"
+        )
     return known[name]
 
 
-def save_selection(study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str) -> SavedSelection:
+def save_selection(
+    study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str
+) -> SavedSelection:
     """Keep a selection. Raises BadInput for a name that cannot be, Refused for one that is taken or a selection without questions."""
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable() or '"' in name:
         raise BadInput("a selection needs a name of 1 to 100 characters, without quotation marks")
     if not questions:
         raise Refused("no question belongs to this selection: choose questions, or passages that are a positive of one")
-    made = SavedSelection(name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    made = SavedSelection(
+        name, tuple(questions), tuple(points), map, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    )
     with study.building("selections"):
         known = saved_selections(study)
         if name in known:

@@ -44,7 +44,11 @@ class FoundSlices:
 
 
 def find_slices(
-    facts: Facts, rows: np.ndarray | None = None, most: int = 20, correction: Correction = "holm", least: int = MIN_QUESTIONS
+    facts: Facts,
+    rows: np.ndarray | None = None,
+    most: int = 20,
+    correction: Correction = "holm",
+    least: int = MIN_QUESTIONS,
 ) -> FoundSlices:
     """Slices of the comparison (or of some of its questions) in which the difference is not what it is elsewhere.
 

@@ -56,8 +56,21 @@ class SliceReport:
             both, estimate = each.figures, each.figures.difference.estimate
             interval = f"[{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
             p = "<0.001" if each.p_adjusted < 0.001 else f"{each.p_adjusted:.3f}"
-            shares = (f"{100 * both.a.value:.1f}", f"{100 * both.b.value:.1f}", f"{100 * estimate.value:+.1f} {interval}")
-            rows.append([each.expression, f"{both.n:,}", *shares, f"{100 * each.outside:+.1f}", f"{100 * each.explained:+.1f}", p])
+            shares = (
+                f"{100 * both.a.value:.1f}",
+                f"{100 * both.b.value:.1f}",
+                f"{100 * estimate.value:+.1f} {interval}",
+            )
+            rows.append(
+                [
+                    each.expression,
+                    f"{both.n:,}",
+                    *shares,
+                    f"{100 * each.outside:+.1f}",
+                    f"{100 * each.explained:+.1f}",
+                    p,
+                ]
+            )
         head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "moves all by", "p (adjusted)"]
         return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
 
@@ -90,8 +103,16 @@ def told(found: FoundSlices) -> str:
     )
 
 
-def find_in_runs(study: Study, a: str, b: str, k: int | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE,
-                 slice: str = "", correction: Correction = "holm") -> SliceReport:
+def find_in_runs(
+    study: Study,
+    a: str,
+    b: str,
+    k: int | None = None,
+    relevance: Kind = "answers",
+    rule: str = DEFAULT_RULE,
+    slice: str = "",
+    correction: Correction = "holm",
+) -> SliceReport:
     """The slices that explain most of the difference between two runs. Raises Missing, BadInput."""
     measured = measure_all(study, (a, b), relevance, rule)
     compared = Comparison.of(measured[a], measured[b])

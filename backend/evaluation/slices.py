@@ -150,9 +150,9 @@ class Facts:
             chosen = set(saved_selection(self.study, value).questions)
             return np.fromiter((q.id in chosen for q in self.comparison.questions), bool, len(self.comparison))
         if name == "set":
-            return np.fromiter((value in (q.dataset, q.split) for q in self.comparison.questions), bool, len(self.comparison)) | (
-                self.comparison.sets == value
-            )
+            return np.fromiter(
+                (value in (q.dataset, q.split) for q in self.comparison.questions), bool, len(self.comparison)
+            ) | (self.comparison.sets == value)
         if name == "split":
             return np.fromiter((q.split == value for q in self.comparison.questions), bool, len(self.comparison))
         held = {"relation": self.comparison.relations, "group": self.comparison.buckets, "word": self.questions.word}
@@ -174,8 +174,12 @@ class Facts:
         """Of a run: (q, K) bool which hits are gold; (q,) bool it searched the question; (q,) bool there is gold; (q,) rows."""
         if name not in self._held:
             run = self.study.run(name)
-            rows = np.array([-1 if (row := run.row(q.id)) is None else row for q in self.comparison.questions], dtype=np.int64)
-            gold, counts = gold_matrix(self.study.corpus, np.asarray(run.hits.ordinals)[rows], self.comparison.questions)
+            rows = np.array(
+                [-1 if (row := run.row(q.id)) is None else row for q in self.comparison.questions], dtype=np.int64
+            )
+            gold, counts = gold_matrix(
+                self.study.corpus, np.asarray(run.hits.ordinals)[rows], self.comparison.questions
+            )
             self._held[name] = gold & (rows >= 0)[:, None], rows >= 0, counts > 0, rows
         return self._held[name]
 
@@ -195,7 +199,9 @@ class Facts:
         sparse, other = self.sides()
         if name in ("bm25_only", "dense_only"):
             if [side.run.manifest.get("retriever") for side in (compared.a, compared.b)].count("bm25") != 1:
-                raise BadInput(f"tag:{name} needs BM25 and another run; compare those, or write tag:only_a or tag:only_b")
+                raise BadInput(
+                    f"tag:{name} needs BM25 and another run; compare those, or write tag:only_a or tag:only_b"
+                )
             name = f"only_{sparse if name == 'bm25_only' else other}"
         if name in ("only_a", "only_b", "both", "both_fail"):
             return codes == flips.CELLS.index("neither" if name == "both_fail" else name)

@@ -91,7 +91,9 @@ class Trained:
     total: int
 
 
-def why(study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS) -> Why:
+def why(
+    study: Study, question: Question, runs: Sequence[str], rule: str = DEFAULT_RULE, neighbours: int = NEIGHBOURS
+) -> Why:
     """Explain, as far as it can be told without the encoder, how runs did on a question.
 
     Args:
@@ -147,7 +149,9 @@ def shared_words(question: str, passage: Passage) -> Words:
 
 def name_words(name: str) -> list[str]:
     """The words of a name: what stands in brackets, particles and punctuation left out."""
-    return [w for w in joined(nfd(name.partition(" (")[0])).split() if w not in NAME_NOISE and any(c.isalnum() for c in w)]
+    return [
+        w for w in joined(nfd(name.partition(" (")[0])).split() if w not in NAME_NOISE and any(c.isalnum() for c in w)
+    ]
 
 
 def near_namesake(subject: str | None, title: str) -> float:
@@ -185,7 +189,9 @@ def trained(study: Study, question: Question) -> Trained | None:
     )
 
 
-def _neighbours(study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int) -> dict[str, list[Neighbour]]:
+def _neighbours(
+    study: Study, standings: Sequence[Standing], gold: Sequence[int], count: int
+) -> dict[str, list[Neighbour]]:
     """Passages nearest to the gold that stands highest in some run, by encoder; only for indexes whose vectors are there."""
     indexes = study.parts("indexes")
     ranked = [each for each in standings if each.gold is not None]
@@ -203,7 +209,12 @@ def _neighbours(study: Study, standings: Sequence[Standing], gold: Sequence[int]
 
 
 def nearest(
-    vectors: np.ndarray, centre: int, count: int, similarity: str = "dot", gold: Container[int] = (), block: int = 65_536
+    vectors: np.ndarray,
+    centre: int,
+    count: int,
+    similarity: str = "dot",
+    gold: Container[int] = (),
+    block: int = 65_536,
 ) -> list[Neighbour]:
     """The rows nearest to one row, itself left out, most similar first; ties by row. Read block by block from a memory map.
 

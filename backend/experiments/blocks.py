@@ -47,7 +47,9 @@ class BlockStudy(Study):
     @property
     def settings(self) -> Settings:
         held = self._bench.settings
-        return replace(held, encoders={name: _longer(each, self._tokens + TITLE_TOKENS) for name, each in held.encoders.items()})
+        return replace(
+            held, encoders={name: _longer(each, self._tokens + TITLE_TOKENS) for name, each in held.encoders.items()}
+        )
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -104,7 +106,10 @@ class Blocks(Part):
         study = self.study(bench)
         study.folder.mkdir(parents=True, exist_ok=True)
         (study.folder / "corpus.db").unlink(missing_ok=True)
-        count, made = token_counter(bench, self.tokenizer.encoder), dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
+        count, made = (
+            token_counter(bench, self.tokenizer.encoder),
+            dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0),
+        )
         with CorpusWriter(study.folder / "corpus.db") as writer:
             writer.add(_told(blocks(bench.corpus.scan(), self.tokens, count, made), made, len(bench.corpus), progress))
             writer.finish(f"blocks of {self.tokens} tokens", bench.corpus.digest)
@@ -126,7 +131,9 @@ def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
     return count
 
 
-def blocks(passages: Iterable[Passage], tokens: int, count: Callable[[str], int], made: dict[str, int]) -> Iterator[Passage]:
+def blocks(
+    passages: Iterable[Passage], tokens: int, count: Callable[[str], int], made: dict[str, int]
+) -> Iterator[Passage]:
     """Blocks of up to `tokens` tokens, cut between words, from passages that follow one another in an article.
 
     Passages follow one another where their titles are the same and, where ids are whole numbers, each id is one more than the last.
@@ -168,7 +175,9 @@ def _next(id: str, following: str) -> bool:
     return not whole or int(following) == int(id) + 1
 
 
-def _told(passages: Iterable[Passage], made: dict[str, int], total: int, progress: Progress | None) -> Iterator[Passage]:
+def _told(
+    passages: Iterable[Passage], made: dict[str, int], total: int, progress: Progress | None
+) -> Iterator[Passage]:
     for number, passage in enumerate(passages):
         if progress is not None and number % 1000 == 0:
             progress(made["passages"], total, "cutting blocks")

@@ -100,4 +100,6 @@ def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:
     """
     total = sum(len(values) for _, values in groups)
     whole = sum(weight * values.mean() for weight, values in groups)
-    return np.concatenate([whole + total / len(values) * weight * (values - values.mean()) for weight, values in groups])
+    return np.concatenate(
+        [whole + total / len(values) * weight * (values - values.mean()) for weight, values in groups]
+    )

@@ -54,17 +54,23 @@ def measured(asked: Experiment, budgets: Sequence[Budget], cell: Callable[[Budge
 def convention(kind: str, asked: Experiment) -> str:
     """How the figures were made, in words that stand beside them."""
     relevant = "a passage that holds an answer" if kind == "answers" else "gold"
-    return (f"Success@{asked.k} over the questions of {asked.split}. Relevant is what people's labels say, else {relevant}. Labels count "
-            "in the order they were given, one of each person for a pair. 95% intervals by the pigeonhole bootstrap, over seeds and "
-            "questions. That the next labels gain what the last did is assumed.")
+    return (
+        f"Success@{asked.k} over the questions of {asked.split}. Relevant is what people's labels say, else {relevant}. Labels count "
+        "in the order they were given, one of each person for a pair. 95% intervals by the pigeonhole bootstrap, over seeds and "
+        "questions. That the next labels gain what the last did is assumed."
+    )
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
     """A result for the terminal."""
-    lines = [f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"]
+    lines = [
+        f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"
+    ]
     for budget in result["budgets"]:
         by_seed = ", ".join(f"{100 * value:.1f}" for value in budget["by_seed"])
-        lines.append(f"{budget['share']:>4}% ({budget['labels']:,} labels): {_shown(budget['success'])}; by seed {by_seed}")
+        lines.append(
+            f"{budget['share']:>4}% ({budget['labels']:,} labels): {_shown(budget['success'])}; by seed {by_seed}"
+        )
         lines += [f"      {name}: {_shown(figure)}" for name, figure in budget["buckets"].items()]
     return [*lines, result["convention"], result["sentence"]]
 

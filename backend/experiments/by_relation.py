@@ -31,7 +31,9 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     """The setting; where a whole split is measured on, that split of the one set that is trained on, for other sets may ask the same
     again."""
     named = {train.rpartition("/")[0] for train in setting.train}
-    sets = sorted(named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"})
+    sets = sorted(
+        named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"}
+    )
     held = {(count["dataset"], count["split"]) for count in bench.questions.counts()}
     if setting.on in MEASURED and len(sets) == 1 and sets[0] and (sets[0], setting.on) in held:
         return replace(setting, on=f"{sets[0]}/{setting.on}")
@@ -44,8 +46,9 @@ def counted(bench: Workbench, asked: Asked) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
 
 
-def chosen(setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None,
-           preferred: Iterable[str] = ()) -> tuple[tuple[str, ...], list[str]]:
+def chosen(
+    setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None, preferred: Iterable[str] = ()
+) -> tuple[tuple[str, ...], list[str]]:
     """(relations with enough questions, what to say of those left out).
 
     Those named with --relation; else `preferred`, where they have enough; else all, the `most` largest.
@@ -59,13 +62,18 @@ def chosen(setting: Setting, counts: Mapping[str, int], what: str, most: int | N
     least = SMALL_LEAST if setting.small else LEAST
     for relation in setting.relations:
         if counts.get(relation, 0) < least:
-            raise Refused(f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and {least} are the least that say anything; "
-                          "name another relation, or import more")
+            raise Refused(
+                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and {least} are the least that say anything; "
+                "name another relation, or import more"
+            )
     enough = [relation for relation, count in counts.items() if count >= least]
     if not enough:
         largest = max(counts.items(), key=lambda item: item[1], default=None)
-        raise Refused(f"no relation has {least} {what}" + (f"; {relation_name(largest[0])} has the most, {largest[1]:,}" if largest else "")
-                      + "; import more, or questions that name their relation")
+        raise Refused(
+            f"no relation has {least} {what}"
+            + (f"; {relation_name(largest[0])} has the most, {largest[1]:,}" if largest else "")
+            + "; import more, or questions that name their relation"
+        )
     if setting.relations:
         return tuple(dict.fromkeys(setting.relations)), []
     if wanted := [relation for relation in preferred if relation in enough]:
@@ -81,12 +89,23 @@ def success_of(hits: Sequence[Hits]) -> Measured:
     return lambda k, relations, macro: tuple(Success(each, k, macro, relations) for each in hits)
 
 
-def relation_cells(systems: Mapping[str, Measured], relations: Sequence[str], ks: Sequence[int],
-                   published: Callable[[str, str], float | None]) -> list[Cell]:
+def relation_cells(
+    systems: Mapping[str, Measured],
+    relations: Sequence[str],
+    ks: Sequence[int],
+    published: Callable[[str, str], float | None],
+) -> list[Cell]:
     """A row for each relation and their average, a column for each system and k. published: by relation ("Average" too) and system."""
-    rows = {**{relation_name(relation): ((relation,), relation) for relation in relations}, AVERAGE: (tuple(relations), "Average")}
-    return [Cell(row, column(system, k, ks), measured(k, some, row == AVERAGE), published(key, system) if k == K else None)
-            for row, (some, key) in rows.items() for system, measured in systems.items() for k in ks]
+    rows = {
+        **{relation_name(relation): ((relation,), relation) for relation in relations},
+        AVERAGE: (tuple(relations), "Average"),
+    }
+    return [
+        Cell(row, column(system, k, ks), measured(k, some, row == AVERAGE), published(key, system) if k == K else None)
+        for row, (some, key) in rows.items()
+        for system, measured in systems.items()
+        for k in ks
+    ]
 
 
 def column(system: str, k: int, ks: Sequence[int]) -> str:

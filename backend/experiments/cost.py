@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 TRIED = 64  # passages that are encoded to time it
-PAIRS = 8   # texts that a cross-encoder or reader is tried with
+PAIRS = 8  # texts that a cross-encoder or reader is tried with
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ def cost(study: Study, experiment: str, given: Mapping[str, Any] | None = None, 
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return Cost(Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown))
+    return Cost(
+        Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown)
+    )
 
 
 class _Reckoner:
@@ -69,7 +71,9 @@ class _Reckoner:
     def seconds(self, part: Part) -> float | None:
         """None for what is not reckoned."""
         if isinstance(part, DualEncoder):
-            return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(part.settings, _origin(part.start))
+            return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
+                part.settings, _origin(part.start)
+            )
         if isinstance(part, QuestionEncoders):
             return self._by_relation(part) * self._step(part.settings, _origin(part.index.encoder))
         if isinstance(part, Index):
@@ -111,7 +115,9 @@ class _Reckoner:
 
     def _by_relation(self, part: QuestionEncoders) -> int:
         """Steps of all trainings together."""
-        counts = Counter(question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation)
+        counts = Counter(
+            question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
+        )
         return sum(self._steps(part.settings, count) for count in counts.values() if count >= part.least)
 
     def _step(self, settings: DualEncoderSettings, origin: str) -> float:
@@ -122,7 +128,12 @@ class _Reckoner:
             wanted = 2 * settings.batch + 2
             texts = self._passages * (1 + 2 * wanted // len(self._passages))
             examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(wanted)]
-            tried = estimate(self.bench.settings.encoders[origin], examples, replace(settings, steps=2, held_out=0), self.bench.device)
+            tried = estimate(
+                self.bench.settings.encoders[origin],
+                examples,
+                replace(settings, steps=2, held_out=0),
+                self.bench.device,
+            )
             self._trials[key] = tried.seconds_per_step
         return self._trials[key]
 
@@ -142,7 +153,9 @@ class _Reckoner:
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
-        network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(trained)
+        network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(
+            trained
+        )
         half = takes_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
         for _ in range(2):
@@ -156,7 +169,11 @@ class _Reckoner:
 
     def _encoding(self, part: Index) -> float:
         trained = part.encoder if isinstance(part.encoder, DualEncoder) else None
-        key = ("encoding", _origin(part.encoder), trained and (trained.settings.layers, trained.settings.passage_tokens))
+        key = (
+            "encoding",
+            _origin(part.encoder),
+            trained and (trained.settings.layers, trained.settings.passage_tokens),
+        )
         if key not in self._trials:
             self._trials[key] = self._seconds_per_passage(part, trained)
         return self._trials[key] * len(self.bench.corpus)
@@ -173,7 +190,9 @@ class _Reckoner:
             model = start_model(start, trained.settings.shape, self.bench.device or "cpu").eval()
 
             def encode(passages):
-                return model.encode_document([start.passage_template.format(title=one.title, text=one.text) for one in passages])
+                return model.encode_document(
+                    [start.passage_template.format(title=one.title, text=one.text) for one in passages]
+                )
 
         tried = self._passages[:TRIED]
         encode(tried[:4])

@@ -24,8 +24,15 @@ PER_STEP = 256
 VECTORS = "vectors.npy"
 
 
-def find(study: Study, settings: EncoderSettings, questions: Sequence[Question], k: int, folder: Path, device: str | None,
-         progress: Progress) -> None:
+def find(
+    study: Study,
+    settings: EncoderSettings,
+    questions: Sequence[Question],
+    k: int,
+    folder: Path,
+    device: str | None,
+    progress: Progress,
+) -> None:
     """Search exactly, and write the hits into `folder` as a run keeps them. The vectors are float16, as those of an index."""
     encoder, total = load_encoder(settings, device), len(study.corpus)
     path = folder / VECTORS
@@ -34,12 +41,14 @@ def find(study: Study, settings: EncoderSettings, questions: Sequence[Question],
     for row in range(0, total, PER_STEP):
         progress(row, total, "encoding passages")
         block = encoder.encode_passages(list(islice(passages, PER_STEP)))
-        vectors[row:row + len(block)] = block
+        vectors[row : row + len(block)] = block
     asked = []
     for row in range(0, len(questions), PER_STEP):
         progress(row, len(questions), "encoding questions")
-        asked.append(encoder.encode_questions([question.text for question in questions[row:row + PER_STEP]]))
-    hits = ExactSearch(vectors, "l2" if encoder.similarity == "l2" else "dot", device).search(np.concatenate(asked), k, progress)
+        asked.append(encoder.encode_questions([question.text for question in questions[row : row + PER_STEP]]))
+    hits = ExactSearch(vectors, "l2" if encoder.similarity == "l2" else "dot", device).search(
+        np.concatenate(asked), k, progress
+    )
     write_json(folder / "questions.json", [question.id for question in questions])
     np.save(folder / "ordinals.npy", hits.ordinals)
     np.save(folder / "scores.npy", hits.scores)

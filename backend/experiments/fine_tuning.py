@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, "int | None", str], None]
 Words = Literal["subject and answers", "subject"]
-WORDINGS = {**SECOND_WORDINGS, **{key.removesuffix("_similar"): wording for key, wording in TEMPLATES.items() if key.endswith("_similar")}}
+WORDINGS = {
+    **SECOND_WORDINGS,
+    **{key.removesuffix("_similar"): wording for key, wording in TEMPLATES.items() if key.endswith("_similar")},
+}
 """Another wording of each relation's question: the paper's where it has one, else the encyclopedia's."""
 
 
@@ -81,11 +84,18 @@ class Adapted(Part):
         """Nothing: it is read from the whole set."""
 
     def examples(self, bench: Workbench) -> Sequence[Example]:
-        whole, tests, wordings = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart], dict(self.wordings)
+        whole, tests, wordings = (
+            self.whole.examples(bench),
+            [apart.keeps(bench) for apart in self.apart],
+            dict(self.wordings),
+        )
         questions = bench.questions.some(whole.ids)
         kept = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
-        texts = {number: wordings[questions[number].relation].replace("[X]", questions[number].subject) for number in kept
-                 if questions[number].relation in wordings and questions[number].subject}
+        texts = {
+            number: wordings[questions[number].relation].replace("[X]", questions[number].subject)
+            for number in kept
+            if questions[number].relation in wordings and questions[number].subject
+        }
         return _Kept(whole, kept, texts)
 
 
@@ -124,7 +134,9 @@ class Begun(Part):
         start = bench.settings.encoders[self.start.encoder]
         with whole_folder(bench.path("models", name)) as building:
             start_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
-            seal(building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name})
+            seal(
+                building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name}
+            )
 
 
 def before(setting: Setting) -> Part:
@@ -148,15 +160,22 @@ class Tuning(NamedTuple):
     def hits(self, setting: Setting, asked: Asked, k: int) -> list[Hits]:
         """A run for each seed. Where the passage tower is not trained, the index is the one before training."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
-        return [DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
-                for model in self.models(setting)]
+        return [
+            DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
+            for model in self.models(setting)
+        ]
 
 
 def relation_data(setting: Setting, train: Sequence[str], relation: str) -> TrainingData:
     """A relation's training questions, with BM25's passages without an answer as negatives; where there is no gold, its best with one is
     the positive."""
-    return setting.data(questions=tuple(train), relations=(relation,), mined=setting.mined(train), policy="answer_match",
-                        positives=("gold", "distant"))
+    return setting.data(
+        questions=tuple(train),
+        relations=(relation,),
+        mined=setting.mined(train),
+        policy="answer_match",
+        positives=("gold", "distant"),
+    )
 
 
 def datasets(bench: Workbench, split: str) -> Iterator[str]:

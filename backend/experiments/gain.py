@@ -55,7 +55,9 @@ class Gain:
         """From found (s, q) bool of the same seeds and questions, before and after."""
         found_before, found_after = np.asarray(found_before), np.asarray(found_after)
         if found_before.shape != found_after.shape:
-            raise ValueError(f"found {found_before.shape} and {found_after.shape} must be of the same seeds and questions")
+            raise ValueError(
+                f"found {found_before.shape} and {found_after.shape} must be of the same seeds and questions"
+            )
         return cls(before, after, crossed_mean(found_after.astype(float) - found_before), len(found_after))
 
     def per_hundred(self, share: float) -> float:
@@ -72,14 +74,22 @@ class Gain:
         labels, found = self.after - self.before, self.difference
         if labels < 1:
             return "cannot tell", "One cannot tell: the last two budgets hold the same labels."
-        few = [f"{count:,} {what} of at least {least}" for count, what, least in
-               ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS)) if count < least]
+        few = [
+            f"{count:,} {what} of at least {least}"
+            for count, what, least in ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            if count < least
+        ]
         if few:
-            return "cannot tell", f"One cannot tell whether the next hundred labels are worth it: there are {' and '.join(few)}."
+            return (
+                "cannot tell",
+                f"One cannot tell whether the next hundred labels are worth it: there are {' and '.join(few)}.",
+            )
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
-        said = (f"the last {labels:,} labels changed it by {100 * found.value:+.1f} points (95%: {100 * found.low:+.1f} to "
-                f"{100 * found.high:+.1f}), that is {self.per_hundred(found.value):+.2f} for a hundred ({low:+.2f} to {high:+.2f}), and "
-                f"{worth:g} would be worth it.")
+        said = (
+            f"the last {labels:,} labels changed it by {100 * found.value:+.1f} points (95%: {100 * found.low:+.1f} to "
+            f"{100 * found.high:+.1f}), that is {self.per_hundred(found.value):+.2f} for a hundred ({low:+.2f} to {high:+.2f}), and "
+            f"{worth:g} would be worth it."
+        )
         if low >= worth:
             return "worth it", f"The next hundred labels are worth it: {said}"
         if high < worth:

@@ -78,7 +78,9 @@ class Hits(Part):
         return self.over(bench).run(bench.name(self))
 
     @abstractmethod
-    def search(self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None) -> tuple[Any, dict]:
+    def search(
+        self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None
+    ) -> tuple[Any, dict]:
         """(hits, what the manifest says of how they were found)."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
@@ -86,7 +88,14 @@ class Hits(Part):
 
         study, questions = self.over(bench), self.asked.of(bench)
         hits, settings = self.search(bench, questions, min(self.k, len(study.corpus)), progress)
-        write_run(study, name, [question.id for question in questions], hits, {**settings, "split": self.asked.split}, progress=progress)
+        write_run(
+            study,
+            name,
+            [question.id for question in questions],
+            hits,
+            {**settings, "split": self.asked.split},
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -127,9 +136,13 @@ class DenseHits(Hits):
 
         encoder = load_encoder(bench.settings.encoders[bench.name(self.questions)], bench.device)
         vectors = encoder.encode_questions(texts)
-        if retriever.manifest["similarity"] == "cosine" and not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
-            raise Refused(f"the index of {retriever.name!r} is searched by cosine, and the questions' vectors have no unit length; train "
-                          "both towers")
+        if retriever.manifest["similarity"] == "cosine" and not np.allclose(
+            np.linalg.norm(vectors, axis=1), 1, atol=1e-3
+        ):
+            raise Refused(
+                f"the index of {retriever.name!r} is searched by cosine, and the questions' vectors have no unit length; train "
+                "both towers"
+            )
         return retriever.search_vectors(vectors, k, progress), retriever.settings
 
 
@@ -164,7 +177,10 @@ class TunedHybridHits(HybridHits):
         accuracy = accuracy_by_weight(bench, retriever, self.tuned_on.of(bench), DEFAULT_RULE, progress)
         retriever.weight = max(accuracy, key=lambda weight: (accuracy[weight], -weight))
         hits = retriever.search([question.text for question in questions], k, progress)
-        return hits, {**retriever.settings, "tuned": {str(weight): round(value, 4) for weight, value in accuracy.items()}}
+        return hits, {
+            **retriever.settings,
+            "tuned": {str(weight): round(value, 4) for weight, value in accuracy.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -188,4 +204,7 @@ class TunedBm25Hits(Bm25Hits):
             found[pair] = float(match_run(bench.corpus, asked, ordinals).any(axis=1).mean())
         retriever = BM25(bench, *max(found, key=found.get))
         hits = retriever.search([question.text for question in questions], k, progress)
-        return hits, {**retriever.settings, "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in found.items()}}
+        return hits, {
+            **retriever.settings,
+            "tuned": {f"{k1:g}, {b:g}": round(value, 4) for (k1, b), value in found.items()},
+        }

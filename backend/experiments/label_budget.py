@@ -87,7 +87,9 @@ class Experiment:
 
         check_name(self.name, "experiment")
         if len(self.name) > 48:
-            raise BadInput(f"the experiment's name has {len(self.name)} characters; its training sets' add some, so take 48 at most")
+            raise BadInput(
+                f"the experiment's name has {len(self.name)} characters; its training sets' add some, so take 48 at most"
+            )
         if len(self.shares) < 2 or not 0 <= self.shares[0] <= self.shares[-1] <= 100:
             raise BadInput("give two shares of the labels or more, each from 0 to 100 percent")
         if not self.seeds:
@@ -99,17 +101,32 @@ class Experiment:
         try:
             check(self.training(0))
         except TypeError as error:
-            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+            raise BadInput(
+                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
+            ) from error
         questions = questions_of(self.study, self.split)
         if any(question.split in TRAINS for question in questions):
             raise Refused(f"{self.split!r} holds questions that train; measure on dev or test")
         return questions
 
 
-def label_budget(study: Study, name: str, run: str, start: str = "minilm", split: str = "dev", shares: Sequence[int] = SHARES,
-                 seeds: Sequence[int] = SEEDS, policy: str = "labels", model: str | None = None, k: int = 20, worth: float = 0.1,
-                 small: bool = False, settings: Mapping[str, Any] | None = None, device: str | None = None,
-                 progress: Progress | None = None) -> dict[str, Any]:
+def label_budget(
+    study: Study,
+    name: str,
+    run: str,
+    start: str = "minilm",
+    split: str = "dev",
+    shares: Sequence[int] = SHARES,
+    seeds: Sequence[int] = SEEDS,
+    policy: str = "labels",
+    model: str | None = None,
+    k: int = 20,
+    worth: float = 0.1,
+    small: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
     """The job. Gives what result.json holds: of each budget Success@k, over all and by bucket, then the gain and the verdict.
 
     Args:
@@ -126,14 +143,30 @@ def label_budget(study: Study, name: str, run: str, start: str = "minilm", split
         Refused: no label of a training question, an experiment of that name that asked for something else.
         BadInput, Missing: settings that make no sense, a run or model that is not there.
     """
-    asked = Experiment(study, name, run, start, split, tuple(sorted(set(shares))), tuple(dict.fromkeys(seeds)), policy, model, k, worth,
-                       small, dict(settings or {}), device)
+    asked = Experiment(
+        study,
+        name,
+        run,
+        start,
+        split,
+        tuple(sorted(set(shares))),
+        tuple(dict.fromkeys(seeds)),
+        policy,
+        model,
+        k,
+        worth,
+        small,
+        dict(settings or {}),
+        device,
+    )
     questions = asked.check()
     request = _request(asked)
     if (held := read_manifest(asked.folder)) is not None:
         if held["request"] != request:
-            raise Refused(f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
-                          "another name")
+            raise Refused(
+                f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
+                "another name"
+            )
         return read_json(asked.folder / "result.json")
     with study.building(f"experiments/{name}"):
         state = State(asked.working)
@@ -142,7 +175,11 @@ def label_budget(study: Study, name: str, run: str, start: str = "minilm", split
         for budget in budgets:
             _build(asked, state, budget, progress)
         for number, (seed, budget) in enumerate((seed, budget) for seed in asked.seeds for budget in budgets):
-            said = partial(_said, progress, f"{number + 1} of {len(asked.seeds) * len(budgets)}, {budget.labels:,} labels, seed {seed}")
+            said = partial(
+                _said,
+                progress,
+                f"{number + 1} of {len(asked.seeds) * len(budgets)}, {budget.labels:,} labels, seed {seed}",
+            )
             _train_and_search(asked, state, budget, seed, questions, said)
         return _keep(asked, state, budgets, questions)
 
@@ -150,10 +187,22 @@ def label_budget(study: Study, name: str, run: str, start: str = "minilm", split
 def _request(asked: Experiment) -> dict[str, Any]:
     from backend.recipes.stages import model_of, weights_of
 
-    return {"run": asked.run, "start": asked.start, "split": asked.split, "shares": list(asked.shares), "seeds": list(asked.seeds),
-            "policy": asked.policy, "model": asked.model, "k": asked.k, "worth": asked.worth, "small": asked.small,
-            "settings": asked.settings, "corpus": asked.study.corpus.digest, "run_sha256": _run_hash(asked),
-            "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.start))))}
+    return {
+        "run": asked.run,
+        "start": asked.start,
+        "split": asked.split,
+        "shares": list(asked.shares),
+        "seeds": list(asked.seeds),
+        "policy": asked.policy,
+        "model": asked.model,
+        "k": asked.k,
+        "worth": asked.worth,
+        "small": asked.small,
+        "settings": asked.settings,
+        "corpus": asked.study.corpus.digest,
+        "run_sha256": _run_hash(asked),
+        "start_sha256": weights_of(Path(locate(model_of(asked.study, asked.start)))),
+    }
 
 
 def _run_hash(asked: Experiment) -> str:
@@ -165,20 +214,30 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
     """The budgets: where each ends among the events that there are now. Raises Refused for names that are taken, or no labels."""
     labels = Labels(asked.study.labels_path, read_only=True)
     judged = list(labels.judgements())
-    trains = {question.id for question in asked.study.questions.some(sorted({each.question for each in judged}))
-              if question.split in TRAINS}
+    trains = {
+        question.id
+        for question in asked.study.questions.some(sorted({each.question for each in judged}))
+        if question.split in TRAINS
+    }
     numbers = [each.number for each in judged if each.question in trains]
     if not numbers:
-        raise Refused("nobody has labelled a passage of a training question yet, so there is nothing to compare; label some first")
+        raise Refused(
+            "nobody has labelled a passage of a training question yet, so there is nothing to compare; label some first"
+        )
     budgets = []
     for share in asked.shares:
         count = round(share / 100 * len(numbers))
         until = labels.last_event if share == 100 else numbers[count - 1] if count else 0
         budgets.append(Budget(share, count, until, f"{asked.name}-{share:03d}"))
         if hash_of(asked.study, "set", budgets[-1].name) is not None:
-            raise Refused(f"there is already a training set {budgets[-1].name!r}, which this experiment would make; take another name")
-    return {"budgets": [asdict(budget) for budget in budgets], "last_event": labels.last_event,
-            "positives": ["gold", "distant"] if "bm25" in asked.study.parts("indexes") else ["gold"]}
+            raise Refused(
+                f"there is already a training set {budgets[-1].name!r}, which this experiment would make; take another name"
+            )
+    return {
+        "budgets": [asdict(budget) for budget in budgets],
+        "last_event": labels.last_event,
+        "positives": ["gold", "distant"] if "bm25" in asked.study.parts("indexes") else ["gold"],
+    }
 
 
 def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
@@ -188,15 +247,27 @@ def _build(asked: Experiment, state: State, budget: Budget, progress: Progress |
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
         began = time.monotonic()
         if hash_of(asked.study, "set", budget.name) is None:
-            build(asked.study, budget.name, [asked.run], progress, policy=asked.policy, model=asked.model, until=budget.until,
-                  positives=state.pinned["positives"], last=SMALL_DEPTH if asked.small else DEPTH)
+            build(
+                asked.study,
+                budget.name,
+                [asked.run],
+                progress,
+                policy=asked.policy,
+                model=asked.model,
+                until=budget.until,
+                positives=state.pinned["positives"],
+                last=SMALL_DEPTH if asked.small else DEPTH,
+            )
         state.finish(budget.name, hash_of(asked.study, "set", budget.name), time.monotonic() - began)
     elif hash_of(asked.study, "set", budget.name) != state.stage(budget.name)["sha256"]:
-        raise Missing(f"the training set {budget.name!r}, which this experiment made, is gone or was changed; begin one of another name")
+        raise Missing(
+            f"the training set {budget.name!r}, which this experiment made, is gone or was changed; begin one of another name"
+        )
 
 
-def _train_and_search(asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question],
-                      progress: Progress) -> None:
+def _train_and_search(
+    asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
+) -> None:
     """One retriever: trained, asked, and thrown away; what it found is kept."""
     from backend.training.dual_encoder import start_of, train
     from backend.training.set_examples import SetExamples
@@ -205,21 +276,55 @@ def _train_and_search(asked: Experiment, state: State, budget: Budget, seed: int
     cell = asked.working / _cell(budget, seed)
     if read_manifest(cell) is not None:
         return
-    opened, begin, chosen = TrainingSet.open(asked.study, budget.name), start_of(asked.study, asked.start), asked.training(seed)
+    opened, begin, chosen = (
+        TrainingSet.open(asked.study, budget.name),
+        start_of(asked.study, asked.start),
+        asked.training(seed),
+    )
     model, training = asked.working / "model", asked.working / "training"
     about = {"training_set": budget.name, "fingerprint": opened.manifest["fingerprint"]}
     if not _is_of(model, about, seed):
         shutil.rmtree(model, ignore_errors=True)
-        train(begin, SetExamples(asked.study, opened), model, training, chosen, device=asked.device, about=about, progress=progress)
+        train(
+            begin,
+            SetExamples(asked.study, opened),
+            model,
+            training,
+            chosen,
+            device=asked.device,
+            about=about,
+            progress=progress,
+        )
     with whole_folder(cell) as building:
-        encoder = replace(begin, model=str(model), question_model=None, passage_model=None, pooling="auto", similarity="auto",
-                          max_tokens=chosen.passage_tokens)
+        encoder = replace(
+            begin,
+            model=str(model),
+            question_model=None,
+            passage_model=None,
+            pooling="auto",
+            similarity="auto",
+            max_tokens=chosen.passage_tokens,
+        )
         find(asked.study, encoder, questions, asked.k, building, asked.device, progress)
         made = read_json(model / "training.json")
-        write_manifest(building, {
-            "kind": "run", "share": budget.share, "seed": seed, "training_set": budget.name, "corpus": asked.study.corpus.digest,
-            "inputs": {"training_set": state.stage(budget.name)["sha256"], "start": state.read()["request"]["start_sha256"]},
-            **{key: made[key] for key in ("model_hash", "steps", "best_step", "average_rank", "questions", "seconds", "device")}})
+        write_manifest(
+            building,
+            {
+                "kind": "run",
+                "share": budget.share,
+                "seed": seed,
+                "training_set": budget.name,
+                "corpus": asked.study.corpus.digest,
+                "inputs": {
+                    "training_set": state.stage(budget.name)["sha256"],
+                    "start": state.read()["request"]["start_sha256"],
+                },
+                **{
+                    key: made[key]
+                    for key in ("model_hash", "steps", "best_step", "average_rank", "questions", "seconds", "device")
+                },
+            },
+        )
     shutil.rmtree(model)
 
 
@@ -227,7 +332,9 @@ def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
     """Is this the model that was to be trained? Then the process was killed after its training."""
     path = model / "training.json"
     held = read_json(path) if path.is_file() else {}
-    return bool(held) and all(held.get(key) == value for key, value in about.items()) and held["settings"]["seed"] == seed
+    return (
+        bool(held) and all(held.get(key) == value for key, value in about.items()) and held["settings"]["seed"] == seed
+    )
 
 
 def _cell(budget: Budget, seed: int) -> str:
@@ -243,8 +350,18 @@ def _keep(asked: Experiment, state: State, budgets: Sequence[Budget], questions:
             for budget in budgets:
                 shutil.copytree(asked.working / _cell(budget, seed), building / _cell(budget, seed))
         write_json(building / "result.json", result)
-        write_manifest(building, {"kind": "experiment", "what": "label budget", "name": asked.name, "request": held["request"],
-                                  "pinned": held["pinned"], "sets": held["stages"], "questions": len(questions)})
+        write_manifest(
+            building,
+            {
+                "kind": "experiment",
+                "what": "label budget",
+                "name": asked.name,
+                "request": held["request"],
+                "pinned": held["pinned"],
+                "sets": held["stages"],
+                "questions": len(questions),
+            },
+        )
     shutil.rmtree(asked.working)
     return result
 

@@ -43,7 +43,10 @@ class Part(ABC):
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
         """All that it depends on, as JSON: parts by name."""
-        return {"part": type(self).__name__, **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)}}
+        return {
+            "part": type(self).__name__,
+            **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)},
+        }
 
     def finished(self, bench: Workbench) -> bool:
         return read_manifest(bench.path(self.folder, bench.name(self))) is not None
@@ -96,7 +99,11 @@ class Asked:
         """The questions, in the study's order. Raises Missing for none."""
         from backend.retrieval.retrieve import questions_of
 
-        found = {each.id: each for each in questions_of(bench, self.split) if not self.relations or each.relation in self.relations}
+        found = {
+            each.id: each
+            for each in questions_of(bench, self.split)
+            if not self.relations or each.relation in self.relations
+        }
         if not found:
             raise Missing(f"no question of {self.split!r} asks for {', '.join(self.relations)}")
         first, step = self.every

@@ -64,7 +64,9 @@ class Setting:
         try:
             return DualEncoderSettings(**{**small, **dict(self.training), **more, "seed": seed})
         except TypeError as error:
-            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+            raise BadInput(
+                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
+            ) from error
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
         """Of a cross-encoder: RocketQA's, or the small ones, and what a person gave."""
@@ -72,7 +74,9 @@ class Setting:
         try:
             return CrossEncoderSettings(**{**small, **dict(self.cross), "seed": seed})
         except TypeError as error:
-            raise BadInput(f"a setting of the cross-encoder that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+            raise BadInput(
+                f"a setting of the cross-encoder that there is not: {str(error).split(')', 1)[-1].strip()}"
+            ) from error
 
     def asked(self, split: str | None = None, **more: Any) -> Asked:
         """The questions to measure on, or some of them."""
@@ -80,7 +84,14 @@ class Setting:
 
     def data(self, **more: Any) -> TrainingData:
         """A training set of the questions to train on."""
-        return TrainingData(**{"questions": self.train, "limit": SMALL_QUESTIONS if self.small else self.limit, "last": self.depth, **more})
+        return TrainingData(
+            **{
+                "questions": self.train,
+                "limit": SMALL_QUESTIONS if self.small else self.limit,
+                "last": self.depth,
+                **more,
+            }
+        )
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
         """BM25's passages for all training questions, to mine negatives from; training sets of some of them share it."""
@@ -183,17 +194,33 @@ def _trained(part: Part) -> bool:
     return isinstance(part, DualEncoder) or part.folder == "models" or any(_trained(needed) for needed in part.needs())
 
 
-def success_cells(row: str, hits: Sequence[Hits], ks: Sequence[int], published: Mapping[int, float] | None = None,
-                  **more: Any) -> list[Cell]:
+def success_cells(
+    row: str, hits: Sequence[Hits], ks: Sequence[int], published: Mapping[int, float] | None = None, **more: Any
+) -> list[Cell]:
     """A row of Success@k: one run for each seed. published: the paper's figures in per cent, by k."""
-    return [Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k)) for k in ks]
+    return [
+        Cell(row, f"Success@{k}", tuple(Success(each, k, **more) for each in hits), (published or {}).get(k))
+        for k in ks
+    ]
 
 
-def dense_row(setting: Setting, row: str, data: TrainingData | tuple[TrainingData, ...], published: Mapping[int, float] | None = None, *,
-              asked: Asked | None = None, start: Part | None = None, **more: Any) -> list[Cell]:
+def dense_row(
+    setting: Setting,
+    row: str,
+    data: TrainingData | tuple[TrainingData, ...],
+    published: Mapping[int, float] | None = None,
+    *,
+    asked: Asked | None = None,
+    start: Part | None = None,
+    **more: Any,
+) -> list[Cell]:
     """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that the row varies."""
-    models = [DualEncoder(data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first)
-              for seed in setting.seeds]
+    models = [
+        DualEncoder(
+            data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first
+        )
+        for seed in setting.seeds
+    ]
     hits = [found_by(model, asked or setting.asked(), max(setting.ks)) for model in models]
     return success_cells(row, hits, setting.ks, published)
 
@@ -229,8 +256,11 @@ class Claim:
 
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
         """From an estimate of the difference, or of the one cell."""
-        few = [f"{count:,} {what} of at least {least}" for count, what, least in
-               ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS)) if count < least]
+        few = [
+            f"{count:,} {what} of at least {least}"
+            for count, what, least in ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            if count < least
+        ]
         word: Word = "cannot tell"
         if not few and self.within is not None:
             if -self.within <= found.low and found.high <= self.within:
@@ -239,9 +269,20 @@ class Claim:
                 word = "does not show"
         elif not few:
             word = "shows" if found.low > self.by else "does not show" if found.high < self.by else "cannot tell"
-        return {"says": self.says, "ahead": list(self.ahead), "behind": self.behind and list(self.behind), "within": self.within,
-                "by": self.by, "difference": found.value, "low": found.low, "high": found.high, "n": found.n, "level": level, "word": word,
-                "because": f"there are {' and '.join(few)}" if few else ""}
+        return {
+            "says": self.says,
+            "ahead": list(self.ahead),
+            "behind": self.behind and list(self.behind),
+            "within": self.within,
+            "by": self.by,
+            "difference": found.value,
+            "low": found.low,
+            "high": found.high,
+            "n": found.n,
+            "level": level,
+            "word": word,
+            "because": f"there are {' and '.join(few)}" if few else "",
+        }
 
 
 @dataclass(frozen=True)
@@ -260,7 +301,9 @@ class Plan:
 
     cells: Sequence[Cell]
     claims: Sequence[Claim] = ()
-    convention: str = "Success@k: a passage among the first k holds an answer by DPR's rule, searched in the text without the title."
+    convention: str = (
+        "Success@k: a passage among the first k holds an answer by DPR's rule, searched in the text without the title."
+    )
     unit: str = "%"
     plot: Plot | None = None
     notes: Sequence[str] = ()
@@ -300,5 +343,3 @@ def word_of(words: Sequence[Word]) -> Word:
     if "does not show" in words:
         return "does not show"
     return "shows" if words and all(word == "shows" for word in words) else "cannot tell"
-
-

@@ -31,8 +31,16 @@ class QuestionEncoders(Model):
         return (bench.path("models", bench.name(self)) / SPECIALISED).is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        train_specialised(bench, name, bench.name(self.index), bench.name(self.data), asdict(self.settings), bench.device,
-                          progress=progress, least=self.least)
+        train_specialised(
+            bench,
+            name,
+            bench.name(self.index),
+            bench.name(self.data),
+            asdict(self.settings),
+            bench.device,
+            progress=progress,
+            least=self.least,
+        )
 
 
 @dataclass(frozen=True)

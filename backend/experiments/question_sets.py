@@ -19,10 +19,14 @@ def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[s
     able = sorted(name for name, held in splits.items() if "train" in held and held & set(MEASURED))
     chosen = setting.sets or tuple(able)
     if unable := [name for name in chosen if name not in able]:
-        raise BadInput(f"the set {unable[0]!r} has no training questions, or none in dev or test; sets that have: "
-                       f"{', '.join(able) or 'none'}")
+        raise BadInput(
+            f"the set {unable[0]!r} has no training questions, or none in dev or test; sets that have: "
+            f"{', '.join(able) or 'none'}"
+        )
     if len(chosen) < least:
-        raise BadInput(f"this takes {least} question sets with training questions; the study has {', '.join(able) or 'none'}")
+        raise BadInput(
+            f"this takes {least} question sets with training questions; the study has {', '.join(able) or 'none'}"
+        )
     return chosen
 
 

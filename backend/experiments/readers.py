@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from backend.reader.readings import Answered
 
 Progress = Callable[[int, "int | None", str], None]
-SMALL_READER = {"layers": 2, "tokens": 96, "passages": 3, "depth": 20, "batch": 2, "steps": SMALL_STEPS, "learning_rate": 1e-4,
-                "held_out": 10, "read": 3, "evaluate_every": SMALL_STEPS}
+SMALL_READER = {
+    "layers": 2,
+    "tokens": 96,
+    "passages": 3,
+    "depth": 20,
+    "batch": 2,
+    "steps": SMALL_STEPS,
+    "learning_rate": 1e-4,
+    "held_out": 10,
+    "read": 3,
+    "evaluate_every": SMALL_STEPS,
+}
 
 
 def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
@@ -45,7 +55,15 @@ class ReaderModel(Model):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.training import train_reader
 
-        train_reader(bench, name, bench.name(self.hits), bench.name(self.start), asdict(self.settings), bench.device, progress=progress)
+        train_reader(
+            bench,
+            name,
+            bench.name(self.hits),
+            bench.name(self.start),
+            asdict(self.settings),
+            bench.device,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,15 @@ class JointModel(Model):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.joint import train_joint
 
-        train_joint(bench, name, bench.name(self.index), bench.name(self.start), asdict(self.settings), bench.device, progress=progress)
+        train_joint(
+            bench,
+            name,
+            bench.name(self.index),
+            bench.name(self.start),
+            asdict(self.settings),
+            bench.device,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +98,9 @@ class JointHits(Hits):
     def search(self, bench, questions, k, progress):
         from backend.reader.joint import question_vectors
 
-        index, vectors = question_vectors(bench, bench.name(self.model), [question.text for question in questions], bench.device)
+        index, vectors = question_vectors(
+            bench, bench.name(self.model), [question.text for question in questions], bench.device
+        )
         return index.search_vectors(vectors, k, progress), index.settings
 
 

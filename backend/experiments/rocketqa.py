@@ -50,7 +50,9 @@ class Steps:
     @cached_property
     def judge(self) -> CrossEncoder:
         """Step 2: a cross-encoder on what was found."""
-        return CrossEncoder(self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first)
+        return CrossEncoder(
+            self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first
+        )
 
     @cached_property
     def scores(self) -> Scores:
@@ -73,9 +75,16 @@ class Steps:
     def augmented(self, limit: int | None = None) -> DualEncoder:
         """Step 4: with unlabelled questions as well, so many at most, whose passages the cross-encoder is sure of."""
         found = found_by(self.denoised, Asked("unlabelled"), self.setting.depth)
-        free = TrainingData(questions=("unlabelled",), limit=limit, mined=(found,), last=self.setting.depth, policy="cross_encoder",
-                            judge=(Scores(self.judge, found, self.setting.depth),), positives=("cross_encoder",),
-                            may_be_empty=True)
+        free = TrainingData(
+            questions=("unlabelled",),
+            limit=limit,
+            mined=(found,),
+            last=self.setting.depth,
+            policy="cross_encoder",
+            judge=(Scores(self.judge, found, self.setting.depth),),
+            positives=("cross_encoder",),
+            may_be_empty=True,
+        )
         return self.trained((self.cleaned, free), self.batch * self.devices, 1)
 
     def labelled(self, **more: Any) -> TrainingData:
@@ -83,7 +92,9 @@ class Steps:
         return self.setting.data(**{"mined": self.setting.mined(), "positives": ("gold", "distant"), **more})
 
     def trained(self, data: TrainingData | tuple[TrainingData, ...], batch: int, hard_negatives: int) -> DualEncoder:
-        settings = self.setting.settings(self.seed, batch=batch, hard_negatives=hard_negatives, mini_batch=self.mini_batch)
+        settings = self.setting.settings(
+            self.seed, batch=batch, hard_negatives=hard_negatives, mini_batch=self.mini_batch
+        )
         return DualEncoder(data if isinstance(data, tuple) else (data,), settings, self.start or self.setting.first)
 
     @property
@@ -107,5 +118,3 @@ def need_one_train(setting: Setting) -> None:
     """Raises BadInput for several sets to train on."""
     if len(setting.train) != 1:
         raise BadInput("this experiment trains on one set of questions; name one with --train")
-
-

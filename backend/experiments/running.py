@@ -30,8 +30,13 @@ Progress = Callable[[int, "int | None", str], None]
 RESULT = "result.json"
 
 
-def run_experiment(study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None,
-                   progress: Progress | None = None) -> dict[str, Any]:
+def run_experiment(
+    study: Study,
+    experiment: str,
+    given: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
     """The job. Gives what result.json holds.
 
     Args:
@@ -60,8 +65,17 @@ def run_experiment(study: Study, experiment: str, given: Mapping[str, Any] | Non
         result = {"key": key, **measured, "seconds": round(time.monotonic() - began, 1)}
         with whole_folder(folder) as building:
             write_json(building / RESULT, result)
-            write_manifest(building, {"kind": "experiment", "what": chosen.name, "name": folder.name, "setting": result["setting"],
-                                      "corpus": study.corpus.digest, "parts": {bench.name(part): part.title() for part in parts}})
+            write_manifest(
+                building,
+                {
+                    "kind": "experiment",
+                    "what": chosen.name,
+                    "name": folder.name,
+                    "setting": result["setting"],
+                    "corpus": study.corpus.digest,
+                    "parts": {bench.name(part): part.title() for part in parts},
+                },
+            )
     return read_json(folder / RESULT)
 
 
@@ -72,14 +86,22 @@ def named(experiment: str) -> Experiment:
     if experiment not in EXPERIMENTS:
         raise Missing(f"there is no experiment {experiment!r}; there are: {', '.join(EXPERIMENTS)}")
     module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
-    return Experiment(experiment, EXPERIMENTS[experiment], module.plan, getattr(module, "TAKES", frozenset()),
-                      getattr(module, "DEFAULTS", {}))
+    return Experiment(
+        experiment,
+        EXPERIMENTS[experiment],
+        module.plan,
+        getattr(module, "TAKES", frozenset()),
+        getattr(module, "DEFAULTS", {}),
+    )
 
 
 def results(study: Study) -> list[dict[str, Any]]:
     """What was found so far, the newest first."""
-    found = [(manifest["made"], read_json(study.path("experiments", name, RESULT)))
-             for name, manifest in study.parts("experiments").items() if "setting" in manifest]
+    found = [
+        (manifest["made"], read_json(study.path("experiments", name, RESULT)))
+        for name, manifest in study.parts("experiments").items()
+        if "setting" in manifest
+    ]
     return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
@@ -132,8 +154,14 @@ def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench
 def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
     """The mean of (seeds, items), with its interval over both, and by seed."""
     estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n, "seeds": len(found),
-            "by_seed": found.mean(axis=1).tolist() if found.size else []}
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+        "seeds": len(found),
+        "by_seed": found.mean(axis=1).tolist() if found.size else [],
+    }
 
 
 def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench, level: float) -> Estimate:
@@ -147,16 +175,22 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
     estimate = crossed_mean(found, level=level)
     if estimate.value is None or not getattr(cell.measures[0], "share", False):
         return estimate
-    return replace(estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high))  # a macro average's is linearised
+    return replace(
+        estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high)
+    )  # a macro average's is linearised
 
 
 def _convention(plan: Plan, level: float) -> str:
-    said = (f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
-            "the share of the questions of one run.")
+    said = (
+        f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
+        "the share of the questions of one run."
+    )
     if not plan.claims:
         return said
-    return (f"{said} A claim shows where the whole interval of the difference, pair by pair, at {100 * level:.4g}% (95% for "
-            f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together), lies where it says; does not show where it lies elsewhere.")
+    return (
+        f"{said} A claim shows where the whole interval of the difference, pair by pair, at {100 * level:.4g}% (95% for "
+        f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together), lies where it says; does not show where it lies elsewhere."
+    )
 
 
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
@@ -182,5 +216,11 @@ def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
     known = Setting.__dataclass_fields__
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")
-    return {key: tuple(sorted(value.items())) if isinstance(value, Mapping) else tuple(value) if isinstance(value, list) else value
-            for key, value in given.items()}
+    return {
+        key: tuple(sorted(value.items()))
+        if isinstance(value, Mapping)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
+        for key, value in given.items()
+    }

@@ -11,8 +11,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-          "~": r"\textasciitilde{}", "–": "--", "^": r"\textasciicircum{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "–": "--",
+    "^": r"\textasciicircum{}",
+}
 
 
 def shown(value: float | None, unit: str) -> str:
@@ -48,7 +59,9 @@ def as_rich(result: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
     rows, columns, cells = grid(result)
-    printed = [column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)]
+    printed = [
+        column for column in columns if any(cells.get((row, column), {}).get("published") is not None for row in rows)
+    ]
     table = Table(title=escape(f"{result['experiment']}: {result['paper']}, {result['source']}"), title_justify="left")
     table.add_column("")
     for column in columns:
@@ -79,8 +92,10 @@ def difference(claim: Mapping[str, Any], unit: str) -> str:
     """What a claim was judged by: the difference, its interval, n."""
     if claim["difference"] is None:
         return "no questions"
-    return (f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)}), "
-            f"n = {claim['n']:,}")
+    return (
+        f"{_signed(claim['difference'], unit)} ({_signed(claim['low'], unit)} to {_signed(claim['high'], unit)}), "
+        f"n = {claim['n']:,}"
+    )
 
 
 def _signed(value: float, unit: str) -> str:
@@ -100,8 +115,12 @@ def as_csv(result: Mapping[str, Any]) -> str:
 def as_latex(result: Mapping[str, Any]) -> str:
     """A tabular; the paper's figure in brackets."""
     rows, columns, cells = grid(result)
-    lines = [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\hline",
-             " & ".join(["", *map(_latex, columns), "$n$"]) + r" \\", r"\hline"]
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}",
+        r"\hline",
+        " & ".join(["", *map(_latex, columns), "$n$"]) + r" \\",
+        r"\hline",
+    ]
     for row in rows:
         line = [_latex(row)]
         for column in columns:

@@ -57,7 +57,11 @@ class TrainingData(Part):
         return self.may_be_empty and bench.record(self).is_file() and not super().finished(bench)
 
     def note(self, bench: Workbench) -> str | None:
-        return f"No question of {', '.join(self.questions)} has a positive, so they add nothing." if self.empty(bench) else None
+        return (
+            f"No question of {', '.join(self.questions)} has a positive, so they add nothing."
+            if self.empty(bench)
+            else None
+        )
 
     def needs(self) -> Iterator[Part]:
         if "distant" in self.positives:
@@ -69,9 +73,22 @@ class TrainingData(Part):
         from backend.training_sets.request import SetRequest
 
         request = SetRequest(
-            name, tuple(bench.name(each) for each in self.mined), self.policy, self.questions, self.positives, self.first, self.last,
-            bench.name(self.judge[0].judge) if self.judge else None, self.thresholds, self.random, self.other_gold, seed=self.seed,
-            until=self.until, relations=self.relations, limit=self.limit)
+            name,
+            tuple(bench.name(each) for each in self.mined),
+            self.policy,
+            self.questions,
+            self.positives,
+            self.first,
+            self.last,
+            bench.name(self.judge[0].judge) if self.judge else None,
+            self.thresholds,
+            self.random,
+            self.other_gold,
+            seed=self.seed,
+            until=self.until,
+            relations=self.relations,
+            limit=self.limit,
+        )
         try:
             make_training_set(bench, request, progress)
         except NothingTrains:
@@ -126,8 +143,15 @@ class DualEncoder(Model):
         from backend.training.dual_encoder import train
         from backend.training.training_log import working_folder
 
-        train(self._start(bench), examples_of(bench, self.data), bench.path("models", name), working_folder(bench, name), self.settings,
-              device=bench.device, progress=progress)
+        train(
+            self._start(bench),
+            examples_of(bench, self.data),
+            bench.path("models", name),
+            working_folder(bench, name),
+            self.settings,
+            device=bench.device,
+            progress=progress,
+        )
 
     def _start(self, bench: Workbench) -> EncoderSettings:
         return bench.settings.encoders[bench.name(self.start)]
@@ -159,8 +183,15 @@ class CrossEncoder(Model):
         from backend.recipes.stages import model_of
         from backend.training.cross_encoder import train_cross_encoder
 
-        train_cross_encoder(bench, name, bench.name(self.data), model_of(bench, bench.name(self.start)), asdict(self.settings),
-                            bench.device, progress=progress)
+        train_cross_encoder(
+            bench,
+            name,
+            bench.name(self.data),
+            model_of(bench, bench.name(self.start)),
+            asdict(self.settings),
+            bench.device,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)

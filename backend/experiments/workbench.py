@@ -57,8 +57,10 @@ class Workbench(Study):
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
             if path.parent.name not in self._encoders and (made := read_json(path)).get("kind") == "dual encoder":
                 self._encoders[path.parent.name] = EncoderSettings(
-                    model=str(path.parent), passage_template=made["start"]["passage_template"],
-                    max_tokens=made["settings"]["passage_tokens"])
+                    model=str(path.parent),
+                    passage_template=made["start"]["passage_template"],
+                    max_tokens=made["settings"]["passage_tokens"],
+                )
         return replace(held, encoders={**held.encoders, **self._encoders})
 
     @cached_property
@@ -78,12 +80,16 @@ class Workbench(Study):
         if encoder not in self._weights:
             known = super().settings.encoders
             if encoder not in known:
-                raise Missing(f"study.toml names no encoder {encoder!r}; known: {', '.join(known) or 'none'} (add one with "
-                              "'blindspot encoder add')")
+                raise Missing(
+                    f"study.toml names no encoder {encoder!r}; known: {', '.join(known) or 'none'} (add one with "
+                    "'blindspot encoder add')"
+                )
             folders = [known[encoder].model, known[encoder].question_model, known[encoder].passage_model]
             hashes = [weights_of(Path(locate(folder))) or folder for folder in folders if folder]
-            self._weights[encoder] = text_sha256(json.dumps(asdict(replace(known[encoder], model=None, question_model=None,
-                                                                           passage_model=None))), *hashes)
+            self._weights[encoder] = text_sha256(
+                json.dumps(asdict(replace(known[encoder], model=None, question_model=None, passage_model=None))),
+                *hashes,
+            )
         return self._weights[encoder]
 
     def name(self, part: Part) -> str:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 _DRAWN_FROM = ("runs", "depth", "splits", "slice", "rule", "frame")  # settings that say from what an audit was drawn
 SETTLED = ("positive", "related", "negative")
-RANK_GROUPS = tuple(f"rank {low}" if low == high else f"ranks {low}-{high}" for low, high in
-                    zip((1, *(step + 1 for step in RANK_STEPS)), RANK_STEPS, strict=False)) + (f"rank {RANK_STEPS[-1] + 1} and below",)
+RANK_GROUPS = tuple(
+    f"rank {low}" if low == high else f"ranks {low}-{high}"
+    for low, high in zip((1, *(step + 1 for step in RANK_STEPS)), RANK_STEPS, strict=False)
+) + (f"rank {RANK_STEPS[-1] + 1} and below",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +86,14 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     if not drawn:
         return Audit(held, 0, 0, 0, None)
     questions = {item.question for _, item in drawn}
-    done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))}
+    done = {
+        (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
+    }
     bad = labels.bad_questions()
     good = [(name, item) for name, item in drawn if item.question not in bad]
-    counted = [item for name, item in good if all((name, item.question, each.passage) in done for each in item.candidates)]
+    counted = [
+        item for name, item in good if all((name, item.question, each.passage) in done for each in item.candidates)
+    ]
     about = (held, len(drawn), len(drawn) - len(good), len(good) - len(counted))
     if not counted:
         return Audit(*about, None)
@@ -119,7 +125,9 @@ def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, A
     together = []
     for family in alike.values():
         first, item = family[0]
-        questions = sum(name == first for name, _ in family) / item.inclusion_probability  # that the first could draw from
+        questions = (
+            sum(name == first for name, _ in family) / item.inclusion_probability
+        )  # that the first could draw from
         share = min(1.0, len(family) / questions)
         together += [(name, _with_probability(item, share)) for name, item in family]
     return together
@@ -127,7 +135,9 @@ def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, A
 
 def _with_probability(item: Item, share: float) -> Item:
     factor = share / item.inclusion_probability
-    candidates = tuple(replace(each, inclusion_probability=min(1.0, each.inclusion_probability * factor)) for each in item.candidates)
+    candidates = tuple(
+        replace(each, inclusion_probability=min(1.0, each.inclusion_probability * factor)) for each in item.candidates
+    )
     return replace(item, candidates=candidates, inclusion_probability=share)
 
 
@@ -139,7 +149,10 @@ def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tu
     groups = {
         "relation": ([q.relation for q in asked], relation_order),
         "bucket": ([bucket_group(q.bucket, q.frequency) for q in asked], bucket_order),
-        "rank": ([None if each.rank is None else RANK_GROUPS[rank_group(each.rank)] for _, each in rows], RANK_GROUPS.index),
+        "rank": (
+            [None if each.rank is None else RANK_GROUPS[rank_group(each.rank)] for _, each in rows],
+            RANK_GROUPS.index,
+        ),
     }
     by = {name: arrays.by(members, order) for name, (members, order) in groups.items()}
     return arrays.all(), by
@@ -160,7 +173,10 @@ class _Sampled:
 
     def by(self, groups: list[str | None], order: Any) -> dict[str, Rates]:
         found = {name: rates_by(groups, hits, *self._rest, target=self._target) for name, hits in self._hits.items()}
-        return {group: Rates(**{name: found[name][group] for name in found}) for group in sorted(found["positive"], key=order)}
+        return {
+            group: Rates(**{name: found[name][group] for name in found})
+            for group in sorted(found["positive"], key=order)
+        }
 
 
 def _held(labels: Labels, questions: Iterable[str]) -> dict[tuple[str, str], str | None]:

@@ -64,10 +64,23 @@ class BatchMade:
 
 
 def make_batch(
-    study: Study, name: str, runs: Sequence[str], *, size: int = 100, depth: int = DEPTH, splits: Sequence[str] | None = None,
-    slice: Sequence[str] | None = None, candidates: int = CANDIDATES, people_needed: int = 1, mix: Mix | None = None, seed: int = 0,
-    rule: str = DEFAULT_RULE, scores: Scores | None = None, trained: Mapping[str, AbstractSet[str]] | None = None,
-    by: str | None = None, progress: Progress | None = None,
+    study: Study,
+    name: str,
+    runs: Sequence[str],
+    *,
+    size: int = 100,
+    depth: int = DEPTH,
+    splits: Sequence[str] | None = None,
+    slice: Sequence[str] | None = None,
+    candidates: int = CANDIDATES,
+    people_needed: int = 1,
+    mix: Mix | None = None,
+    seed: int = 0,
+    rule: str = DEFAULT_RULE,
+    scores: Scores | None = None,
+    trained: Mapping[str, AbstractSet[str]] | None = None,
+    by: str | None = None,
+    progress: Progress | None = None,
 ) -> BatchMade:
     """Make a batch of `size` questions and put it into the queue.
 
@@ -89,22 +102,41 @@ def make_batch(
     rule_named(rule)
     if progress:
         progress(0, None, "pooling")
-    maker = _Maker(study, Pools(study, runs, depth, rule), splits, slice, candidates, seed, scores, trained or {}, progress)
+    maker = _Maker(
+        study, Pools(study, runs, depth, rule), splits, slice, candidates, seed, scores, trained or {}, progress
+    )
     audit = maker.audit(round(size * mix.audit), people_needed)
     others = maker.second(round(size * mix.second)) + maker.repeats(round(size * mix.repeat))
     priority = maker.priority(size - len(audit) - len(others), people_needed)
     items = maker.mixed(priority, [*audit, *others])
-    settings = {"runs": list(runs), "depth": depth, "splits": list(splits) if splits else None, "size": size, "candidates": candidates,
-                "slice": None if slice is None else {"questions": len(slice), "sha256": text_sha256(*slice)}, "rule": rule, "seed": seed,
-                "mix": asdict(mix), "frame": len(maker.frame), "calibrated_on": maker.calibration.labels,
-                "cross_encoder": scores is not None}
+    settings = {
+        "runs": list(runs),
+        "depth": depth,
+        "splits": list(splits) if splits else None,
+        "size": size,
+        "candidates": candidates,
+        "slice": None if slice is None else {"questions": len(slice), "sha256": text_sha256(*slice)},
+        "rule": rule,
+        "seed": seed,
+        "mix": asdict(mix),
+        "frame": len(maker.frame),
+        "calibrated_on": maker.calibration.labels,
+        "cross_encoder": scores is not None,
+    }
     Queue(study.labels_path).add_batch(name, items, settings, by=by)
     return _made(name, items, len(maker.frame))
 
 
 def batch_of_pairs(
-    study: Study, name: str, pairs: Sequence[tuple[str, str]], *, people_needed: int = 1, practice: bool = False, origin: str = "",
-    strata: Sequence[str] | None = None, by: str | None = None,
+    study: Study,
+    name: str,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    people_needed: int = 1,
+    practice: bool = False,
+    origin: str = "",
+    strata: Sequence[str] | None = None,
+    by: str | None = None,
 ) -> BatchMade:
     """Put (question id, passage id) pairs into the queue in their order: a stratum of a training set, what a map selected, practice.
 
@@ -129,7 +161,9 @@ def batch_of_pairs(
         items.append(Item(question, tuple(_together(chosen)), people_needed=people_needed))
     settings: dict = {"pairs": len(pairs), "origin": origin}
     if strata is not None:
-        settings["strata"] = [[question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)]
+        settings["strata"] = [
+            [question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)
+        ]
     Queue(study.labels_path).add_batch(name, items, settings, practice=practice, by=by)
     return _made(name, items, len(items))
 
@@ -146,18 +180,35 @@ def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[
     questions = study.questions.all()
     groups = {question.id: bucket_group(question.bucket, question.frequency) for question in questions}
     _refuse_absent("relation", relations, {question.relation for question in questions} - {None})
-    known = {name: group for group in groups.values() for name in (group, group.removeprefix("bucket ").removesuffix(" mentions"))}
+    known = {
+        name: group
+        for group in groups.values()
+        for name in (group, group.removeprefix("bucket ").removesuffix(" mentions"))
+    }
     _refuse_absent("bucket", buckets, set(known))
     wanted = {known[bucket] for bucket in buckets}
-    return [question.id for question in questions
-            if (not relations or question.relation in relations) and (not buckets or groups[question.id] in wanted)]
+    return [
+        question.id
+        for question in questions
+        if (not relations or question.relation in relations) and (not buckets or groups[question.id] in wanted)
+    ]
 
 
 class _Maker:
     """One batch in the making. Arms are made in the order audit, second and repeat, priority: no question comes twice."""
 
-    def __init__(self, study: Study, pools: Pools, splits: Sequence[str] | None, slice: Sequence[str] | None, candidates: int, seed: int,
-                 scores: Scores | None, trained: Mapping[str, AbstractSet[str]], progress: Progress | None):
+    def __init__(
+        self,
+        study: Study,
+        pools: Pools,
+        splits: Sequence[str] | None,
+        slice: Sequence[str] | None,
+        candidates: int,
+        seed: int,
+        scores: Scores | None,
+        trained: Mapping[str, AbstractSet[str]],
+        progress: Progress | None,
+    ):
         self.study, self.scores, self.trained, self.progress = study, scores, trained, progress
         self.most, self.random, self.queue = candidates, np.random.default_rng(seed), Queue(study.labels_path)
         searched = pools.question_ids()
@@ -167,10 +218,12 @@ class _Maker:
         for start in range(0, len(chosen), _BLOCK):
             if progress:
                 progress(start, len(chosen), "pooling")
-            self.pools.update(pools.of(chosen[start:start + _BLOCK]))
+            self.pools.update(pools.of(chosen[start : start + _BLOCK]))
         self.frame = {q.id: q for q in chosen if self.pools[q.id]}
         if not self.frame:
-            raise Missing("none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth")
+            raise Missing(
+                "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth"
+            )
         self.calibration = Calibration(self.queue.outcomes())
         self.waiting, self.used = self.queue.waiting() | self.queue.practised(), set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
@@ -184,7 +237,7 @@ class _Maker:
         items = []
         for index in self.random.choice(len(free), count, replace=False).tolist() if count else ():
             id, pool = free[index], self.pools[free[index]]
-            shown = self.random.permutation(len(pool))[:self.most].tolist()
+            shown = self.random.permutation(len(pool))[: self.most].tolist()
             share = count / len(free)
             chosen = self._candidates(id, [pool[each] for each in shown], inclusion=share * len(shown) / len(pool))
             items.append(Item(id, chosen, "audit", people_needed=people_needed, inclusion_probability=share))
@@ -200,12 +253,18 @@ class _Maker:
         """Settled questions, each for one of those who judged it."""
         active = {who.name for who in People(self.study.labels_path).all() if not who.paused}
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
-        judges = {id: sorted({each.annotator for each in self.judged.get(id, ())} & active) for id in self._free() if id not in opened}
+        judges = {
+            id: sorted({each.annotator for each in self.judged.get(id, ())} & active)
+            for id in self._free()
+            if id not in opened
+        }
         drawn = self._draw([id for id, names in judges.items() if names], count)
         return [self._again(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
-        settled = {(pair.question, pair.passage) for pair in Labels(self.study.labels_path).consensus() if pair.state != "open"}
+        settled = {
+            (pair.question, pair.passage) for pair in Labels(self.study.labels_path).consensus() if pair.state != "open"
+        }
         known = self._ordinals({passage for _, passage in settled})
         done = {(question, known[passage]) for question, passage in settled if passage in known}
         trained = self._ordinals({passage for passages in self.trained.values() for passage in passages})
@@ -219,16 +278,24 @@ class _Maker:
                     p = given.get((id, pooled.ordinal), self.calibration.probability(pooled.answer, pooled.rank))
                     rows.append((p * harm(pooled, pooled.ordinal in hard), p, pooled))
             if rows:
-                worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[:self.most]
+                worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.most]
         totals = {id: sum(row[0] for row in rows) for id, rows in worth.items()}
         chosen = served([self.frame[id] for id in worth], totals, count)
-        return [Item(id, self._candidates(id, [row[2] for row in worth[id]], [row[1] for row in worth[id]]), "priority", totals[id],
-                     people_needed) for id in chosen]
+        return [
+            Item(
+                id,
+                self._candidates(id, [row[2] for row in worth[id]], [row[1] for row in worth[id]]),
+                "priority",
+                totals[id],
+                people_needed,
+            )
+            for id in chosen
+        ]
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
         """The others strewn among the priority items, which keep their order: a place does not betray an arm."""
         others = [others[index] for index in self.random.permutation(len(others))]
-        places = set(self.random.permutation(len(priority) + len(others))[:len(others)].tolist())
+        places = set(self.random.permutation(len(priority) + len(others))[: len(others)].tolist())
         queues = {True: iter(others), False: iter(priority)}
         return [next(queues[place in places]) for place in range(len(priority) + len(others))]
 
@@ -250,14 +317,30 @@ class _Maker:
         rows = [rows[index] for index in self.random.permutation(len(rows)).tolist()]
         return Item(id, self._candidates(id, rows), arm, assigned_to=assigned_to)
 
-    def _candidates(self, question: str, rows: Sequence[Pooled], probabilities: Sequence[float] | None = None,
-                    inclusion: float | None = None) -> tuple[Candidate, ...]:
+    def _candidates(
+        self,
+        question: str,
+        rows: Sequence[Pooled],
+        probabilities: Sequence[float] | None = None,
+        inclusion: float | None = None,
+    ) -> tuple[Candidate, ...]:
         passages = self.study.corpus.passages([row.ordinal for row in rows])
         groups = near_duplicates([passage.text for passage in passages])
         if probabilities is None:
             probabilities = [self.calibration.probability(row.answer, row.rank) if row.rank else None for row in rows]
-        made = [Candidate(passage.id, group, row.run or None, row.rank or None, row.score if row.rank else None, row.answer, p, inclusion)
-                for passage, group, row, p in zip(passages, groups, rows, probabilities, strict=True)]
+        made = [
+            Candidate(
+                passage.id,
+                group,
+                row.run or None,
+                row.rank or None,
+                row.score if row.rank else None,
+                row.answer,
+                p,
+                inclusion,
+            )
+            for passage, group, row, p in zip(passages, groups, rows, probabilities, strict=True)
+        ]
         return tuple(_together(made))
 
     def _cross_encoded(self) -> dict[tuple[str, int], float]:
@@ -269,7 +352,7 @@ class _Maker:
         for start in range(0, len(ids), _BLOCK):
             if self.progress:
                 self.progress(start, len(ids), "reading scores")
-            block = [(id, each.ordinal) for id in ids[start:start + _BLOCK] for each in self.pools[id]]
+            block = [(id, each.ordinal) for id in ids[start : start + _BLOCK] for each in self.pools[id]]
             names = [passage.id for passage in self.study.corpus.passages([ordinal for _, ordinal in block])]
             pairs = [(id, passage) for (id, _), passage in zip(block, names, strict=True)]
             known = self.scores(pairs)

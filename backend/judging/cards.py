@@ -61,16 +61,22 @@ class Cards:
         open_pairs: dict[str, list[str]] = {}
         given: dict[str, dict[str, str]] = {}
         for pair in self._labels.consensus(questions):
-            if pair.state == "open" or (pair.state == "adjudicated" and len(judged[pair.question].get(pair.passage, ())) > 1):
+            if pair.state == "open" or (
+                pair.state == "adjudicated" and len(judged[pair.question].get(pair.passage, ())) > 1
+            ):
                 open_pairs.setdefault(pair.question, []).append(pair.passage)
             if pair.state == "adjudicated" and pair.label is not None:
                 given.setdefault(pair.question, {})[pair.passage] = pair.label
         cards = []
         for question in self._study.questions.some([id for id in questions if id in open_pairs]):
-            card = self._card(None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])])
+            card = self._card(
+                None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
+            )
             for one in card["candidates"]:
                 counts = judged[question.id].get(one["passage"], Counter())
-                one["others"] = ", ".join(f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common())
+                one["others"] = ", ".join(
+                    f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common()
+                )
             cards.append(card | {"given": given.get(question.id, {}), "blind": False})
         return cards
 
@@ -79,7 +85,9 @@ class Cards:
         missing = [id for id in questions if key(batch, id) not in self._held]
         if missing:
             items = self._queue.items(batch, missing)
-            records = {question.id: question for question in self._study.questions.some([item.question for item in items])}
+            records = {
+                question.id: question for question in self._study.questions.some([item.question for item in items])
+            }
             for item in items:
                 self._hold(self._card(batch, records[item.question], item.candidates))
         found = [name for id in questions if (name := key(batch, id)) in self._held]
@@ -110,23 +118,36 @@ class Cards:
         for event in self._labels.notes(question):
             if event.passage is not None and event.note:
                 why[event.passage] = event.note
-        return {pair.passage: {"label": pair.label, "why": why.get(pair.passage, "")}
-                for pair in self._labels.consensus([question]) if pair.label is not None}
+        return {
+            pair.passage: {"label": pair.label, "why": why.get(pair.passage, "")}
+            for pair in self._labels.consensus([question])
+            if pair.label is not None
+        }
 
 
-def _candidate(each: Candidate, passage: Passage, question: Question, place: int, all: Sequence[Candidate]) -> dict[str, Any]:
+def _candidate(
+    each: Candidate, passage: Passage, question: Question, place: int, all: Sequence[Candidate]
+) -> dict[str, Any]:
     twin = next((other for other in range(place) if all[other].near_duplicates == each.near_duplicates), None)
     where = "" if each.run is None else f"{each.run}, rank {each.rank}, score {each.score:.4g}"
-    return {"passage": each.passage, "where": where, "others": "", **_shown(passage, question),
-            "group": "" if twin is None else f"≈ nearly the same as {twin + 1}"}
+    return {
+        "passage": each.passage,
+        "where": where,
+        "others": "",
+        **_shown(passage, question),
+        "group": "" if twin is None else f"≈ nearly the same as {twin + 1}",
+    }
 
 
 def _shown(passage: Passage, question: Question) -> dict[str, Any]:
     answers = answer_spans(passage.text, question.answers, rule_for(question, DEFAULT_RULE)) if question.answers else []
     words = query_spans(passage.text, question.text)
     low, high = _line(passage.text, answers)
-    return {"title": passage.title, "pieces": pieces(passage.text, 0, len(passage.text), answers, words),
-            "line": pieces(passage.text, low, high, answers, words)}
+    return {
+        "title": passage.title,
+        "pieces": pieces(passage.text, 0, len(passage.text), answers, words),
+        "line": pieces(passage.text, low, high, answers, words),
+    }
 
 
 def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:

@@ -37,7 +37,9 @@ class CorrectedRun:
 
     def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
         """At each cut-off the run is deep enough for."""
-        return figures(self.relevant, self.gold, self.labels, self.present, [k for k in ks if k <= self.relevant.shape[1]])
+        return figures(
+            self.relevant, self.gold, self.labels, self.present, [k for k in ks if k <= self.relevant.shape[1]]
+        )
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
@@ -46,14 +48,24 @@ def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str
     ordinals = np.asarray(run.hits.ordinals)[found.rows]
     store = Labels(study.labels_path)
     last = store.last_event
-    return CorrectedRun(found.questions, found.kind, np.asarray(found.relevant), gold_matrix(study.corpus, ordinals, found.questions)[0],
-                        label_matrix(study, store, found.questions, ordinals), ordinals >= 0, last)
+    return CorrectedRun(
+        found.questions,
+        found.kind,
+        np.asarray(found.relevant),
+        gold_matrix(study.corpus, ordinals, found.questions)[0],
+        label_matrix(study, store, found.questions, ordinals),
+        ordinals >= 0,
+        last,
+    )
 
 
 def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
     """What is settled of each hit: (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not settled."""
-    settled = [pair for pair in store.consensus(question.id for question in questions)
-               if pair.label in ("positive", "related", "negative")]
+    settled = [
+        pair
+        for pair in store.consensus(question.id for question in questions)
+        if pair.label in ("positive", "related", "negative")
+    ]
     known = study.corpus.ordinals({pair.passage for pair in settled}) if settled else {}
     rows = {question.id: row for row, question in enumerate(questions)}
     codes = np.full(ordinals.shape, NONE, np.int8)

@@ -73,14 +73,26 @@ def export_labels(study: Study, format: str, path: Path | None = None, until: in
     if not 1 <= last <= newest:
         raise Refused(f"there is no event {last}; the newest is {newest}")
     target = Path(path or f"labels-{last}.{format}")
-    rows, notes = _write_qrels(labels, target, last) if format == "qrels" else (_write_events(study, labels, target, format, last), ())
-    write_json(target.with_name(target.name + ABOUT),
-               {"format": format, "last_event": last, "rows": rows, "sha256": file_sha256(target)})
+    rows, notes = (
+        _write_qrels(labels, target, last)
+        if format == "qrels"
+        else (_write_events(study, labels, target, format, last), ())
+    )
+    write_json(
+        target.with_name(target.name + ABOUT),
+        {"format": format, "last_event": last, "rows": rows, "sha256": file_sha256(target)},
+    )
     return LabelsExported(target, rows, last, notes)
 
 
-def import_labels(study: Study, path: str | Path, format: str | None = None, annotator: str | None = None, skip_bad: bool = False,
-                  progress: Progress | None = None) -> LabelsImported:
+def import_labels(
+    study: Study,
+    path: str | Path,
+    format: str | None = None,
+    annotator: str | None = None,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> LabelsImported:
     """Bring labels in, all or none. Events that are in the study already are passed over.
 
     Args:
@@ -130,7 +142,11 @@ def _write_qrels(labels: Labels, target: Path, last: int) -> tuple[int, tuple[st
     rows = write_qrels(target, ((pair.question, pair.passage, _GRADES[pair.label]) for pair in settled)).rows
     open_pairs, related = len(pairs) - len(settled), sum(pair.label == "related" for pair in settled)
     notes = (f"{open_pairs:,} pairs are in dispute or unsure, and have no line",) if open_pairs else ()
-    notes += (f"{related:,} related passages have the grade 0, as negatives have; jsonl and csv keep them apart",) if related else ()
+    notes += (
+        (f"{related:,} related passages have the grade 0, as negatives have; jsonl and csv keep them apart",)
+        if related
+        else ()
+    )
     return rows, notes
 
 
@@ -142,8 +158,33 @@ def _qrels_lines(path: Path, annotator: str) -> Iterator[Line | Problem]:
             continue
         label = "positive" if row.grade > 0 else "negative"
         gesture = f"qrels-{digest}-{row.line}"
-        yield Line(row.line, Event(number, gesture, 0, "label", row.question_id, row.passage_id, annotator, label, None, None, None, 0, 0,
-                                   None, None, None, None, None, None, "qrels", None, 0.0))
+        yield Line(
+            row.line,
+            Event(
+                number,
+                gesture,
+                0,
+                "label",
+                row.question_id,
+                row.passage_id,
+                annotator,
+                label,
+                None,
+                None,
+                None,
+                0,
+                0,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                "qrels",
+                None,
+                0.0,
+            ),
+        )
 
 
 def _blocks(lines: Iterator[Line | Problem]) -> Iterator[list[Line | Problem]]:
@@ -173,7 +214,9 @@ class _Reader:
         events = [line.event for line in block if isinstance(line, Line)]
         self._questions = self._study.questions.known({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
-        self._stored = {(event.gesture, event.part): event for event in self._labels.gestures({event.gesture for event in events})}
+        self._stored = {
+            (event.gesture, event.part): event for event in self._labels.gestures({event.gesture for event in events})
+        }
         for line in block:
             message = line.message if isinstance(line, Problem) else self._wrong(line.event)
             if message is not None:
@@ -217,7 +260,11 @@ class _Reader:
         if event.undoes in self._undone:
             return f"event {event.undoes} is taken back twice"
         if undone.kind == "undo" or (undone.annotator, undone.question, undone.passage, undone.practice) != (
-                event.annotator, event.question, event.passage, event.practice):
+            event.annotator,
+            event.question,
+            event.passage,
+            event.practice,
+        ):
             return "an undo takes back an event of the same annotator and pair, which is no undo"
         return None
 

@@ -39,7 +39,10 @@ class Pools:
     def of(self, questions: Sequence[Question]) -> dict[str, list[Pooled]]:
         """The pool of each question, its gold left out: by best rank, of equals by ordinal."""
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
-        return {question.id: self._pool(question, {gold[id] for id in question.gold if id in gold}) for question in questions}
+        return {
+            question.id: self._pool(question, {gold[id] for id in question.gold if id in gold})
+            for question in questions
+        }
 
     def _pool(self, question: Question, gold: set[int]) -> list[Pooled]:
         best: dict[int, Pooled] = {}
@@ -48,9 +51,15 @@ class Pools:
             if row is None:
                 continue
             ordinals = np.asarray(run.hits.ordinals[row])
-            first_gold = next((rank for rank, ordinal in enumerate(ordinals.tolist(), 1) if ordinal in gold), len(ordinals) + 1)
+            first_gold = next(
+                (rank for rank, ordinal in enumerate(ordinals.tolist(), 1) if ordinal in gold), len(ordinals) + 1
+            )
             scores = run.hits.scores[row, : self._depth].tolist()
-            holds = answers[row, : self._depth].tolist() if answers is not None and question.answers else [None] * self._depth
+            holds = (
+                answers[row, : self._depth].tolist()
+                if answers is not None and question.answers
+                else [None] * self._depth
+            )
             for rank, ordinal in enumerate(ordinals[: self._depth].tolist(), 1):
                 if ordinal < 0 or ordinal in gold or (ordinal in best and best[ordinal].rank <= rank):
                     continue

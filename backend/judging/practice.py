@@ -42,12 +42,16 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
     labels = Labels(study.labels_path)
     settled = _settled(labels)
     if len(settled) < size:
-        advice = f"label more, settle disputes, or say --size {len(settled)}" if settled else "label first, or import labels"
+        advice = (
+            f"label more, settle disputes, or say --size {len(settled)}" if settled else "label first, or import labels"
+        )
         raise Refused(f"{size} questions are asked for and {len(settled)} have settled labels; {advice}")
     chosen = sorted(settled, key=lambda id: (-_people(settled[id]), not _adjudicated(settled[id]), id))[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
     made = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", by=by)
-    return PracticeMade(made, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen))
+    return PracticeMade(
+        made, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
+    )
 
 
 def _settled(labels: Labels) -> dict[str, list[Consensus]]:
@@ -55,7 +59,9 @@ def _settled(labels: Labels) -> dict[str, list[Consensus]]:
     for pair in labels.consensus():
         pairs[pair.question].append(pair)
     bad = labels.bad_questions()
-    return {id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in _TELLING for pair in judged)}
+    return {
+        id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in _TELLING for pair in judged)
+    }
 
 
 def _people(pairs: list[Consensus]) -> int:

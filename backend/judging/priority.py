@@ -47,8 +47,11 @@ class Calibration:
             cell[0] += label == "positive"
             cell[1] += 1
             self.labels += 1
-        self._table = {(answer, group): _shrunk(guess, *seen[answer, group])
-                       for answer, row in _START.items() for group, guess in enumerate(row)}
+        self._table = {
+            (answer, group): _shrunk(guess, *seen[answer, group])
+            for answer, row in _START.items()
+            for group, guess in enumerate(row)
+        }
 
     def probability(self, answer: bool | None, rank: int) -> float:
         return self._table[answer, rank_group(rank)]
@@ -69,7 +72,10 @@ def served(questions: Iterable[Question], priority: Mapping[str, float], count: 
     for question in questions:
         groups[bucket_group(question.bucket, question.frequency)].append(question.id)
     # Official bucket 7 is the rarest; groups by count rise with frequency.
-    order = sorted(groups, key=lambda group: (bucket_order(group)[0], bucket_order(group)[1] * (-1 if group.startswith("bucket") else 1)))
+    order = sorted(
+        groups,
+        key=lambda group: (bucket_order(group)[0], bucket_order(group)[1] * (-1 if group.startswith("bucket") else 1)),
+    )
     lists = [iter(sorted(groups[group], key=lambda id: (-priority[id], id))) for group in order]
     chosen: list[str] = []
     while lists and len(chosen) < count:

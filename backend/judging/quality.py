@@ -105,9 +105,21 @@ def quality(study: Study) -> Quality:
     standing = standing_labels(labels.events())
     agreements = _agreements(standing)
     again = repeats(standing)
-    drift = rate([same for _, _, same in again], [True] * len(again), np.ones(len(again)), np.array([q for q, _, _ in again], dtype=str))
-    return Quality(labels.last_event, disputes(study, labels), _bad(study, labels), agreements[0], agreements[1],
-                   _work(standing, again), drift)
+    drift = rate(
+        [same for _, _, same in again],
+        [True] * len(again),
+        np.ones(len(again)),
+        np.array([q for q, _, _ in again], dtype=str),
+    )
+    return Quality(
+        labels.last_event,
+        disputes(study, labels),
+        _bad(study, labels),
+        agreements[0],
+        agreements[1],
+        _work(standing, again),
+        drift,
+    )
 
 
 def standing_labels(events: Iterable[Event]) -> list[Event]:
@@ -133,7 +145,9 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
     texts = {question.id: question.text for question in study.questions.some(unsettled)}
     found = []
     for question, passages in unsettled.items():
-        made = [Disputed(passage, titles.get(passage, passage), _votes(votes[question, passage])) for passage in passages]
+        made = [
+            Disputed(passage, titles.get(passage, passage), _votes(votes[question, passage])) for passage in passages
+        ]
         found.append(Dispute(question, texts[question], tuple(sorted(made, key=_badness))))
     return tuple(sorted(found, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
 
@@ -147,9 +161,11 @@ def repeats(standing: Sequence[Event]) -> list[tuple[str, str, bool]]:
     for event in standing:
         if event.blind:
             given[event.annotator, event.question, event.passage][event.batch] = event.label
-    return [(question, annotator, before == after)
-            for (annotator, question, _), batches in given.items()
-            for before, after in zip(list(batches.values()), list(batches.values())[1:], strict=False)]
+    return [
+        (question, annotator, before == after)
+        for (annotator, question, _), batches in given.items()
+        for before, after in zip(list(batches.values()), list(batches.values())[1:], strict=False)
+    ]
 
 
 def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
@@ -222,5 +238,15 @@ def _work_of(name: str, events: Sequence[Event], repeated: int, same: int) -> Wo
     spent = sum(min(time, LONGEST) for time in times.values())
     labels = {(event.question, event.passage): event.label for event in events}
     given = Counter(labels.values())
-    return Work(name, len(labels), len({question for question, _ in labels}), given["positive"], given["unsure"], len(each),
-                median(each) / 1000 if each else None, len(each) * 3_600_000 / spent if spent else None, repeated, same)
+    return Work(
+        name,
+        len(labels),
+        len({question for question, _ in labels}),
+        given["positive"],
+        given["unsure"],
+        len(each),
+        median(each) / 1000 if each else None,
+        len(each) * 3_600_000 / spent if spent else None,
+        repeated,
+        same,
+    )

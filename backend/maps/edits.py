@@ -63,14 +63,27 @@ class Clusters:
 
 def clusters_of(map: Map) -> Clusters:
     """The map's clusters with everything that people changed. Raises BadInput where a file is damaged."""
-    found = Clusters(np.array(map._array("clusters.npy")), {int(id): words for id, words in read_json(map.folder / "words.json").items()})
+    found = Clusters(
+        np.array(map._array("clusters.npy")),
+        {int(id): words for id, words in read_json(map.folder / "words.json").items()},
+    )
     log = _read(map)
     try:
         for edit in log["edits"]:
             found = _applied(found, edit)
     except (KeyError, TypeError, ValueError) as error:
-        raise BadInput(f"is damaged ({error}); delete it to have the clusters as they were made", map.folder / _FILE) from error
-    return Clusters(found.labels, found.words, found.names, found.notes, len(log["edits"]), _told(log["edits"]), _told(log["undone"]))
+        raise BadInput(
+            f"is damaged ({error}); delete it to have the clusters as they were made", map.folder / _FILE
+        ) from error
+    return Clusters(
+        found.labels,
+        found.words,
+        found.names,
+        found.notes,
+        len(log["edits"]),
+        _told(log["edits"]),
+        _told(log["undone"]),
+    )
 
 
 def rename(map: Map, id: int, name: str, seen: int | None = None, by: str | None = None) -> Clusters:
@@ -78,14 +91,18 @@ def rename(map: Map, id: int, name: str, seen: int | None = None, by: str | None
     name = " ".join(name.split())
     if len(name) > LONGEST_NAME:
         raise Refused(f"a name of a cluster has {LONGEST_NAME} characters at most")
-    return _edit(map, lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name}, seen, by)
+    return _edit(
+        map, lambda now: now.members(id) is not None and {"kind": "rename", "cluster": id, "name": name}, seen, by
+    )
 
 
 def note(map: Map, id: int, text: str, seen: int | None = None, by: str | None = None) -> Clusters:
     """Write a note on a cluster, in the place of the last. Raises Missing, Refused."""
     if len(text) > LONGEST_NOTE:
         raise Refused(f"a note has {LONGEST_NOTE:,} characters at most")
-    return _edit(map, lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()}, seen, by)
+    return _edit(
+        map, lambda now: now.members(id) is not None and {"kind": "note", "cluster": id, "text": text.strip()}, seen, by
+    )
 
 
 def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None = None) -> Clusters:
@@ -99,25 +116,37 @@ def merge(map: Map, ids: Sequence[int], seen: int | None = None, by: str | None 
         for id in ids:
             now.members(id)
             labels[labels == id] = ids[0]
-        return {"kind": "merge", "clusters": ids, "words": {str(ids[0]): named(map.study, map.ordinals, labels).get(ids[0], [])}}
+        return {
+            "kind": "merge",
+            "clusters": ids,
+            "words": {str(ids[0]): named(map.study, map.ordinals, labels).get(ids[0], [])},
+        }
 
     return _edit(map, edit, seen, by)
 
 
 def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = None, by: str | None = None) -> Clusters:
     """Cut a cluster into parts by k-means in the original space; the largest keeps the number. Raises Missing, Refused."""
+
     def edit(now: Clusters) -> dict:
         members = now.members(id)
         if not 2 <= parts <= min(len(members), 50):
-            raise Refused(f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not {parts}")
+            raise Refused(
+                f"a cluster of {len(members):,} passages can be split into 2 to {min(len(members), 50)} parts, not {parts}"
+            )
         found = clusters.cluster(_components(map, members), "kmeans", count=parts, seed=seed)
         free = _next(now, _read(map)["edits"])
         new = [id, *range(free, free + int(found.max()))]
         labels = now.labels.copy()
         labels[members] = np.array(new)[found]
         words = named(map.study, map.ordinals, labels)
-        return {"kind": "split", "cluster": id, "new": new, "parts": found.tolist(),
-                "words": {str(each): words.get(each, []) for each in new}}
+        return {
+            "kind": "split",
+            "cluster": id,
+            "new": new,
+            "parts": found.tolist(),
+            "words": {str(each): words.get(each, []) for each in new},
+        }
 
     return _edit(map, edit, seen, by)
 
@@ -138,12 +167,18 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
         raise Refused(f"the index {encoder['name']!r} is not the one this map was made of; make the map again")
     vectors = np.load(map.study.path("indexes", encoder["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False)
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
-    return principal_components(geometry(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]).values
+    return principal_components(
+        geometry(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]
+    ).values
 
 
 def _next(now: Clusters, edits: Sequence[Mapping]) -> int:
     """A number that no cluster has or had."""
-    used = [int(now.labels.max(initial=-1)), *now.words, *(id for edit in edits for id in edit.get("new", edit.get("clusters", ())))]
+    used = [
+        int(now.labels.max(initial=-1)),
+        *now.words,
+        *(id for edit in edits for id in edit.get("new", edit.get("clusters", ()))),
+    ]
     return max(used) + 1
 
 

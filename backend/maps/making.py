@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 QUALITY_AT = 15
 MEASURED_ROWS = 1000
 _ROWS = 8192
-_LOOK = 0.25            # seconds between two looks at whether to stop
+_LOOK = 0.25  # seconds between two looks at whether to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +83,34 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
             write_json(building / "questions.json", [question.id for question in points.questions])
             write_json(building / "words.json", names)
             write_json(building / "spread.json", groups)
-            write_manifest(building, {
-                "kind": "map", "name": request.name, "request": asdict(request), "seed": request.seed, "corpus": study.corpus.digest,
-                "passages": len(points.ordinals), "questions": len(points.questions),
-                "question_points": len(points.questions) if request.draw_questions else 0, "sources": points.sources,
-                "encoders": [{"name": encoder.dense.name, "distance": "euclidean" if encoder.similarity == "l2" else "cosine",
-                              "index_made": encoder.dense.manifest["made"], "model_hash": encoder.dense.manifest["model_hash"],
-                              "dimension": encoder.dense.manifest["dimension"], "quality": figures}
-                             for encoder, figures in zip(encoders, told)],
-                **parts, "determinism": projection.DETERMINISM, "seconds": round(time.monotonic() - started, 1)})
+            write_manifest(
+                building,
+                {
+                    "kind": "map",
+                    "name": request.name,
+                    "request": asdict(request),
+                    "seed": request.seed,
+                    "corpus": study.corpus.digest,
+                    "passages": len(points.ordinals),
+                    "questions": len(points.questions),
+                    "question_points": len(points.questions) if request.draw_questions else 0,
+                    "sources": points.sources,
+                    "encoders": [
+                        {
+                            "name": encoder.dense.name,
+                            "distance": "euclidean" if encoder.similarity == "l2" else "cosine",
+                            "index_made": encoder.dense.manifest["made"],
+                            "model_hash": encoder.dense.manifest["model_hash"],
+                            "dimension": encoder.dense.manifest["dimension"],
+                            "quality": figures,
+                        }
+                        for encoder, figures in zip(encoders, told)
+                    ],
+                    **parts,
+                    "determinism": projection.DETERMINISM,
+                    "seconds": round(time.monotonic() - started, 1),
+                },
+            )
     return Map.open(study, request.name)
 
 
@@ -100,7 +119,7 @@ def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell:
     passages = np.empty((len(points.ordinals), dense.vectors.shape[1]), np.float32)
     for start in range(0, len(passages), _ROWS):
         tell(start, len(passages), f"reading the vectors of {name}")
-        passages[start:start + _ROWS] = dense.vectors[points.ordinals[start:start + _ROWS]]
+        passages[start : start + _ROWS] = dense.vectors[points.ordinals[start : start + _ROWS]]
     questions = dense.encode([question.text for question in points.questions], tell) if request.draw_questions else None
     everything = passages if questions is None else np.concatenate([questions, passages])
     return _Vectors(dense, passages, questions, geometry(everything, dense.manifest["similarity"]))
@@ -108,9 +127,21 @@ def _vectors(study: Study, name: str, points: Points, request: MapRequest, tell:
 
 def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tuple[list[np.ndarray], dict]:
     """Coordinates for each encoder, and what the manifest says of how they belong together."""
+
     def drawn(components: Components, doing: str, start: np.ndarray | None = None) -> np.ndarray:
-        return watched(lambda: project(components.values, request.method, neighbours=request.neighbours, min_dist=request.min_dist,
-                                       perplexity=request.perplexity, seed=request.seed, start=start), tell, doing)
+        return watched(
+            lambda: project(
+                components.values,
+                request.method,
+                neighbours=request.neighbours,
+                min_dist=request.min_dist,
+                perplexity=request.perplexity,
+                seed=request.seed,
+                start=start,
+            ),
+            tell,
+            doing,
+        )
 
     tell(0, None, "principal components")
     name = {"umap": "UMAP", "tsne": "t-SNE"}[request.method]
@@ -122,7 +153,11 @@ def _planes(encoders: list[_Vectors], request: MapRequest, tell: Progress) -> tu
         both, left = joint(encoders[0].points, encoders[1].points, request.components)
         plane = drawn(both, f"drawing both encoders' points on one map ({name})")
         half = len(encoders[0].points)
-        return [plane[:half], plane[half:]], {"together": ALIGNED, "explained": [both.explained], "left_after_turning": left}
+        return [plane[:half], plane[half:]], {
+            "together": ALIGNED,
+            "explained": [both.explained],
+            "left_after_turning": left,
+        }
     second = principal_components(encoders[1].points, request.components)
     plane = drawn(first, f"drawing the first map ({name})")
     other = drawn(second, f"drawing the second map ({name})", start=plane)
@@ -134,13 +169,24 @@ def _quality(encoder: _Vectors, plane: np.ndarray, seed: int) -> dict:
     return asdict(quality(encoder.points, plane, k, MEASURED_ROWS, seed))
 
 
-def _clusters(study: Study, encoder: _Vectors, points: Points, request: MapRequest, tell: Progress) -> tuple[np.ndarray, dict]:
+def _clusters(
+    study: Study, encoder: _Vectors, points: Points, request: MapRequest, tell: Progress
+) -> tuple[np.ndarray, dict]:
     """The cluster of each passage by the first encoder, and each cluster's words."""
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
     of_passages = principal_components(geometry(encoder.passages, encoder.similarity), request.components)
-    labels = watched(lambda: clusters.cluster(of_passages.values, request.clusters, count=request.cluster_count,
-                                              min_size=request.cluster_size, seed=request.seed), tell, "finding clusters")
+    labels = watched(
+        lambda: clusters.cluster(
+            of_passages.values,
+            request.clusters,
+            count=request.cluster_count,
+            min_size=request.cluster_size,
+            seed=request.seed,
+        ),
+        tell,
+        "finding clusters",
+    )
     tell(0, None, "naming the clusters")
     return labels, {str(label): words for label, words in named(study, points.ordinals, labels).items()}
 

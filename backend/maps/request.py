@@ -76,8 +76,17 @@ class MapRequest:
             raise Refused("the top passages of which run? Name one with --run, or leave 'top' out of the passages")
         if not FEWEST <= self.most <= MOST:
             raise Refused(f"a map holds {FEWEST} to {MOST:,} passages, not {self.most:,}")
-        for key, least in (("top", 1), ("random", 0), ("neighbours", 2), ("perplexity", 2), ("components", 2), ("cluster_count", 2),
-                           ("cluster_size", 2), ("min_dist", 0), ("seed", 0)):
+        for key, least in (
+            ("top", 1),
+            ("random", 0),
+            ("neighbours", 2),
+            ("perplexity", 2),
+            ("components", 2),
+            ("cluster_count", 2),
+            ("cluster_size", 2),
+            ("min_dist", 0),
+            ("seed", 0),
+        ):
             if getattr(self, key) < least:
                 raise Refused(f"{key.replace('_', ' ')} must be {least} or more")
 
@@ -111,8 +120,14 @@ def chosen_points(study: Study, request: MapRequest) -> Points:
     return Points(questions, np.sort(kept).astype(np.int32), sources)
 
 
-def _of(source: str, study: Study, request: MapRequest, questions: Sequence[Question], kept: np.ndarray,
-        rng: np.random.Generator) -> np.ndarray:
+def _of(
+    source: str,
+    study: Study,
+    request: MapRequest,
+    questions: Sequence[Question],
+    kept: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """Different ordinals, in the order in which they are wanted."""
     if source == "gold":
         found = study.corpus.ordinals({id for question in questions for id in question.gold})

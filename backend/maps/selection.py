@@ -53,7 +53,11 @@ def pairs_to_judge(map: Map, what: Known, run: Run, chosen: Iterable[str], k: in
     top = np.asarray(run.hits.ordinals[:, :k])[[row for _, row in searched]].tolist()
     for (question, _), found in zip(searched, top, strict=True):
         whole = QUESTION + question.id in chosen
-        here = [each for each in dict.fromkeys(found) if each >= 0 and (whole or each in wanted) and (question.id, each) not in what.judged]
+        here = [
+            each
+            for each in dict.fromkeys(found)
+            if each >= 0 and (whole or each in wanted) and (question.id, each) not in what.judged
+        ]
         matched.update(wanted.intersection(here))
         more += len(here[most:])
         pairs += [(question.id, each) for each in here[:most]]
@@ -68,11 +72,23 @@ def questions_of_selection(what: Known, map: Map, chosen: Iterable[str]) -> list
     places = {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     ordinals = map.study.corpus.ordinals({id[2:] for id in chosen if id.startswith(PASSAGE)}).values()
     asked = {number for ordinal in ordinals if ordinal in places for number in what.asked.get(places[ordinal], ())}
-    return [question.id for number, question in enumerate(what.questions) if QUESTION + question.id in chosen or number in asked]
+    return [
+        question.id
+        for number, question in enumerate(what.questions)
+        if QUESTION + question.id in chosen or number in asked
+    ]
 
 
-def send_to_judging(map: Map, what: Known, run: Run, chosen: Iterable[str], k: int, name: str, people_needed: int = 1,
-                    by: str | None = None):
+def send_to_judging(
+    map: Map,
+    what: Known,
+    run: Run,
+    chosen: Iterable[str],
+    k: int,
+    name: str,
+    people_needed: int = 1,
+    by: str | None = None,
+):
     """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.judging.batches.BatchMade`.
 
     Raises Refused where there is nothing to judge, or the batch's name is taken.
@@ -81,7 +97,9 @@ def send_to_judging(map: Map, what: Known, run: Run, chosen: Iterable[str], k: i
 
     found = pairs_to_judge(map, what, run, chosen, k)
     if not found.pairs:
-        raise Refused(f"nothing to judge: of the selection, no passage is unlabelled and in the first {k} of {run.name!r} for a question "
-                      "of this map")
+        raise Refused(
+            f"nothing to judge: of the selection, no passage is unlabelled and in the first {k} of {run.name!r} for a question "
+            "of this map"
+        )
     origin = f"map {map.name}, the first {k} of {run.name}"
     return batch_of_pairs(map.study, name, found.pairs, people_needed=people_needed, origin=origin, by=by)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def spreads(study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]], seed: int) -> list[dict[str, Any]]:
+def spreads(
+    study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, np.ndarray | None]], seed: int
+) -> list[dict[str, Any]]:
     """A row for each relation whose questions have two positives on the map, and one for all; the largest first.
 
     Args:
@@ -34,7 +36,9 @@ def spreads(study: Study, points: Points, encoders: Sequence[tuple[np.ndarray, n
             continue
         where = {place: number for number, place in enumerate(members.tolist())}
         group = Group(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
-        found = change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
+        found = (
+            change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
+        )
         rows.append({"group": relation, **asdict(found)})
     return sorted(rows, key=lambda row: (row["group"] != ALL, -(row.get("before") or row)["positives"]))
 

@@ -20,9 +20,9 @@ SINGLE, ALIGNED, MATCHED = "single", "aligned", "matched"
 TOGETHER = {
     SINGLE: "One encoder.",
     ALIGNED: "Both encoders on one plane: the second's vectors were turned onto the first's (orthogonal Procrustes, which keeps every "
-             "cosine), then all points were projected together. A point's two places can be compared.",
+    "cosine), then all points were projected together. A point's two places can be compared.",
     MATCHED: "Two maps: the encoders differ in width, so each is projected alone, the second from the places of the first. Compare "
-             "who is near whom, not where a point lies.",
+    "who is near whom, not where a point lies.",
 }
 
 
@@ -85,7 +85,11 @@ class Map:
     def outdated(self) -> list[str]:
         """Encoders whose index was made again, or is gone, since the map was made."""
         indexes = self.study.parts("indexes")
-        return [each["name"] for each in self.manifest["encoders"] if indexes.get(each["name"], {}).get("made") != each["index_made"]]
+        return [
+            each["name"]
+            for each in self.manifest["encoders"]
+            if indexes.get(each["name"], {}).get("made") != each["index_made"]
+        ]
 
     def neighbours(self, point: int, k: int = 10, encoder: int = 0) -> Neighbours:
         """The passages of the whole collection that are nearest to a point in the original space, itself left out.
@@ -95,12 +99,18 @@ class Map:
         each = self.manifest["encoders"][encoder]
         if each["name"] in self.outdated():
             raise Refused(f"the index {each['name']!r} is not the one this map was made of; make the map again")
-        vectors = np.load(self.study.path("indexes", each["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+        vectors = np.load(
+            self.study.path("indexes", each["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False
+        )
         similarity = "l2" if each["distance"] == "euclidean" else "cosine"
         if point < self.drawn:
-            return nearest(self._array(f"questions.{encoder}.npy")[point:point + 1], vectors, min(k, len(vectors)), similarity)
+            return nearest(
+                self._array(f"questions.{encoder}.npy")[point : point + 1], vectors, min(k, len(vectors)), similarity
+            )
         ordinal = int(self.ordinals[point - self.drawn])
-        return nearest(vectors[ordinal:ordinal + 1], vectors, min(k, len(vectors) - 1), similarity, without=np.array([ordinal]))
+        return nearest(
+            vectors[ordinal : ordinal + 1], vectors, min(k, len(vectors) - 1), similarity, without=np.array([ordinal])
+        )
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
@@ -116,4 +126,8 @@ def maps_of(study: Study) -> dict[str, dict]:
     """Finished maps over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
-    return {name: manifest for name, manifest in study.parts("maps").items() if manifest.get("corpus") == study.corpus.digest}
+    return {
+        name: manifest
+        for name, manifest in study.parts("maps").items()
+        if manifest.get("corpus") == study.corpus.digest
+    }

@@ -62,14 +62,25 @@ def known(map: Map) -> Known:
     for number, places in enumerate(positives):
         for place in places:
             asked[place].append(number)
-    labels = [next(label for label in _STRONGEST if label in said[place] or label == UNLABELLED) if place in said else UNLABELLED
-              for place in range(len(map.ordinals))]
+    labels = [
+        next(label for label in _STRONGEST if label in said[place] or label == UNLABELLED)
+        if place in said
+        else UNLABELLED
+        for place in range(len(map.ordinals))
+    ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
     return Known(questions, positives, dict(asked), labels, judged)
 
 
-def values(map: Map, what: Known, by: str, state: Clusters, first: Mapping[str, int] | None = None, run: Run | None = None,
-           k: int = 20) -> list[str]:
+def values(
+    map: Map,
+    what: Known,
+    by: str,
+    state: Clusters,
+    first: Mapping[str, int] | None = None,
+    run: Run | None = None,
+    k: int = 20,
+) -> list[str]:
     """A category for each point, questions first.
 
     Args:
@@ -80,11 +91,19 @@ def values(map: Map, what: Known, by: str, state: Clusters, first: Mapping[str, 
     """
     drawn = what.questions[: map.drawn]
     if by == "kind":
-        return ["question"] * len(drawn) + ["positive" if place in what.asked else "other passage" for place in range(len(map.ordinals))]
+        return ["question"] * len(drawn) + [
+            "positive" if place in what.asked else "other passage" for place in range(len(map.ordinals))
+        ]
     if by in ("relation", "bucket"):
-        name = (lambda q: q.relation or NO_RELATION) if by == "relation" else (lambda q: bucket_group(q.bucket, q.frequency))
+        name = (
+            (lambda q: q.relation or NO_RELATION)
+            if by == "relation"
+            else (lambda q: bucket_group(q.bucket, q.frequency))
+        )
         of = [name(question) for question in what.questions]
-        return of[: len(drawn)] + [_one({of[i] for i in what.asked.get(place, ())}, by) for place in range(len(map.ordinals))]
+        return of[: len(drawn)] + [
+            _one({of[i] for i in what.asked.get(place, ())}, by) for place in range(len(map.ordinals))
+        ]
     if by == "label":
         return ["question"] * len(drawn) + what.labels
     if by == "cluster":
@@ -112,7 +131,9 @@ def _passages_found(map: Map, what: Known, run: Run, k: int) -> list[str]:
         if place not in what.asked:
             made.append(NOBODYS)
         else:
-            made.append(NOT_IN_RUN if not askers else FOUND if any(ordinal in top[number] for number in askers) else MISSED)
+            made.append(
+                NOT_IN_RUN if not askers else FOUND if any(ordinal in top[number] for number in askers) else MISSED
+            )
     return made
 
 
@@ -146,10 +167,21 @@ def cluster_rows(what: Known, state: Clusters, firsts: Mapping[str, Mapping[str,
         members = state.members(id).tolist()
         asked = sorted({number for place in members for number in what.asked.get(place, ())})
         bare = np.array([what.labels[place] == UNLABELLED for place in members])
-        hits = {run: _success([first[what.questions[i].id] for i in asked if what.questions[i].id in first], k)
-                for run, first in firsts.items()}
-        rows.append(ClusterRow(id, state.name(id), len(members), sum(place in what.asked for place in members), proportion(bare),
-                               len(asked), hits))
+        hits = {
+            run: _success([first[what.questions[i].id] for i in asked if what.questions[i].id in first], k)
+            for run, first in firsts.items()
+        }
+        rows.append(
+            ClusterRow(
+                id,
+                state.name(id),
+                len(members),
+                sum(place in what.asked for place in members),
+                proportion(bare),
+                len(asked),
+                hits,
+            )
+        )
     return rows
 
 

@@ -11,7 +11,9 @@ ANSWER_TOKENS = 10
 """DPR's longest answer, in word pieces."""
 
 
-def best_spans(start: Tensor, end: Tensor, readable: Tensor, longest: int = ANSWER_TOKENS) -> tuple[Tensor, Tensor, Tensor]:
+def best_spans(
+    start: Tensor, end: Tensor, readable: Tensor, longest: int = ANSWER_TOKENS
+) -> tuple[Tensor, Tensor, Tensor]:
     """The span (s, t) with the highest start logit at s plus end logit at t, s <= t < s + longest.
 
     Args:
@@ -27,7 +29,9 @@ def best_spans(start: Tensor, end: Tensor, readable: Tensor, longest: int = ANSW
     longest = min(longest, width)
     lowest = float("-inf")
     end = end.masked_fill(~readable, lowest)
-    ahead = torch.stack([torch.nn.functional.pad(end[:, length:], (0, length), value=lowest) for length in range(longest)], dim=2)
+    ahead = torch.stack(
+        [torch.nn.functional.pad(end[:, length:], (0, length), value=lowest) for length in range(longest)], dim=2
+    )
     sums = (start.masked_fill(~readable, lowest)[:, :, None] + ahead).view(rows, width * longest)
     best = sums.max(dim=1).values
     places = torch.arange(width * longest, device=start.device)

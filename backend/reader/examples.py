@@ -83,21 +83,35 @@ class RunExamples:
         roles[ordinals < 0] = NEITHER
         kept, left_out = [], Counter()
         for row, question in enumerate(questions):
-            reason = (MAY_NOT_TRAIN if question.id not in may else NO_ANSWERS if not question.answers
-                      else None if (roles[row] == POSITIVE).any() else NOTHING_THERE.format(depth=depth))
+            reason = (
+                MAY_NOT_TRAIN
+                if question.id not in may
+                else NO_ANSWERS
+                if not question.answers
+                else None
+                if (roles[row] == POSITIVE).any()
+                else NOTHING_THERE.format(depth=depth)
+            )
             if reason is None:
                 kept.append(row)
             else:
                 left_out[reason] += 1
         self.left_out = dict(left_out)
         if not kept:
-            why = "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common()) or "the run has no questions"
-            raise Refused(f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run over training "
-                          "questions, as 'blindspot retrieve --split train' makes it")
+            why = (
+                "; ".join(f"{count:,}: {reason}" for reason, count in left_out.most_common())
+                or "the run has no questions"
+            )
+            raise Refused(
+                f"no question of run {run.name!r} has a positive passage to train a reader on ({why}); give a run over training "
+                "questions, as 'blindspot retrieve --split train' makes it"
+            )
         self._questions = [questions[row] for row in kept]
         self._ordinals, self._roles = ordinals[kept], roles[kept]
         about = [[q.id, q.text, list(q.answers), rule_for(q)] for q in self._questions]
-        self.digest = text_sha256(study.corpus.digest, json.dumps(about), self._ordinals.tobytes().hex(), self._roles.tobytes().hex())
+        self.digest = text_sha256(
+            study.corpus.digest, json.dumps(about), self._ordinals.tobytes().hex(), self._roles.tobytes().hex()
+        )
 
     def __len__(self) -> int:
         return len(self._questions)
@@ -105,8 +119,14 @@ class RunExamples:
     def __getitem__(self, index: int) -> ReaderExample:
         question, there = self._questions[index], self._ordinals[index] >= 0
         passages = self._study.corpus.passages(self._ordinals[index][there].tolist())
-        return ReaderExample(question.id, question.text, question.answers, tuple(passages), tuple(self._roles[index][there].tolist()),
-                             rule_for(question))
+        return ReaderExample(
+            question.id,
+            question.text,
+            question.answers,
+            tuple(passages),
+            tuple(self._roles[index][there].tolist()),
+            rule_for(question),
+        )
 
 
 def run_hash(run: Run) -> str:

@@ -61,8 +61,14 @@ class ReaderInputs:
             return []
         asked = self._ids([question])[0][: self.limit // 3]
         titles = self._ids([passage.title for passage in passages])
-        texts = self.tokenizer([passage.text for passage in passages], add_special_tokens=False, return_offsets_mapping=True,
-                               return_attention_mask=False, return_token_type_ids=False, verbose=False)
+        texts = self.tokenizer(
+            [passage.text for passage in passages],
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
         begin, sep = [self.tokenizer.cls_token_id, *asked, self.tokenizer.sep_token_id], self.tokenizer.sep_token_id
         made = []
         for title, ids, offsets in zip(titles, texts["input_ids"], texts["offset_mapping"], strict=True):
@@ -84,12 +90,21 @@ class ReaderInputs:
         return ids, real
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False,
-                              verbose=False)["input_ids"]
+        return self.tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )["input_ids"]
 
 
 def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
     """Every span of every answer in the passage, as (first, last) tokens, sorted; those that the cut took away are left out."""
-    found = {span for answer in answers for low, high in answer_spans(passage.text, [answer], rule)
-             if (span := encoded.tokens(low, high)) is not None}
+    found = {
+        span
+        for answer in answers
+        for low, high in answer_spans(passage.text, [answer], rule)
+        if (span := encoded.tokens(low, high)) is not None
+    }
     return sorted(found)

@@ -30,7 +30,18 @@ from backend.reader.training import TrainedReader, order_of
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
 from backend.training.examples import hold_out
-from backend.training.resuming import TRAINING, arguments_of, best, check_packages, device_of, free_name, plan, seal, stand, told
+from backend.training.resuming import (
+    TRAINING,
+    arguments_of,
+    best,
+    check_packages,
+    device_of,
+    free_name,
+    plan,
+    seal,
+    stand,
+    told,
+)
 from backend.training.scoring import weights_hash
 from backend.training.training_log import LOG, working_folder
 from backend.training.training_settings import UNIT_SCALE
@@ -56,9 +67,17 @@ class JointSettings(ReaderSettings):
     question_tokens: int = 64
 
 
-def train_joint(study: Study, name: str, encoder: str, start: str = "minilm", settings: dict[str, Any] | None = None,
-                device: str | None = None, replace_old: bool = False, restart: bool = False,
-                progress: Progress | None = None) -> TrainedReader:
+def train_joint(
+    study: Study,
+    name: str,
+    encoder: str,
+    start: str = "minilm",
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+    replace_old: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> TrainedReader:
     """Train on the training questions of a study; goes on where it was broken off.
 
     Args:
@@ -92,19 +111,49 @@ def train_joint(study: Study, name: str, encoder: str, start: str = "minilm", se
     with study.building(f"models/{name}"), told(chosen.batch):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
         model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
-        request = {"start": start, "encoder": encoder, "index_hash": index.manifest["model_hash"], "settings": asdict(chosen),
-                   "examples": text_sha256(study.corpus.digest, *(part for q in questions for part in (q.id, q.text, *q.answers)))}
+        request = {
+            "start": start,
+            "encoder": encoder,
+            "index_hash": index.manifest["model_hash"],
+            "settings": asdict(chosen),
+            "examples": text_sha256(
+                study.corpus.digest, *(part for q in questions for part in (q.id, q.text, *q.answers))
+            ),
+        }
         working = Path(arguments.output_dir)
         checkpoint = stand(working, request, restart)
-        _run(Found(study, index, chosen), model, reader, arguments, [questions[i] for i in training], [questions[i] for i in aside],
-             checkpoint, progress)
-        about = {"kind": KIND, "joint": True, "name": name, "questions": len(training), "held_out": len(aside), "device": on,
-                 "seconds": round(time.monotonic() - began, 1)}
+        _run(
+            Found(study, index, chosen),
+            model,
+            reader,
+            arguments,
+            [questions[i] for i in training],
+            [questions[i] for i in aside],
+            checkpoint,
+            progress,
+        )
+        about = {
+            "kind": KIND,
+            "joint": True,
+            "name": name,
+            "questions": len(training),
+            "held_out": len(aside),
+            "device": on,
+            "seconds": round(time.monotonic() - began, 1),
+        }
         return _keep(working, target, model, reader, request | about)
 
 
-def _run(found: Found, model: Any, reader: ReaderModel, arguments: Any, training: list[Question], held_out: list[Question],
-         checkpoint: Path | None, progress: Progress | None) -> None:
+def _run(
+    found: Found,
+    model: Any,
+    reader: ReaderModel,
+    arguments: Any,
+    training: list[Question],
+    held_out: list[Question],
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> None:
     from transformers import PrinterCallback
 
     from backend.reader.joint_trainer import JointTrainer, Keys, keys_of
@@ -119,9 +168,17 @@ def _run(found: Found, model: Any, reader: ReaderModel, arguments: Any, training
         return
     sizes = {"questions": len(held_out), "passages": settings.read}
     trainer = JointTrainer(
-        model=model, args=arguments, order=order, drawing=Keys(len(training)), data_collator=keys_of,
-        found=found, training=training, aside=held_out, inputs=reader.inputs,
-        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, SECOND), settings.patience, sizes, progress)])
+        model=model,
+        args=arguments,
+        order=order,
+        drawing=Keys(len(training)),
+        data_collator=keys_of,
+        found=found,
+        training=training,
+        aside=held_out,
+        inputs=reader.inputs,
+        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, SECOND), settings.patience, sizes, progress)],
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -141,23 +198,34 @@ class Found:
     def scale(self) -> float:
         return UNIT_SCALE if self.index.unit_length else 1.0
 
-    def of(self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def of(
+        self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(q, k) ordinals of each question's passages; (u,) those of all together; (q, u) bool: do they hold this question's answer?"""
-        ordinals = self.index.search_vectors(vectors, min(k or self.settings.retrieved, len(self.study.corpus))).ordinals
+        ordinals = self.index.search_vectors(
+            vectors, min(k or self.settings.retrieved, len(self.study.corpus))
+        ).ordinals
         union = np.unique(ordinals[ordinals >= 0])
         return ordinals, union, match_run(self.study.corpus, questions, np.tile(union, (len(questions), 1)))
 
-    def example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray, whole: bool = False) -> ReaderExample | None:
+    def example(
+        self, question: Question, ordinals: np.ndarray, holds: np.ndarray, whole: bool = False
+    ) -> ReaderExample | None:
         """The reader's passages of a question, or all of them (`whole`); None where none holds an answer."""
         at = np.arange(len(ordinals))
         if not whole:
-            first = [np.flatnonzero(holds)[: self.settings.positives], np.flatnonzero(~holds)[: self.settings.negatives]]
+            first = [
+                np.flatnonzero(holds)[: self.settings.positives],
+                np.flatnonzero(~holds)[: self.settings.negatives],
+            ]
             if not len(first[0]):
                 return None
             at = np.sort(np.concatenate(first))
         passages = self.study.corpus.passages(ordinals[at].tolist())
         roles = np.where(holds[at], POSITIVE, NEGATIVE).tolist()
-        return ReaderExample(question.id, question.text, question.answers, tuple(passages), tuple(roles), rule_for(question))
+        return ReaderExample(
+            question.id, question.text, question.answers, tuple(passages), tuple(roles), rule_for(question)
+        )
 
 
 def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
@@ -173,15 +241,41 @@ def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: d
         reader.inputs.tokenizer.save_pretrained(building)
         model.questions.save_pretrained(str(building / QUESTION_ENCODER), create_model_card=False)
         shutil.copy2(working / LOG, building / LOG)
-        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
-                                "model_hash": weights_hash(building)})
+        seal(
+            building,
+            about
+            | {
+                "last_step": kept.last_step,
+                "best_step": kept.step,
+                FIGURE: kept.value,
+                "curve": kept.curve,
+                "model_hash": weights_hash(building),
+            },
+        )
     shutil.rmtree(working)
-    return TrainedReader(target.name, str(target), kept.last_step, kept.step, kept.value, about["held_out"], about["questions"], {},
-                         about["seconds"])
+    return TrainedReader(
+        target.name,
+        str(target),
+        kept.last_step,
+        kept.step,
+        kept.value,
+        about["held_out"],
+        about["questions"],
+        {},
+        about["seconds"],
+    )
 
 
-def retrieve_joint(study: Study, name: str, split: str | None = None, k: int = 100, run: str | None = None, replace_old: bool = False,
-                   device: str | None = None, progress: Progress | None = None) -> Run:
+def retrieve_joint(
+    study: Study,
+    name: str,
+    split: str | None = None,
+    k: int = 100,
+    run: str | None = None,
+    replace_old: bool = False,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Run:
     """A run by the question encoder of a joint training, over the index that it was trained for.
 
     Raises:
@@ -194,11 +288,20 @@ def retrieve_joint(study: Study, name: str, split: str | None = None, k: int = 1
     refuse_existing(study, run, replace_old)
     index, vectors = question_vectors(study, name, [question.text for question in questions], device)
     hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
-    return write_run(study, run, [question.id for question in questions], hits, {**index.settings, "retriever": name, "split": split},
-                     replace=replace_old, progress=progress)
+    return write_run(
+        study,
+        run,
+        [question.id for question in questions],
+        hits,
+        {**index.settings, "retriever": name, "split": split},
+        replace=replace_old,
+        progress=progress,
+    )
 
 
-def question_vectors(study: Study, name: str, texts: Sequence[str], device: str | None = None) -> tuple[Dense, np.ndarray]:
+def question_vectors(
+    study: Study, name: str, texts: Sequence[str], device: str | None = None
+) -> tuple[Dense, np.ndarray]:
     """The index that a joint training was made over, and (q, d) float32 vectors of questions by its question encoder.
 
     Raises:
@@ -214,5 +317,6 @@ def question_vectors(study: Study, name: str, texts: Sequence[str], device: str 
     if index.manifest["model_hash"] != about["index_hash"]:
         raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
     model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
-    return index, model.encode(list(texts), show_progress_bar=False,
-                               normalize_embeddings=index.manifest["similarity"] == "cosine").astype(np.float32)
+    return index, model.encode(
+        list(texts), show_progress_bar=False, normalize_embeddings=index.manifest["similarity"] == "cosine"
+    ).astype(np.float32)

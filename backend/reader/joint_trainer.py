@@ -59,14 +59,18 @@ def keys_of(batch: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
 class JointTrainer(ReaderTrainer):
     """Finds passages while it trains. Compares by what the reader answers from the passages that the question encoder finds."""
 
-    def __init__(self, *arguments: Any, found: Found, training: Sequence[Question], aside: Sequence[Question], **named: Any):
+    def __init__(
+        self, *arguments: Any, found: Found, training: Sequence[Question], aside: Sequence[Question], **named: Any
+    ):
         self.found, self.training, self.aside, self.settings = found, training, aside, found.settings
         super().__init__(*arguments, held_out=aside, read=found.settings.read, **named)
 
     def network(self) -> DPRReader:
         return self.model.reader
 
-    def compute_loss(self, model: JointModel, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
+    def compute_loss(
+        self, model: JointModel, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any
+    ) -> torch.Tensor:
         keys = inputs["keys"].tolist()
         asked = [self.training[number] for _, number in keys]
         vectors = self._vectors(model, asked)
@@ -90,14 +94,20 @@ class JointTrainer(ReaderTrainer):
         with torch.inference_mode():
             vectors = self._vectors(self.model, self.aside).cpu().numpy()
         ordinals, union, holds = self.found.of(self.aside, vectors, self.read)
-        self.held_out = [self.found.example(question, row, held[np.searchsorted(union, row)], whole=True)
-                         for question, row, held in zip(self.aside, ordinals, holds, strict=True)]
+        self.held_out = [
+            self.found.example(question, row, held[np.searchsorted(union, row)], whole=True)
+            for question, row, held in zip(self.aside, ordinals, holds, strict=True)
+        ]
         return super().evaluate()
 
     def _vectors(self, model: JointModel, asked: Sequence[Question]) -> torch.Tensor:
         """(q, d) float32."""
-        features = model.questions.preprocess([question.text for question in asked], max_length=self.settings.question_tokens)
-        features = {name: value.to(self.args.device) if torch.is_tensor(value) else value for name, value in features.items()}
+        features = model.questions.preprocess(
+            [question.text for question in asked], max_length=self.settings.question_tokens
+        )
+        features = {
+            name: value.to(self.args.device) if torch.is_tensor(value) else value for name, value in features.items()
+        }
         vectors = model.questions(features)["sentence_embedding"].float()
         cosine = self.found.index.manifest["similarity"] == "cosine"
         return torch.nn.functional.normalize(vectors, dim=1) if cosine else vectors

@@ -65,11 +65,19 @@ def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, se
         return ReaderModel(model.network.float(), model.inputs)
     bert, tokenizer = _bert(path)
     if not isinstance(bert, BertModel):
-        raise Refused(f"{start} is a {type(bert).__name__}; the reader starts from a BERT (BERT, MiniLM, DPR's encoders)")
+        raise Refused(
+            f"{start} is a {type(bert).__name__}; the reader starts from a BERT (BERT, MiniLM, DPR's encoders)"
+        )
     if layers is not None:
         keep_layers(bert, layers)
     torch.manual_seed(seed)
-    known = set(DPRConfig().to_dict()) - {"model_type", "architectures", "transformers_version", "dtype", "projection_dim"}
+    known = set(DPRConfig().to_dict()) - {
+        "model_type",
+        "architectures",
+        "transformers_version",
+        "dtype",
+        "projection_dim",
+    }
     network = Network(DPRConfig(**{key: value for key, value in bert.config.to_dict().items() if key in known}))
     weights = {name: weight for name, weight in bert.state_dict().items() if not name.startswith("pooler.")}
     network.span_predictor.encoder.bert_model.load_state_dict(weights)
@@ -90,12 +98,16 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
 
     path = str(folder)
     if _architecture(path) != READER:
-        raise Missing(f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint")
+        raise Missing(
+            f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint"
+        )
     about = read_json(Path(path) / TRAINING) if (Path(path) / TRAINING).is_file() else {}
     digest = weights_hash(Path(path)) if Path(path).is_dir() else ""
     if about.get("kind") == KIND and about.get("model_hash", digest) != digest:
-        raise Refused(f"the weights or the tokenizer of {path} are not those that it was trained with; train it again, or take away "
-                      f"{TRAINING} if that is meant")
+        raise Refused(
+            f"the weights or the tokenizer of {path} are not those that it was trained with; train it again, or take away "
+            f"{TRAINING} if that is meant"
+        )
     with _readable(path):
         network, found = transformers.DPRReader.from_pretrained(path, use_safetensors=True, output_loading_info=True)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
@@ -136,10 +148,14 @@ def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> Reade
     if None in needed:
         raise Refused(f"the tokenizer of {path} has no [CLS], [SEP] or [PAD]; the reader needs a BERT's")
     if len(tokenizer) > size or network.config.pad_token_id not in (None, tokenizer.pad_token_id):
-        raise Refused(f"the tokenizer of {path} is another model's: it has {len(tokenizer):,} words, the network {size:,}; put the one "
-                      "beside the weights that they were trained with")
+        raise Refused(
+            f"the tokenizer of {path} is another model's: it has {len(tokenizer):,} words, the network {size:,}; put the one "
+            "beside the weights that they were trained with"
+        )
     if not tokenizer.is_fast:
-        raise Refused(f"the tokenizer of {path} does not tell which characters a token came from; give a fast one (tokenizer.json)")
+        raise Refused(
+            f"the tokenizer of {path} does not tell which characters a token came from; give a fast one (tokenizer.json)"
+        )
     return ReaderInputs(tokenizer, min(tokens, network.config.max_position_embeddings))
 
 
@@ -173,7 +189,9 @@ def _bert(path: str) -> tuple[Any, Any]:
         if architecture in DPR_TOWERS:
             whole = getattr(transformers, architecture).from_pretrained(path, use_safetensors=True)
             return getattr(whole, DPR_TOWERS[architecture]).bert_model, transformers.AutoTokenizer.from_pretrained(path)
-        return transformers.AutoModel.from_pretrained(path, use_safetensors=True), transformers.AutoTokenizer.from_pretrained(path)
+        return transformers.AutoModel.from_pretrained(
+            path, use_safetensors=True
+        ), transformers.AutoTokenizer.from_pretrained(path)
 
 
 @contextmanager
@@ -185,5 +203,7 @@ def _readable(path: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(f"cannot load {path!r} as a reader: {first[:200]} (give a folder with safetensors weights and a tokenizer, or a "
-                      "name when the network can be reached)") from error
+        raise Missing(
+            f"cannot load {path!r} as a reader: {first[:200]} (give a folder with safetensors weights and a tokenizer, or a "
+            "name when the network can be reached)"
+        ) from error

@@ -71,8 +71,14 @@ class Reader:
         longest: tokens of an answer at most.
     """
 
-    def __init__(self, model: ReaderModel, device: str | None = None, batch: int | None = None, precision: Precision = "auto",
-                 longest: int = ANSWER_TOKENS):
+    def __init__(
+        self,
+        model: ReaderModel,
+        device: str | None = None,
+        batch: int | None = None,
+        precision: Precision = "auto",
+        longest: int = ANSWER_TOKENS,
+    ):
         """Raises Refused for a device that is not there, or a precision that is none."""
         from backend.training.resuming import device_of, takes_bfloat16
 
@@ -84,7 +90,9 @@ class Reader:
         self.half = takes_bfloat16(precision, self.device)
 
     @classmethod
-    def open(cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto") -> Reader:
+    def open(
+        cls, study: Study, name: str, device: str | None = None, batch: int | None = None, precision: Precision = "auto"
+    ) -> Reader:
         """A reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as `load_reader` does."""
         return cls(load_reader(reader_folder(study, name)), device, batch, precision)
 

@@ -53,8 +53,10 @@ class Reading:
         manifest = read_manifest(folder)
         if manifest is None:
             known = ", ".join(readings_of(opened)) or "none yet"
-            raise Missing(f"the reader {reader!r} has not read run {opened.name!r} (readers that have: {known}); use 'blindspot read --run "
-                          f"{opened.name} --reader {reader}'")
+            raise Missing(
+                f"the reader {reader!r} has not read run {opened.name!r} (readers that have: {known}); use 'blindspot read --run "
+                f"{opened.name} --reader {reader}'"
+            )
         if manifest["run_hash"] != run_hash(opened):
             raise Refused(f"run {opened.name!r} is not the one that {reader!r} read; read it again")
         return cls(opened, folder, manifest)
@@ -93,15 +95,22 @@ class Reading:
         relevance = self.relevance[row, :k][np.isfinite(self.scores[row, :k])].astype(np.float64)
         return float(np.exp(self.relevance[row, column] - relevance.max()) / np.exp(relevance - relevance.max()).sum())
 
-    def answers(self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None) -> dict[int, list[str | None]]:
+    def answers(
+        self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None
+    ) -> dict[int, list[str | None]]:
         """The predicted answers at each k: the text of the best span of the best passage, None where nothing was read."""
         rows = list(range(len(self.relevance))) if rows is None else list(rows)
         columns = {k: self.selected(k)[rows] for k in ks}
-        wanted = sorted({(row, int(at)) for chosen in columns.values() for row, at in zip(rows, chosen, strict=True) if at >= 0})
+        wanted = sorted(
+            {(row, int(at)) for chosen in columns.values() for row, at in zip(rows, chosen, strict=True) if at >= 0}
+        )
         ordinals = [int(self.run.hits.ordinals[place]) for place in wanted]
         texts = dict(zip(wanted, (passage.text for passage in study.corpus.passages(ordinals)), strict=True))
         said = {place: text[slice(*self.spans[place].tolist())] for place, text in texts.items()}
-        return {k: [said.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)] for k, chosen in columns.items()}
+        return {
+            k: [said.get((row, int(column))) for row, column in zip(rows, chosen, strict=True)]
+            for k, chosen in columns.items()
+        }
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / f"{name}.npy"
@@ -117,8 +126,17 @@ def readings_of(run: Run) -> dict[str, dict]:
     return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
 
 
-def read(study: Study, run: str, reader: str, ks: Sequence[int] | None = None, name: str | None = None, batch: int | None = None,
-         precision: str = "auto", device: str | None = None, progress: Progress | None = None) -> Reading:
+def read(
+    study: Study,
+    run: str,
+    reader: str,
+    ks: Sequence[int] | None = None,
+    name: str | None = None,
+    batch: int | None = None,
+    precision: str = "auto",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Reading:
     """The job: read the first max(ks) passages of each question of a run. What was read so before is not read again.
 
     Args:
@@ -135,25 +153,50 @@ def read(study: Study, run: str, reader: str, ks: Sequence[int] | None = None, n
     wanted = _cut_offs(opened, ks)
     loaded = Reader.open(study, reader, device, batch, precision)  # type: ignore[arg-type]
     called = check_name(name or Path(reader).name, "reader")
-    about = {"run": run, "run_hash": run_hash(opened), "reader": called, "reader_hash": loaded.hash, "tokens": loaded.inputs.limit,
-             "answer_tokens": loaded.longest, "precision": "bfloat16" if loaded.half else "float32", "version": VERSION}
+    about = {
+        "run": run,
+        "run_hash": run_hash(opened),
+        "reader": called,
+        "reader_hash": loaded.hash,
+        "tokens": loaded.inputs.limit,
+        "answer_tokens": loaded.longest,
+        "precision": "bfloat16" if loaded.half else "float32",
+        "version": VERSION,
+    }
     target = opened.folder / f"{FOLDER}{called}"
     with study.building(f"runs/{run}.{called}"):
         before = read_manifest(target)
-        if before is not None and loaded.hash and before["depth"] >= wanted[-1] and all(before[key] == about[key] for key in about):
+        if (
+            before is not None
+            and loaded.hash
+            and before["depth"] >= wanted[-1]
+            and all(before[key] == about[key] for key in about)
+        ):
             return Reading(opened, target, before)
         working = opened.folder / f".reading-{called}"
         parts = _Parts(working, about | {"depth": wanted[-1]})
         began = time.monotonic()
-        done = sum(_read_part(study, opened, loaded, parts, begin, wanted[-1], progress) for begin in range(0, len(opened.hits), PER_PART))
+        done = sum(
+            _read_part(study, opened, loaded, parts, begin, wanted[-1], progress)
+            for begin in range(0, len(opened.hits), PER_PART)
+        )
         seconds = time.monotonic() - began
         with whole_folder(target) as building:
             parts.join(building, len(opened.hits))
             made = Reading(opened, building, about | {"depth": wanted[-1], "ks": wanted})
             _write_predictions(study, made)
-            write_manifest(building, made.manifest | {
-                "kind": "reading", "questions": len(opened.hits), "device": loaded.device, "batch": loaded.batch,
-                "seconds": round(seconds, 2), "seconds_per_question": round(seconds / done, 4) if done else None})
+            write_manifest(
+                building,
+                made.manifest
+                | {
+                    "kind": "reading",
+                    "questions": len(opened.hits),
+                    "device": loaded.device,
+                    "batch": loaded.batch,
+                    "seconds": round(seconds, 2),
+                    "seconds_per_question": round(seconds / done, 4) if done else None,
+                },
+            )
         shutil.rmtree(working)
     return Reading.open(study, opened, called)
 
@@ -166,11 +209,15 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
     if ks is None:
         return sorted({k for k in KS if k < there} | {min(there, KS[-1])})
     if not ks or min(ks) < 1 or max(ks) > there:
-        raise Refused(f"run {run.name!r} holds up to {there} passages a question: k is 1 to {there}, not {max(ks, default=0)}")
+        raise Refused(
+            f"run {run.name!r} holds up to {there} passages a question: k is 1 to {there}, not {max(ks, default=0)}"
+        )
     return sorted(set(ks))
 
 
-def _read_part(study: Study, run: Run, reader: Reader, parts: _Parts, begin: int, depth: int, progress: Progress | None) -> int:
+def _read_part(
+    study: Study, run: Run, reader: Reader, parts: _Parts, begin: int, depth: int, progress: Progress | None
+) -> int:
     """Read some questions and keep what was read; gives their number, 0 where they were read before."""
     if progress is not None:
         progress(begin, len(run.hits), f"reading {run.name}")
@@ -212,8 +259,12 @@ class _Parts:
 
     def join(self, target: Path, questions: int) -> None:
         for name in ARRAYS:
-            np.save(target / f"{name}.npy", np.concatenate([np.load(self._path(begin), allow_pickle=False)[name]
-                                                            for begin in range(0, questions, PER_PART)]))
+            np.save(
+                target / f"{name}.npy",
+                np.concatenate(
+                    [np.load(self._path(begin), allow_pickle=False)[name] for begin in range(0, questions, PER_PART)]
+                ),
+            )
 
     def _path(self, begin: int) -> Path:
         return self.folder / f"part-{begin:08d}.npz"
@@ -236,12 +287,22 @@ def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
         named = dict(zip(places, (passage.id for passage in passages), strict=True))
         for row in rows:
             said = ((k, int(chosen[k][row]), answers[k][row - begin]) for k in reading.ks)
-            yield {"question": ids[row], "predictions": [
-                {"k": k, "answer": answer} | ({} if answer is None else {"passage": named[row, at]} | _scores(reading, row, at, k))
-                for k, at, answer in said]}
+            yield {
+                "question": ids[row],
+                "predictions": [
+                    {"k": k, "answer": answer}
+                    | ({} if answer is None else {"passage": named[row, at]} | _scores(reading, row, at, k))
+                    for k, at, answer in said
+                ],
+            }
 
 
 def _scores(reading: Reading, row: int, at: int, k: int) -> dict[str, Any]:
-    return {"rank": at + 1, "span": reading.spans[row, at].tolist(), "relevance": float(reading.relevance[row, at]),
-            "selected": reading.selection_probability(row, at, k), "score": float(reading.scores[row, at]),
-            "probability": float(reading.probabilities[row, at])}
+    return {
+        "rank": at + 1,
+        "span": reading.spans[row, at].tolist(),
+        "relevance": float(reading.relevance[row, at]),
+        "selected": reading.selection_probability(row, at, k),
+        "score": float(reading.scores[row, at]),
+        "probability": float(reading.probabilities[row, at]),
+    }

@@ -63,7 +63,11 @@ class Answered:
 
     def groups(self, by: Group) -> dict[str, np.ndarray]:
         """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
-        labels = self.relations if by == "relation" else np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
+        labels = (
+            self.relations
+            if by == "relation"
+            else np.array([bucket_group(q.bucket, q.frequency) for q in self.questions], dtype=str)
+        )
         order = relation_order if by == "relation" else bucket_order
         return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
 
@@ -76,12 +80,17 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
     """
     ks = sorted(set(reading.ks if ks is None else ks))
     if not ks or ks[0] < 1 or ks[-1] > reading.depth:
-        raise BadInput(f"{reading.name}: k is 1 to {reading.depth}, not {', '.join(map(str, ks)) or 'nothing'}; read deeper with --k")
+        raise BadInput(
+            f"{reading.name}: k is 1 to {reading.depth}, not {', '.join(map(str, ks)) or 'nothing'}; read deeper with --k"
+        )
     relevance = relevant(study, reading.run, "answers")
     if relevance.kind != "answers":
         raise BadInput(f"no question of run {reading.run.name!r} has answers; exact match cannot be measured")
     said, questions = reading.answers(study, ks, relevance.rows.tolist()), relevance.questions
-    pairs = {k: [scored(each, q.answers, q.answer_rule == "regex") for q, each in zip(questions, said[k], strict=True)] for k in ks}
+    pairs = {
+        k: [scored(each, q.answers, q.answer_rule == "regex") for q, each in zip(questions, said[k], strict=True)]
+        for k in ks
+    }
     return Answered(
         reading.run.name, reading.reader, questions, said,
         {k: np.array([exact for exact, _ in pairs[k]], dtype=bool) for k in ks},
@@ -130,8 +139,10 @@ def tuned_k(made: Answered) -> TunedK:
     """Raises Refused where the reading holds no dev question with answers: a k chosen on what it is measured on would flatter."""
     dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
     if not dev.any():
-        raise Refused(f"run {made.run!r} holds no dev question with answers to tune k on; give --tune-on a run over dev questions "
-                      "('blindspot retrieve --split dev')")
+        raise Refused(
+            f"run {made.run!r} holds no dev question with answers to tune k on; give --tune-on a run over dev questions "
+            "('blindspot retrieve --split dev')"
+        )
     shares = {k: proportion(made.exact[k][dev]) for k in made.ks}
     best = max(made.ks, key=lambda k: (shares[k].value, -k))
     return TunedK(best, made.run, shares[best])
@@ -147,15 +158,24 @@ class BothAnswer:
     difference: Difference
 
 
-def both_answer(a: Answered, b: Answered, k: int, by: Group | None = None, kept: set[str] | None = None) -> dict[str, BothAnswer]:
+def both_answer(
+    a: Answered, b: Answered, k: int, by: Group | None = None, kept: set[str] | None = None
+) -> dict[str, BothAnswer]:
     """Two readings on the questions that both measure: all together ("all"), or by group with p adjusted by Holm's method.
 
     Args:
         k: a cut-off that both were measured at.
         kept: ids of the questions to look at; None for all.
     """
-    rows = [row for row, question in enumerate(a.questions) if question.id in b.row_of and (kept is None or question.id in kept)]
-    left, right = np.array(rows, dtype=np.int64), np.array([b.row_of[a.questions[row].id] for row in rows], dtype=np.int64)
+    rows = [
+        row
+        for row, question in enumerate(a.questions)
+        if question.id in b.row_of and (kept is None or question.id in kept)
+    ]
+    left, right = (
+        np.array(rows, dtype=np.int64),
+        np.array([b.row_of[a.questions[row].id] for row in rows], dtype=np.int64),
+    )
     exact_a, exact_b = a.exact[k][left], b.exact[k][right]
     if by is None:
         members = {"all": np.arange(len(rows))} if rows else {}
@@ -163,6 +183,12 @@ def both_answer(a: Answered, b: Answered, k: int, by: Group | None = None, kept:
         place = {row: at for at, row in enumerate(rows)}
         found = {name: [place[row] for row in group.tolist() if row in place] for name, group in a.groups(by).items()}
         members = {name: np.array(group, dtype=np.int64) for name, group in found.items() if group}
-    differences = family(exact_a, exact_b, members, seed=SEED) if by else {"all": compare(exact_a, exact_b, seed=SEED)} if rows else {}
+    differences = (
+        family(exact_a, exact_b, members, seed=SEED)
+        if by
+        else {"all": compare(exact_a, exact_b, seed=SEED)}
+        if rows
+        else {}
+    )
     return {name: BothAnswer(len(group), proportion(exact_a[group]), proportion(exact_b[group]), differences[name])
             for name, group in members.items()}  # fmt: skip

@@ -20,7 +20,9 @@ class ReaderSettings:
     layers: int | None = None  # only the first so many of the start model; None: all
     tokens: int = TOKENS  # of question, title and passage together
     depth: int = DEPTH  # ranks of the run that positives and negatives are drawn from
-    passages: int | None = None  # of a question in a step: one positive, the rest negatives; None: 24 on a GPU, 8 on a CPU
+    passages: int | None = (
+        None  # of a question in a step: one positive, the rest negatives; None: 24 on a GPU, 8 on a CPU
+    )
 
     batch: int = 4  # questions, in each process: 16 for large sets, 4 for small ones
     epochs: float = 20.0

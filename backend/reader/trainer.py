@@ -48,7 +48,9 @@ class ReaderCollator:
 class ReaderTrainer(OrderedTraining, Trainer):
     """Compares checkpoints by exact match on held-out questions; among equals the later is kept."""
 
-    def __init__(self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any):
+    def __init__(
+        self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any
+    ):
         self.held_out, self.read, self.inputs = held_out, read, inputs
         super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
 

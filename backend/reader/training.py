@@ -21,7 +21,18 @@ from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Order, Some, hold_out
-from backend.training.resuming import arguments_of, best, check_packages, copy_model, device_of, free_name, plan, seal, stand, told
+from backend.training.resuming import (
+    arguments_of,
+    best,
+    check_packages,
+    copy_model,
+    device_of,
+    free_name,
+    plan,
+    seal,
+    stand,
+    told,
+)
 from backend.training.scoring import weights_hash
 from backend.training.training_log import working_folder, write_line
 from db.errors import Refused
@@ -47,9 +58,17 @@ class TrainedReader:
     seconds: float
 
 
-def train_reader(study: Study, name: str, run: str, start: str = "minilm", settings: dict[str, Any] | None = None,
-                 device: str | None = None, replace: bool = False, restart: bool = False,
-                 progress: Progress | None = None) -> TrainedReader:
+def train_reader(
+    study: Study,
+    name: str,
+    run: str,
+    start: str = "minilm",
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+    replace: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> TrainedReader:
     """The job: train on a run over training questions.
 
     Args:
@@ -64,13 +83,33 @@ def train_reader(study: Study, name: str, run: str, start: str = "minilm", setti
     check(chosen)
     examples = RunExamples(study, opened, chosen.depth)
     with study.building(f"models/{name}") if leads() else nullcontext():
-        return train(start_folder(study, start), examples, target, working_folder(study, name), chosen, device=device, restart=restart,
-                     progress=progress, about={"run": run, "run_hash": run_hash(opened)}, left_out=examples.left_out)
+        return train(
+            start_folder(study, start),
+            examples,
+            target,
+            working_folder(study, name),
+            chosen,
+            device=device,
+            restart=restart,
+            progress=progress,
+            about={"run": run, "run_hash": run_hash(opened)},
+            left_out=examples.left_out,
+        )
 
 
-def train(start: str, examples: ReaderExamples, target: Path, working: Path, settings: ReaderSettings | None = None, *,
-          device: str | None = None, restart: bool = False, about: dict | None = None, left_out: dict[str, int] | None = None,
-          progress: Progress | None = None) -> TrainedReader:
+def train(
+    start: str,
+    examples: ReaderExamples,
+    target: Path,
+    working: Path,
+    settings: ReaderSettings | None = None,
+    *,
+    device: str | None = None,
+    restart: bool = False,
+    about: dict | None = None,
+    left_out: dict[str, int] | None = None,
+    progress: Progress | None = None,
+) -> TrainedReader:
     """Train, or go on where a training that was broken off stands, and put the best reader into `target`.
 
     Args:
@@ -100,16 +139,53 @@ def train(start: str, examples: ReaderExamples, target: Path, working: Path, set
     with told(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
         order = order_of(len(training), settings)
-        request = {"start": start, "settings": asdict(settings), "examples": examples.digest, "processes": world_size(), **(about or {})}
+        request = {
+            "start": start,
+            "settings": asdict(settings),
+            "examples": examples.digest,
+            "processes": world_size(),
+            **(about or {}),
+        }
         checkpoint = stand(working, request, restart)
-        _run(model, arguments, settings, Drawing(training, settings.passages - 1, settings.seed), order, held_out, checkpoint,
-             progress if leads() else None)
-        made = TrainedReader(target.name, str(target), order.steps, order.steps, None, len(held_out), len(training), left_out or {},
-                             round(time.monotonic() - began, 1))
+        _run(
+            model,
+            arguments,
+            settings,
+            Drawing(training, settings.passages - 1, settings.seed),
+            order,
+            held_out,
+            checkpoint,
+            progress if leads() else None,
+        )
+        made = TrainedReader(
+            target.name,
+            str(target),
+            order.steps,
+            order.steps,
+            None,
+            len(held_out),
+            len(training),
+            left_out or {},
+            round(time.monotonic() - began, 1),
+        )
         if leads():
-            made = _keep(working, target, made, request | {
-                "kind": KIND, "name": target.name, "questions": len(training), "held_out": len(held_out), "left_out": left_out or {},
-                "steps": order.steps, "batch": order.batch * order.processes, "device": on, "seconds": made.seconds})
+            made = _keep(
+                working,
+                target,
+                made,
+                request
+                | {
+                    "kind": KIND,
+                    "name": target.name,
+                    "questions": len(training),
+                    "held_out": len(held_out),
+                    "left_out": left_out or {},
+                    "steps": order.steps,
+                    "batch": order.batch * order.processes,
+                    "device": on,
+                    "seconds": made.seconds,
+                },
+            )
         wait_for_all()
     return made
 
@@ -124,8 +200,16 @@ def order_of(questions: int, settings: ReaderSettings) -> Order:
     return Order(questions, batch, steps, processes, settings.seed)
 
 
-def _run(model: ReaderModel, arguments: Any, settings: ReaderSettings, drawing: Drawing, order: Order, held_out: list[ReaderExample],
-         checkpoint: Path | None, progress: Progress | None) -> None:
+def _run(
+    model: ReaderModel,
+    arguments: Any,
+    settings: ReaderSettings,
+    drawing: Drawing,
+    order: Order,
+    held_out: list[ReaderExample],
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> None:
     from transformers import PrinterCallback
 
     from backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
@@ -137,11 +221,20 @@ def _run(model: ReaderModel, arguments: Any, settings: ReaderSettings, drawing: 
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
     if held_out and checkpoint is None and leads():
-        write_line(working, {"step": 0, "epoch": 0, **measure(reader_of(model, arguments), held_out, settings.read), **sizes})
+        write_line(
+            working, {"step": 0, "epoch": 0, **measure(reader_of(model, arguments), held_out, settings.read), **sizes}
+        )
     trainer = ReaderTrainer(
-        model=model.network, args=arguments, order=order, drawing=drawing, data_collator=ReaderCollator(model.inputs),
-        held_out=held_out, read=settings.read, inputs=model.inputs,
-        callbacks=[Keeper(working, order, (FIGURE, SECOND), settings.patience, sizes, progress)])
+        model=model.network,
+        args=arguments,
+        order=order,
+        drawing=drawing,
+        data_collator=ReaderCollator(model.inputs),
+        held_out=held_out,
+        read=settings.read,
+        inputs=model.inputs,
+        callbacks=[Keeper(working, order, (FIGURE, SECOND), settings.patience, sizes, progress)],
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -153,7 +246,16 @@ def _keep(working: Path, target: Path, made: TrainedReader, about: dict) -> Trai
     kept = best(working, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
-        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
-                                "model_hash": weights_hash(building)})
+        seal(
+            building,
+            about
+            | {
+                "last_step": kept.last_step,
+                "best_step": kept.step,
+                FIGURE: kept.value,
+                "curve": kept.curve,
+                "model_hash": weights_hash(building),
+            },
+        )
     shutil.rmtree(working)
     return replace(made, steps=kept.last_step, best_step=kept.step, exact_match=kept.value)

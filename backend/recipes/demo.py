@@ -52,8 +52,10 @@ def _generated(source: Path, passages: int, seed: int, progress: Progress | None
     if about.is_file():
         made = json.loads(about.read_text())
         if (made["passages"], made["seed"]) != (passages, seed):
-            raise Refused(f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
-                          "name another folder, or delete it")
+            raise Refused(
+                f"{source.parent} holds a demo of {made['passages']:,} passages from seed {made['seed']}; "
+                "name another folder, or delete it"
+            )
         return made
     made = encyclopedia.write(source, passages, seed, progress)
     about.write_text(json.dumps(made) + "\n")
@@ -61,8 +63,10 @@ def _generated(source: Path, passages: int, seed: int, progress: Progress | None
 
 
 def _size(made: dict) -> str:
-    return (f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
-            f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']}).")
+    return (
+        f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
+        f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']})."
+    )
 
 
 def shows(study: Study) -> list[str]:
@@ -71,8 +75,13 @@ def shows(study: Study) -> list[str]:
     questions = study.questions.some(bm25.question_ids)
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
         truth = {row["question"]: row["passages"] for row in map(json.loads, file)}
-    found = encyclopedia.describe(questions, truth, np.asarray(bm25.hits.ordinals), np.asarray(dense.hits.ordinals),
-                                  (np.asarray(bm25.answers()), np.asarray(dense.answers())))
+    found = encyclopedia.describe(
+        questions,
+        truth,
+        np.asarray(bm25.hits.ordinals),
+        np.asarray(dense.hits.ordinals),
+        (np.asarray(bm25.answers()), np.asarray(dense.answers())),
+    )
     lines = {
         "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",
         "only_bm25": "of the questions are answered in BM25's top 5 only",

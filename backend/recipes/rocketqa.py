@@ -43,8 +43,15 @@ class RecipeMade:
     seconds: float
 
 
-def train_rocketqa(study: Study, name: str, run: str, start: str = "minilm", settings: Mapping[str, Any] | None = None,
-                   device: str | None = None, progress: Progress | None = None) -> RecipeMade | None:
+def train_rocketqa(
+    study: Study,
+    name: str,
+    run: str,
+    start: str = "minilm",
+    settings: Mapping[str, Any] | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> RecipeMade | None:
     """The job: all four steps, or what is still to be done of them. Gives None in a process that does not lead.
 
     Args:
@@ -89,7 +96,9 @@ def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Prog
     began = time.monotonic()
     if stage.kind == "scores" or not (state.stage(stage.key) and hash_of(study, stage.kind, stage.name)):
         inputs = {stage.outside: state.read()["request"][stage.outside]} if stage.outside else {}
-        inputs |= {need: _unchanged(study, state, next(each for each in stages if each.key == need)) for need in stage.needs}
+        inputs |= {
+            need: _unchanged(study, state, next(each for each in stages if each.key == need)) for need in stage.needs
+        }
         state.begin(stage.key, kind=stage.kind, made=stage.name, inputs=inputs)
         say(0, None, stage.what)
         stage.make(say)
@@ -100,8 +109,10 @@ def _unchanged(study: Study, state: State, stage: Stage) -> str:
     """The hash of what an earlier stage made. Raises Refused where it is another now; scores may have been added to."""
     now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
     if now is None or now != then and stage.kind != "scores":
-        raise Refused(f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, {'is gone' if now is None else 'was changed'}; "
-                      "begin a recipe of another name")
+        raise Refused(
+            f"the {WORDS[stage.kind]} {stage.name!r}, which this recipe made, {'is gone' if now is None else 'was changed'}; "
+            "begin a recipe of another name"
+        )
     return now
 
 
@@ -109,7 +120,9 @@ def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
     """Raises Refused where something of a name that is to be made stands there, and was not made by this recipe."""
     for stage in stages:
         if not state.stage(stage.key) and stage.kind != "scores" and hash_of(study, stage.kind, stage.name) is not None:
-            raise Refused(f"there is already a {WORDS[stage.kind]} {stage.name!r}, which this recipe would make; take another name for it")
+            raise Refused(
+                f"there is already a {WORDS[stage.kind]} {stage.name!r}, which this recipe would make; take another name for it"
+            )
 
 
 def _follow(study: Study, recipe: Recipe) -> None:
@@ -118,7 +131,9 @@ def _follow(study: Study, recipe: Recipe) -> None:
     for number, stage in enumerate(stages):
         if not stage.everywhere:
             continue
-        while any(before.step not in (skipped := state.skipped) and not state.done(before.key) for before in stages[:number]):
+        while any(
+            before.step not in (skipped := state.skipped) and not state.done(before.key) for before in stages[:number]
+        ):
             time.sleep(POLL)
         if stage.step not in skipped and not state.done(stage.key) and hash_of(study, stage.kind, stage.name) is None:
             stage.make(None)
@@ -139,9 +154,17 @@ def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
     if not done or step in state.skipped or read_manifest(folder) is not None:
         return
     folder.mkdir(exist_ok=True)
-    write_manifest(folder, {"kind": "recipe step", "recipe": recipe.name, "step": step, "name": STEPS[step],
-                            "stages": {stage.key: state.stage(stage.key) for stage in done},
-                            "figures": {stage.key: stage.figures() for stage in done if stage.figures}})
+    write_manifest(
+        folder,
+        {
+            "kind": "recipe step",
+            "recipe": recipe.name,
+            "step": step,
+            "name": STEPS[step],
+            "stages": {stage.key: state.stage(stage.key) for stage in done},
+            "figures": {stage.key: stage.figures() for stage in done if stage.figures},
+        },
+    )
 
 
 def _finish(study: Study, recipe: Recipe) -> RecipeMade:
@@ -153,9 +176,18 @@ def _finish(study: Study, recipe: Recipe) -> RecipeMade:
         runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and state.done(stage.key)]
         if runs:
             write_json(folder / "report.json", dev_report(study, runs).as_dict())
-        manifest = write_manifest(folder, {
-            "kind": "recipe", "name": recipe.name, "request": held["request"], "pinned": held["pinned"], "runs": runs,
-            "skipped": held["skipped"], "notes": recipe.notes(), "seconds": round(sum(each["seconds"] for each in held["stages"].values()
-                                                                                    if "seconds" in each), 1)})
+        manifest = write_manifest(
+            folder,
+            {
+                "kind": "recipe",
+                "name": recipe.name,
+                "request": held["request"],
+                "pinned": held["pinned"],
+                "runs": runs,
+                "skipped": held["skipped"],
+                "notes": recipe.notes(),
+                "seconds": round(sum(each["seconds"] for each in held["stages"].values() if "seconds" in each), 1),
+            },
+        )
     skipped = {int(step): why for step, why in manifest["skipped"].items()}
     return RecipeMade(recipe.name, manifest["runs"], skipped, manifest["notes"], manifest["seconds"])

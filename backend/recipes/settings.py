@@ -12,15 +12,39 @@ from backend.training.training_settings import DualEncoderSettings, check, check
 from backend.training_sets.denoising import Thresholds
 from db.errors import BadInput
 
-DUAL = {"question_tokens": 32, "passage_tokens": 128, "batch": 512, "mini_batch": 128, "epochs": 30.0, "learning_rate": 3e-5}
+DUAL = {
+    "question_tokens": 32,
+    "passage_tokens": 128,
+    "batch": 512,
+    "mini_batch": 128,
+    "epochs": 30.0,
+    "learning_rate": 3e-5,
+}
 CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
 DEPTH = 100
 """RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128 at a time; a
 cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100."""
-SMALL_DUAL = {"layers": 2, "question_tokens": 24, "passage_tokens": 64, "batch": 16, "steps": 60, "learning_rate": 1e-4, "held_out": 50,
-              "pool": 200, "evaluate_every": 30}
-SMALL_CROSS = {"tokens": 160, "negatives": 1, "batch": 8, "steps": 120, "learning_rate": 1e-4, "held_out": 50, "pairs": 250,
-               "evaluate_every": 40}
+SMALL_DUAL = {
+    "layers": 2,
+    "question_tokens": 24,
+    "passage_tokens": 64,
+    "batch": 16,
+    "steps": 60,
+    "learning_rate": 1e-4,
+    "held_out": 50,
+    "pool": 200,
+    "evaluate_every": 30,
+}
+SMALL_CROSS = {
+    "tokens": 160,
+    "negatives": 1,
+    "batch": 8,
+    "steps": 120,
+    "learning_rate": 1e-4,
+    "held_out": 50,
+    "pairs": 250,
+    "evaluate_every": 40,
+}
 SMALL_DEPTH = 20
 """For a CPU, minutes each. The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
 text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from random passages
@@ -61,7 +85,9 @@ class RecipeSettings:
             check(DualEncoderSettings(**made.dual_settings(3)))
             check_values(CrossEncoderSettings(**made.cross_settings()))
         except TypeError as error:
-            raise BadInput(f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+            raise BadInput(
+                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
+            ) from error
         Thresholds(*made.thresholds).check()
         if made.distil < 0:
             raise BadInput(f"the weight of the cross-encoder as a teacher is 0 or more, not {made.distil:g}")
@@ -81,8 +107,13 @@ class RecipeSettings:
     def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
         """Of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may teach it."""
         taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
-        return {**(SMALL_DUAL if self.small else DUAL), "seed": self.seed, "hard_negatives": 0 if step == 1 else self.hard_negatives,
-                **taught, **self.dual}
+        return {
+            **(SMALL_DUAL if self.small else DUAL),
+            "seed": self.seed,
+            "hard_negatives": 0 if step == 1 else self.hard_negatives,
+            **taught,
+            **self.dual,
+        }
 
     def cross_settings(self) -> dict[str, Any]:
         return {**(SMALL_CROSS if self.small else CROSS), "seed": self.seed, **self.cross}
@@ -96,5 +127,7 @@ def check_recipe_name(name: str) -> str:
     """A recipe's name begins those of its sets, models and runs, so it is somewhat shorter than theirs may be."""
     check_name(name, "recipe")
     if len(name) > 48:
-        raise BadInput(f"the recipe's name has {len(name)} characters; its sets, models and runs add some, so take 48 at most")
+        raise BadInput(
+            f"the recipe's name has {len(name)} characters; its sets, models and runs add some, so take 48 at most"
+        )
     return name

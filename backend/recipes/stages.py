@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 Progress = Callable[[int, "int | None", str], None]
 DEV_DEPTH = 100
 KS = (1, 5, 20)
-NO_UNLABELLED = ("there are no unlabelled questions to learn from; import some with 'blindspot import questions FILE --split unlabelled', "
-                 "and begin a recipe of another name")
+NO_UNLABELLED = (
+    "there are no unlabelled questions to learn from; import some with 'blindspot import questions FILE --split unlabelled', "
+    "and begin a recipe of another name"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +72,58 @@ class Recipe:
         pinned, name = self.state.pinned, self.name
         over = "+labels" if pinned["labels"] else ""
         first, judge, free = f"{name}-1-train", f"{name}-2-judge", f"{name}-3-unlabelled"
-        found, judged, freely = ("1 training run",), ("1 training run", "2 scores"), ("1 training run", "4 run", "4 scores")
+        found, judged, freely = (
+            ("1 training run",),
+            ("1 training run", "2 scores"),
+            ("1 training run", "4 run", "4 scores"),
+        )
         return [
             *([self._dev(0, self.start, (), "start_sha256")] if pinned["before"] else []),
             *self._retriever(1, (), "run_sha256", runs=(self.run,), policy="none"),
-            Stage(1, "training run", "run", first, ("1 index",), partial(self._retrieve, first, f"{name}-1", "train", self.settings.ranks)),
+            Stage(
+                1,
+                "training run",
+                "run",
+                first,
+                ("1 index",),
+                partial(self._retrieve, first, f"{name}-1", "train", self.settings.ranks),
+            ),
             self._set(2, found, None, runs=(first,), policy=f"{JUDGED_POLICY}{over}", random=self.settings.easy),
-            Stage(2, "cross-encoder", "model", judge, ("2 training set",), partial(self._cross_encoder, judge), "start_sha256", True,
-                  figures=partial(self._trained, judge)),
-            Stage(2, "scores", "scores", judge, ("1 training run", "2 cross-encoder"), partial(self._score, judge, first)),
+            Stage(
+                2,
+                "cross-encoder",
+                "model",
+                judge,
+                ("2 training set",),
+                partial(self._cross_encoder, judge),
+                "start_sha256",
+                True,
+                figures=partial(self._trained, judge),
+            ),
+            Stage(
+                2, "scores", "scores", judge, ("1 training run", "2 cross-encoder"), partial(self._score, judge, first)
+            ),
             *self._retriever(3, judged, None, runs=(first,), policy=f"cross_encoder{over}", model=judge),
-            Stage(4, "run", "run", free, ("3 index",), partial(self._retrieve, free, f"{name}-3", "unlabelled", self.settings.ranks),
-                  unless=self._no_unlabelled),
+            Stage(
+                4,
+                "run",
+                "run",
+                free,
+                ("3 index",),
+                partial(self._retrieve, free, f"{name}-3", "unlabelled", self.settings.ranks),
+                unless=self._no_unlabelled,
+            ),
             Stage(4, "scores", "scores", judge, ("4 run", "2 cross-encoder"), partial(self._score, judge, free)),
-            *self._retriever(4, freely, None, runs=(first, free), policy=f"cross_encoder{over}", model=judge,
-                             questions=("train", "unlabelled"), positives=(*pinned["positives"], "cross_encoder")),
+            *self._retriever(
+                4,
+                freely,
+                None,
+                runs=(first, free),
+                policy=f"cross_encoder{over}",
+                model=judge,
+                questions=("train", "unlabelled"),
+                positives=(*pinned["positives"], "cross_encoder"),
+            ),
         ]
 
     def notes(self) -> list[str]:
@@ -93,8 +132,10 @@ class Recipe:
         if not self.state.pinned["dev"]:
             notes.append("there are no dev questions, so nothing tells which step's retriever is best")
         if state.done("3 training set") and not self._counts(f"{self.name}-3")["sources"]["negative"].get("run", 0):
-            notes.append(f"the cross-encoder gave no passage of step 3 less than {self.settings.thresholds[0]:g}, so that step had no hard "
-                         "negatives but people's; train the cross-encoder longer, or look at its calibration")
+            notes.append(
+                f"the cross-encoder gave no passage of step 3 less than {self.settings.thresholds[0]:g}, so that step had no hard "
+                "negatives but people's; train the cross-encoder longer, or look at its calibration"
+            )
         if len(state.pinned["positives"]) == 1:
             notes.append("positives are gold alone: there is no BM25 index to find passages for questions without gold")
         return notes
@@ -105,28 +146,61 @@ class Recipe:
         unless = self._nothing_taught if step == 4 else str
         return [
             self._set(step, needs, outside, **request),
-            Stage(step, "dual encoder", "model", name, (f"{step} training set",), partial(self._dual_encoder, step), "start_sha256", True,
-                  unless, partial(self._trained, name)),
+            Stage(
+                step,
+                "dual encoder",
+                "model",
+                name,
+                (f"{step} training set",),
+                partial(self._dual_encoder, step),
+                "start_sha256",
+                True,
+                unless,
+                partial(self._trained, name),
+            ),
             Stage(step, "index", "index", name, (f"{step} dual encoder",), partial(self._index, name)),
             *([self._dev(step, name, (f"{step} index",), None)] if self.state.pinned["dev"] else []),
         ]
 
     def _dev(self, step: int, encoder: str, needs: tuple[str, ...], outside: str | None) -> Stage:
         name = f"{self.name}-{step}-dev"
-        return Stage(step, "dev run", "run", name, needs, partial(self._retrieve, name, encoder, "dev", DEV_DEPTH), outside,
-                     figures=partial(self._accuracy, name))
+        return Stage(
+            step,
+            "dev run",
+            "run",
+            name,
+            needs,
+            partial(self._retrieve, name, encoder, "dev", DEV_DEPTH),
+            outside,
+            figures=partial(self._accuracy, name),
+        )
 
     def _set(self, step: int, needs: tuple[str, ...], outside: str | None, **request: Any) -> Stage:
         name = f"{self.name}-{step}"
-        return Stage(step, "training set", "set", name, needs, partial(self._build, name, request), outside,
-                     figures=partial(self._counts, name))
+        return Stage(
+            step,
+            "training set",
+            "set",
+            name,
+            needs,
+            partial(self._build, name, request),
+            outside,
+            figures=partial(self._counts, name),
+        )
 
     def _build(self, name: str, request: dict[str, Any], progress: Progress | None) -> None:
         from backend.training_sets.building import build
 
         keep, propose = self.settings.thresholds
-        wanted = {"positives": self.state.pinned["positives"], "first": 1, "last": self.settings.ranks, "seed": self.settings.seed,
-                  "until": self.state.pinned["until"], "thresholds": {"keep_below": keep, "propose_above": propose}, **request}
+        wanted = {
+            "positives": self.state.pinned["positives"],
+            "first": 1,
+            "last": self.settings.ranks,
+            "seed": self.settings.seed,
+            "until": self.state.pinned["until"],
+            "thresholds": {"keep_below": keep, "propose_above": propose},
+            **request,
+        }
         build(self.study, name, wanted.pop("runs"), progress, **wanted)
 
     def _dual_encoder(self, step: int, progress: Progress | None) -> None:
@@ -138,24 +212,45 @@ class Recipe:
     def _cross_encoder(self, judge: str, progress: Progress | None) -> None:
         from backend.training.cross_encoder import train_cross_encoder
 
-        train_cross_encoder(self.study, judge, f"{self.name}-2", model_of(self.study, self.start), self.settings.cross_settings(),
-                            self.device, progress=progress)
+        train_cross_encoder(
+            self.study,
+            judge,
+            f"{self.name}-2",
+            model_of(self.study, self.start),
+            self.settings.cross_settings(),
+            self.device,
+            progress=progress,
+        )
 
     def _index(self, name: str, progress: Progress | None) -> None:
         from backend.retrieval.dense import build_index
 
         if name not in self.study.settings.encoders:  # killed between a model and its line in study.toml
             about = read_json(self.study.path("models", name) / "training.json")
-            add_encoder(self.study.settings_path, name, {"model": str(self.study.path("models", name)),
-                                                         "passage_template": about["start"]["passage_template"],
-                                                         "max_tokens": about["settings"]["passage_tokens"]})
+            add_encoder(
+                self.study.settings_path,
+                name,
+                {
+                    "model": str(self.study.path("models", name)),
+                    "passage_template": about["start"]["passage_template"],
+                    "max_tokens": about["settings"]["passage_tokens"],
+                },
+            )
         build_index(self.study, name, device=self.device, progress=progress)
 
     def _retrieve(self, name: str, encoder: str, split: str, depth: int, progress: Progress | None) -> None:
         from backend.retrieval.retrieve import retrieve
 
-        retrieve(self.study, "dense", k=min(depth, len(self.study.corpus)), split=split, name=name, encoder=encoder, device=self.device,
-                 progress=progress)
+        retrieve(
+            self.study,
+            "dense",
+            k=min(depth, len(self.study.corpus)),
+            split=split,
+            name=name,
+            encoder=encoder,
+            device=self.device,
+            progress=progress,
+        )
 
     def _score(self, judge: str, run: str, progress: Progress | None) -> None:
         from backend.training.scoring import score_run
@@ -171,27 +266,55 @@ class Recipe:
         free = [question.id for question in self.study.questions.all(split="unlabelled")]
         if next(TrainingSet.open(self.study, f"{self.name}-4").groups(free), None) is not None:
             return ""
-        return (f"the cross-encoder gave no passage of the {len(free):,} unlabelled questions more than "
-                f"{self.settings.thresholds[1]:g}, so there is nothing to add")
+        return (
+            f"the cross-encoder gave no passage of the {len(free):,} unlabelled questions more than "
+            f"{self.settings.thresholds[1]:g}, so there is nothing to add"
+        )
 
     def _counts(self, name: str) -> dict:
         from backend.training_sets.training_set import TrainingSet
 
         manifest = TrainingSet.open(self.study, name).manifest
-        return {"policy": manifest["policy"], "questions": manifest["counts"]["questions"], "sources": manifest["counts"]["sources"],
-                "left_out": manifest["left_out"]}
+        return {
+            "policy": manifest["policy"],
+            "questions": manifest["counts"]["questions"],
+            "sources": manifest["counts"]["sources"],
+            "left_out": manifest["left_out"],
+        }
 
     def _trained(self, name: str) -> dict:
         about = read_json(self.study.path("models", name) / "training.json")
-        return {key: about[key] for key in ("questions", "batch", "processes", "steps", "best_step", "average_rank", "held_out_loss",
-                                            "calibration", "device", "seconds") if key in about}
+        return {
+            key: about[key]
+            for key in (
+                "questions",
+                "batch",
+                "processes",
+                "steps",
+                "best_step",
+                "average_rank",
+                "held_out_loss",
+                "calibration",
+                "device",
+                "seconds",
+            )
+            if key in about
+        }
 
     def _accuracy(self, name: str) -> dict:
         return dev_report(self.study, [name]).as_dict()["runs"][name]["k"]
 
 
-def begin(study: Study, name: str, run: str, start: str, settings: RecipeSettings, device: str | None, state: State,
-          wait: float | None = None) -> Recipe:
+def begin(
+    study: Study,
+    name: str,
+    run: str,
+    start: str,
+    settings: RecipeSettings,
+    device: str | None,
+    state: State,
+    wait: float | None = None,
+) -> Recipe:
     """Begin a recipe, or open the one that was begun so. With `wait`, until another process has, looking so often (seconds).
 
     Raises:
@@ -202,12 +325,26 @@ def begin(study: Study, name: str, run: str, start: str, settings: RecipeSetting
             time.sleep(wait)
     model = Path(locate(model_of(study, start)))
     study.run(run)
-    request = {"run": run, "start": start, "settings": settings.as_dict(), "corpus": study.corpus.digest,
-               "run_sha256": hash_of(study, "run", run), "start_sha256": weights_of(model)}
+    request = {
+        "run": run,
+        "start": start,
+        "settings": settings.as_dict(),
+        "corpus": study.corpus.digest,
+        "run_sha256": hash_of(study, "run", run),
+        "start_sha256": weights_of(model),
+    }
     splits = {count["split"] for count in study.questions.counts()}
-    state.open(request, {} if state.begun else {
-        **_labels(study), "positives": ["gold", "distant"] if "bm25" in study.parts("indexes") else ["gold"],
-        "dev": "dev" in splits, "before": "dev" in splits and start in study.parts("indexes")})
+    state.open(
+        request,
+        {}
+        if state.begun
+        else {
+            **_labels(study),
+            "positives": ["gold", "distant"] if "bm25" in study.parts("indexes") else ["gold"],
+            "dev": "dev" in splits,
+            "before": "dev" in splits and start in study.parts("indexes"),
+        },
+    )
     return Recipe(study, name, run, start, settings, device, state)
 
 
@@ -221,14 +358,19 @@ def dev_report(study: Study, runs: Sequence[str]) -> Report:
 def _labels(study: Study) -> dict[str, Any]:
     """The last label event, and whether anybody judged a passage of a question that may train."""
     labels = Labels(study.labels_path, read_only=True)
-    return {"until": labels.last_event, "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected(training=True))}
+    return {
+        "until": labels.last_event,
+        "labels": any(pair.trains and pair.state != "gold" for pair in labels.corrected(training=True)),
+    }
 
 
 def model_of(study: Study, start: str) -> str:
     """The model behind an encoder of study.toml; else what was named. Raises Refused for one of two plain towers."""
     known = study.settings.encoders.get(start)
     if known is not None and known.model is None:
-        raise Refused(f"the encoder {start!r} is two models, and a recipe starts its cross-encoder from one; name an encoder that is one")
+        raise Refused(
+            f"the encoder {start!r} is two models, and a recipe starts its cross-encoder from one; name an encoder that is one"
+        )
     return start if known is None else known.model
 
 
@@ -237,5 +379,3 @@ def weights_of(model: Path) -> str | None:
     from backend.training.scoring import weights_hash
 
     return weights_hash(model) if model.is_dir() else None
-
-

@@ -44,8 +44,10 @@ class State:
             return
         held = self.read()["request"]
         if differs := [key.replace("_", " ") for key in request if held.get(key) != request[key]]:
-            raise Refused(f"{self.path.parent.name.strip('.')!r} was begun with another {', '.join(differs)}; go on with what it was begun "
-                          "with, or take another name")
+            raise Refused(
+                f"{self.path.parent.name.strip('.')!r} was begun with another {', '.join(differs)}; go on with what it was begun "
+                "with, or take another name"
+            )
 
     def read(self) -> dict[str, Any]:
         return read_json(self.path)

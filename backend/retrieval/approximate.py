@@ -31,7 +31,7 @@ Progress = Callable[[int, "int | None", str], None]
 
 KINDS = ("flat", "hnsw", "ivfpq")
 ROWS_PER_BLOCK = 16_384
-TRAINING_PER_LIST = 64       # vectors per inverted list to train on; FAISS asks for 39 or more
+TRAINING_PER_LIST = 64  # vectors per inverted list to train on; FAISS asks for 39 or more
 SECONDS_BETWEEN_REPORTS = 2.0
 RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
@@ -73,8 +73,14 @@ class Options:
 DPR_HNSW = Options(links=512, build_effort=200, search_effort=128)
 
 
-def build(study: Study, name: str, kind: str, options: dict | None = None, device: str | None = None,
-          progress: Progress | None = None) -> dict:
+def build(
+    study: Study,
+    name: str,
+    kind: str,
+    options: dict | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> dict:
     """Build a FAISS index over the encoder `name`'s vectors and measure it; returns its manifest.
 
     Args:
@@ -107,9 +113,17 @@ def build(study: Study, name: str, kind: str, options: dict | None = None, devic
         faiss.write_index(_to_cpu(index), str(unfinished))
         (folder / f"faiss-{kind}.json").unlink(missing_ok=True)  # of the index that stood there before
         os.replace(unfinished, path)
-        manifest = {"kind": kind, "options": asdict(chosen), "passages": len(dense.vectors), "corpus": dense.manifest["corpus"],
-                    "vectors": dense.manifest["made"], "model_hash": dense.manifest["model_hash"], "seed": study.settings.seed,
-                    "bytes": path.stat().st_size, "faiss": faiss.__version__}
+        manifest = {
+            "kind": kind,
+            "options": asdict(chosen),
+            "passages": len(dense.vectors),
+            "corpus": dense.manifest["corpus"],
+            "vectors": dense.manifest["made"],
+            "model_hash": dense.manifest["model_hash"],
+            "seed": study.settings.seed,
+            "bytes": path.stat().st_size,
+            "faiss": faiss.__version__,
+        }
         recall = _recall(study, dense, Approximate(path, manifest, dense), progress)
         manifest |= {"recall": recall, "seconds": round(time.monotonic() - started, 1)}
         write_json(folder / f"faiss-{kind}.json", manifest)
@@ -131,7 +145,9 @@ def _empty(kind: str, options: Options, dense: Dense, seed: int) -> Any:
         raise Refused(f"code_bytes must divide the {width} dimensions of the vectors, not be {options.code_bytes}")
     lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
     if len(dense.vectors) < 39 * max(lists, 256):
-        raise Refused(f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use flat or hnsw")
+        raise Refused(
+            f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use flat or hnsw"
+        )
     quantizer = faiss.IndexFlat(width, metric)
     index = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
     index.quantizer, index.cp.seed, index.pq.cp.seed = quantizer, seed + 1, seed + 1
@@ -152,7 +168,11 @@ def _train(index: Any, dense: Dense, seed: int, progress: Progress | None) -> No
                 return
             except TimeoutError:
                 if progress is not None:
-                    progress(0, None, f"training the ivfpq index on {count:,} vectors, {time.monotonic() - started:.0f} s so far")
+                    progress(
+                        0,
+                        None,
+                        f"training the ivfpq index on {count:,} vectors, {time.monotonic() - started:.0f} s so far",
+                    )
 
 
 def _reserve(index: Any, count: int) -> None:
@@ -169,14 +189,19 @@ def _reserve(index: Any, count: int) -> None:
 
 def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        yield start, np.asarray(vectors[start:start + ROWS_PER_BLOCK], np.float32)
+        yield start, np.asarray(vectors[start : start + ROWS_PER_BLOCK], np.float32)
 
 
 def _to_gpu(index: Any, device: str | None) -> Any:
     """FAISS has no HNSW for GPUs, and the CPU package has no GPUs at all: then the index stays where it is."""
     import faiss
 
-    if device is None or not device.startswith("cuda") or isinstance(index, faiss.IndexHNSW) or not hasattr(faiss, "StandardGpuResources"):
+    if (
+        device is None
+        or not device.startswith("cuda")
+        or isinstance(index, faiss.IndexHNSW)
+        or not hasattr(faiss, "StandardGpuResources")
+    ):
         return index
     return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), int(device.partition(":")[2] or 0), index)
 
@@ -190,15 +215,33 @@ def _to_cpu(index: Any) -> Any:
 def _recall(study: Study, dense: Dense, index: Approximate, progress: Progress | None) -> dict:
     """Mean share of the exact top k that the index finds, over questions of the study (passages' own vectors if it has none)."""
     questions = study.questions.all()
-    chosen = np.random.default_rng(study.settings.seed).permutation(len(questions) or len(dense.vectors))[:RECALL_QUESTIONS]
+    chosen = np.random.default_rng(study.settings.seed).permutation(len(questions) or len(dense.vectors))[
+        :RECALL_QUESTIONS
+    ]
     if questions:
         vectors, asked = dense.encode([questions[i].text for i in chosen], progress), "questions of the study"
     else:
         vectors, asked = np.asarray(dense.vectors[np.sort(chosen)], np.float32), "vectors of passages"
     at = [k for k in RECALL_AT if k <= len(dense.vectors)] or [len(dense.vectors)]
     exact, found = dense.search_vectors(vectors, at[-1]), index.search(vectors, at[-1])
-    return {"n": len(vectors), "of": asked, **{str(k): round(float(np.mean([
-        len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(exact.ordinals, found.ordinals, strict=True)])), 4) for k in at}}
+    return {
+        "n": len(vectors),
+        "of": asked,
+        **{
+            str(k): round(
+                float(
+                    np.mean(
+                        [
+                            len(np.intersect1d(a[:k], b[:k])) / k
+                            for a, b in zip(exact.ordinals, found.ordinals, strict=True)
+                        ]
+                    )
+                ),
+                4,
+            )
+            for k in at
+        },
+    }
 
 
 class Approximate:
@@ -214,8 +257,10 @@ class Approximate:
         except RuntimeError as error:
             raise Refused(f"{path} is missing or broken; build it again with 'blindspot index faiss'") from error
         if self._index.ntotal != len(dense.vectors):
-            raise Refused(f"{path} holds {self._index.ntotal:,} vectors, not {len(dense.vectors):,}; build it again "
-                          "with 'blindspot index faiss'")
+            raise Refused(
+                f"{path} holds {self._index.ntotal:,} vectors, not {len(dense.vectors):,}; build it again "
+                "with 'blindspot index faiss'"
+            )
         options = Options(**manifest["options"])
         if manifest["kind"] == "hnsw":
             self._index.hnsw.efSearch = options.search_effort
@@ -230,10 +275,14 @@ class Approximate:
         folder = study.path("indexes", dense.name)
         path = folder / f"faiss-{kind}.json"
         if kind not in KINDS or not path.is_file():
-            raise Missing(f"there is no {kind} index of {dense.name!r}; run 'blindspot index faiss --encoder {dense.name} --kind {kind}'")
+            raise Missing(
+                f"there is no {kind} index of {dense.name!r}; run 'blindspot index faiss --encoder {dense.name} --kind {kind}'"
+            )
         manifest = read_json(path)
         if (manifest["vectors"], manifest["corpus"]) != (dense.manifest["made"], dense.manifest["corpus"]):
-            raise Refused(f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot index faiss'")
+            raise Refused(
+                f"the {kind} index of {dense.name!r} was built over other vectors; build it again with 'blindspot index faiss'"
+            )
         return cls(folder / f"faiss-{kind}.index", manifest, dense)
 
     def search(self, vectors: np.ndarray, k: int) -> Hits:

@@ -36,7 +36,9 @@ PASSAGES_PER_FILE = 20_000
 QUESTIONS_PER_CALL = 128
 HITS_PER_CALL = 1 << 17  # bounds the memory that a call takes at a large k
 MAX_WORDS = 1 << 16  # distinct words of a question; Lucene's own limit of 1,024 is a page of text
-TIE_MARGIN = 20  # hits fetched beyond k, so that few questions need a second search for the passages that tie with the k-th
+TIE_MARGIN = (
+    20  # hits fetched beyond k, so that few questions need a second search for the passages that tie with the k-th
+)
 
 
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
@@ -53,11 +55,17 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
         shutil.rmtree(texts)
         ordinals = on_jvm(_read_ordinals, building, corpus, progress)
         np.save(building / "ordinals.npy", ordinals)
-        return write_manifest(building, {
-            "kind": "bm25 index", "passages": len(corpus), "corpus": corpus.digest, "contents": "title text",
-            "analysis": "Anserini's English default: Porter stemmer, Lucene's English stop words",
-            "seconds": round(time.monotonic() - started, 1),
-        })
+        return write_manifest(
+            building,
+            {
+                "kind": "bm25 index",
+                "passages": len(corpus),
+                "corpus": corpus.digest,
+                "contents": "title text",
+                "analysis": "Anserini's English default: Porter stemmer, Lucene's English stop words",
+                "seconds": round(time.monotonic() - started, 1),
+            },
+        )
 
 
 def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
@@ -76,8 +84,20 @@ def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None
 
 
 def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: Progress | None) -> None:
-    command = [*java_command(), "io.anserini.index.IndexCollection", "-collection", "JsonCollection", "-input", str(texts),
-               "-index", str(index), "-generator", "DefaultLuceneDocumentGenerator", "-threads", str(threads)]
+    command = [
+        *java_command(),
+        "io.anserini.index.IndexCollection",
+        "-collection",
+        "JsonCollection",
+        "-input",
+        str(texts),
+        "-index",
+        str(index),
+        "-generator",
+        "DefaultLuceneDocumentGenerator",
+        "-threads",
+        str(threads),
+    ]
     log = index / "java.log"
     with open(log, "w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -108,7 +128,7 @@ def _read_ordinals(index: Path, corpus: Corpus, progress: Progress | None) -> np
         block = range(start, min(start + PASSAGES_PER_FILE, len(ordinals)))
         ids = [values.binaryValue().utf8ToString() for document in block if values.advanceExact(document)]
         known = corpus.ordinals(ids)
-        ordinals[block.start:block.stop] = [known[passage_id] for passage_id in ids]
+        ordinals[block.start : block.stop] = [known[passage_id] for passage_id in ids]
         if progress is not None:
             progress(block.stop, len(ordinals), "mapping Lucene's rows to passages")
     reader.close()

@@ -26,24 +26,36 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, "int | None", str], None]
 
-PER_STEP = 256              # questions encoded between two reports of progress
-PRECISION_SAMPLE = 32       # passages encoded both ways before 16-bit arithmetic is taken for all; the same ones for every shard
-SAMPLE = 8                  # passages encoded here to check vectors made elsewhere
+PER_STEP = 256  # questions encoded between two reports of progress
+PRECISION_SAMPLE = (
+    32  # passages encoded both ways before 16-bit arithmetic is taken for all; the same ones for every shard
+)
+SAMPLE = 8  # passages encoded here to check vectors made elsewhere
 WHOLE = Shard(1, 1)
-SAME_VECTOR = 0.25          # how far a vector may lie from ours, in typical distances between two passages; 16 bits give 0.02
+SAME_VECTOR = 0.25  # how far a vector may lie from ours, in typical distances between two passages; 16 bits give 0.02
 
 
 def encoder_settings(study: Study, name: str) -> EncoderSettings:
     """Raises Missing for an encoder that study.toml does not name."""
     encoders = study.settings.encoders
     if name not in encoders:
-        raise Missing(f"study.toml names no encoder {name!r}; known: {', '.join(encoders) or 'none'} "
-                      "(add one with 'blindspot encoder add')")
+        raise Missing(
+            f"study.toml names no encoder {name!r}; known: {', '.join(encoders) or 'none'} "
+            "(add one with 'blindspot encoder add')"
+        )
     return encoders[name]
 
 
-def build_index(study: Study, name: str, vectors: str | Path | None = None, device: str | None = None,
-                progress: Progress | None = None, *, merge: bool = False, precision: str = "auto") -> dict:
+def build_index(
+    study: Study,
+    name: str,
+    vectors: str | Path | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    *,
+    merge: bool = False,
+    precision: str = "auto",
+) -> dict:
     """Encode all passages with the encoder `name`, or take their vectors from a file or from shards; returns the manifest.
 
     Encoding writes blocks and goes on from the last whole one after an interruption.
@@ -72,13 +84,17 @@ def build_index(study: Study, name: str, vectors: str | Path | None = None, devi
         if vectors is not None:
             vectors = Path(vectors)
             _check_vectors(study, encoder, vectors)
-            sources, origin = [vectors], {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)}
+            sources, origin = (
+                [vectors],
+                {"made_by": "imported vectors", "file": vectors.name, "sha256": file_sha256(vectors)},
+            )
         elif not merge:
             recipe, sources = _encode(study, encoder, recipe, precision, WHOLE, progress)
             origin = {"made_by": "encoding here"}
         unit_length = merge_blocks(sources, folder / "embeddings.npy", recipe, progress)
-        manifest = write_manifest(folder, {**recipe, **origin, "unit_length": unit_length,
-                                           "seconds": round(time.monotonic() - started, 1)})
+        manifest = write_manifest(
+            folder, {**recipe, **origin, "unit_length": unit_length, "seconds": round(time.monotonic() - started, 1)}
+        )
         for made in {source.parent for source in sources if source.parent.parent == shards}:
             shutil.rmtree(made, ignore_errors=True)
         if shards.is_dir() and not any(shards.iterdir()):
@@ -86,8 +102,14 @@ def build_index(study: Study, name: str, vectors: str | Path | None = None, devi
         return manifest
 
 
-def encode_part(study: Study, name: str, shard: str, device: str | None = None, precision: str = "auto",
-                progress: Progress | None = None) -> dict:
+def encode_part(
+    study: Study,
+    name: str,
+    shard: str,
+    device: str | None = None,
+    precision: str = "auto",
+    progress: Progress | None = None,
+) -> dict:
     """Encode one shard ("2/8"), to be merged by `build_index` when all are there; returns its manifest.
 
     Of the study it needs corpus.db and study.toml alone, and writes to indexes/<encoder>/shards: several machines may work in
@@ -103,12 +125,19 @@ def encode_part(study: Study, name: str, shard: str, device: str | None = None, 
 
 
 def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
-    return {"kind": "dense index", "encoder": name, "passages": len(study.corpus), "corpus": study.corpus.digest, "dtype": "float16",
-            **encoder.describe()}
+    return {
+        "kind": "dense index",
+        "encoder": name,
+        "passages": len(study.corpus),
+        "corpus": study.corpus.digest,
+        "dtype": "float16",
+        **encoder.describe(),
+    }
 
 
-def _encode(study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard,
-            progress: Progress | None) -> tuple[dict, list[Path]]:
+def _encode(
+    study: Study, encoder: Encoder, recipe: dict, precision: str, shard: Shard, progress: Progress | None
+) -> tuple[dict, list[Path]]:
     """Encode a shard; returns the recipe with the precision in it, and the shard's blocks."""
     corpus, folder = study.corpus, study.path("indexes", recipe["encoder"], "shards")
     sample = np.unique(np.linspace(0, max(len(corpus) - 1, 0), min(PRECISION_SAMPLE, len(corpus))).astype(int))
@@ -127,7 +156,9 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
         raise BadInput(f"is no .npy array of numbers ({error})", path) from error
     wanted = (len(study.corpus), encoder.dimension)
     if given.shape != wanted or given.dtype not in (np.float16, np.float32):
-        raise BadInput(f"holds {given.shape} {given.dtype}; this study and encoder need {wanted} float16 or float32", path)
+        raise BadInput(
+            f"holds {given.shape} {given.dtype}; this study and encoder need {wanted} float16 or float32", path
+        )
     sample = np.unique(np.linspace(0, wanted[0] - 1, SAMPLE).astype(int))
     passages = study.corpus.passages(sample.tolist())
     ours, theirs = encoder.encode_passages(passages), given[sample].astype(np.float32)
@@ -138,8 +169,11 @@ def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
     error = np.nan_to_num(np.linalg.norm(ours - theirs, axis=1), nan=np.inf) / typical
     if error.max() > SAME_VECTOR:
         worst = int(error.argmax())
-        raise BadInput(f"row {sample[worst]} is not what the encoder gives for passage {passages[worst].id!r} (as far off as "
-                       f"{error[worst]:.0%} of the distance between two passages): another model, text template or order", path)
+        raise BadInput(
+            f"row {sample[worst]} is not what the encoder gives for passage {passages[worst].id!r} (as far off as "
+            f"{error[worst]:.0%} of the distance between two passages): another model, text template or order",
+            path,
+        )
 
 
 class Dense:
@@ -155,12 +189,28 @@ class Dense:
         if manifest is None or manifest.get("kind") != "dense index":
             raise Missing(f"there is no dense index {name!r} yet; run 'blindspot index dense --encoder {name}'")
         if manifest["corpus"] != study.corpus.digest:
-            raise Refused(f"the index {name!r} was made over other passages; run 'blindspot index dense --encoder {name}' again")
+            raise Refused(
+                f"the index {name!r} was made over other passages; run 'blindspot index dense --encoder {name}' again"
+            )
         self.name, self.manifest, self.device = name, manifest, device
         self._encoder_settings = encoder_settings(study, name)
         self.vectors = _mapped(folder / "embeddings.npy", name)
-        self.settings = {"retriever": name, "kind": "dense", **{key: manifest[key] for key in
-                         ("similarity", "pooling", "passage_template", "max_tokens", "dimension", "model_hash", "made_by")}}
+        self.settings = {
+            "retriever": name,
+            "kind": "dense",
+            **{
+                key: manifest[key]
+                for key in (
+                    "similarity",
+                    "pooling",
+                    "passage_template",
+                    "max_tokens",
+                    "dimension",
+                    "model_hash",
+                    "made_by",
+                )
+            },
+        }
         self._approximate = None
         if approximate is not None:
             from backend.retrieval.approximate import Approximate
@@ -182,7 +232,11 @@ class Dense:
 
     def search_vectors(self, vectors: np.ndarray, k: int, progress: Progress | None = None) -> Hits:
         """`search` for questions (q, d) float32 that are encoded already."""
-        return self._search.search(vectors, k, progress) if self._approximate is None else self._approximate.search(vectors, k)
+        return (
+            self._search.search(vectors, k, progress)
+            if self._approximate is None
+            else self._approximate.search(vectors, k)
+        )
 
     def score_vectors(self, vectors: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
         """`score` for questions that are encoded already."""
@@ -194,7 +248,7 @@ class Dense:
         for start in range(0, len(questions), PER_STEP):
             if progress is not None:
                 progress(start, len(questions), "encoding questions")
-            vectors.append(self._encoder.encode_questions(questions[start:start + PER_STEP]))
+            vectors.append(self._encoder.encode_questions(questions[start : start + PER_STEP]))
         return np.concatenate(vectors) if vectors else np.zeros((0, self.manifest["dimension"]), np.float32)
 
     @cached_property
@@ -202,8 +256,10 @@ class Dense:
         encoder = load_encoder(self._encoder_settings, self.device)
         for key, value in encoder.describe().items():
             if self.manifest[key] != value:
-                raise Refused(f"encoder {self.name!r} is not the one that made its index ({key}: {value!r} now, "
-                              f"{self.manifest[key]!r} then); run 'blindspot index dense --encoder {self.name}' again")
+                raise Refused(
+                    f"encoder {self.name!r} is not the one that made its index ({key}: {value!r} now, "
+                    f"{self.manifest[key]!r} then); run 'blindspot index dense --encoder {self.name}' again"
+                )
         return encoder
 
     @cached_property
@@ -217,4 +273,6 @@ def _mapped(path: Path, name: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path) from error
+        raise BadInput(
+            f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path
+        ) from error

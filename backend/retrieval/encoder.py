@@ -61,14 +61,24 @@ class Encoder:
     def _encode(self, encode: Any, texts: list[str]) -> np.ndarray:
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
-        return encode(texts, batch_size=self.settings.batch_size, show_progress_bar=False, convert_to_numpy=True,
-                      normalize_embeddings=self.similarity == "cosine").astype(np.float32, copy=False)
+        return encode(
+            texts,
+            batch_size=self.settings.batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+            normalize_embeddings=self.similarity == "cosine",
+        ).astype(np.float32, copy=False)
 
     def describe(self) -> dict:
         """What an index manifest records, and a search must match."""
-        return {"dimension": self.dimension, "similarity": self.similarity, "pooling": self.pooling,
-                "passage_template": self.settings.passage_template, "max_tokens": self.settings.max_tokens,
-                "model_hash": self.model_hash}
+        return {
+            "dimension": self.dimension,
+            "similarity": self.similarity,
+            "pooling": self.pooling,
+            "passage_template": self.settings.passage_template,
+            "max_tokens": self.settings.max_tokens,
+            "model_hash": self.model_hash,
+        }
 
 
 def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encoder:
@@ -88,7 +98,9 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
     similarity = settings.similarity
     if similarity == "auto":
         plain = settings.model is None or pooling != "its own"
-        similarity = "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
+        similarity = (
+            "dot" if plain or _normalises(model) else SIMILARITIES.get(model.similarity_fn_name or "dot", "dot")
+        )
     return Encoder(model.eval(), settings, pooling, similarity, _hash(model))
 
 
@@ -138,7 +150,7 @@ def _tower(path: str, settings: EncoderSettings, key: str) -> tuple[list, str]:
     pooling = settings.pooling
     if pooling == "auto":
         if architecture not in DPR_TOWERS:
-            raise Refused(f"{path} ({key}) does not say how to pool its token vectors; set pooling to \"cls\" or \"mean\"")
+            raise Refused(f'{path} ({key}) does not say how to pool its token vectors; set pooling to "cls" or "mean"')
         pooling = "cls"
     with _readable(path):
         if architecture in DPR_TOWERS:
@@ -155,10 +167,14 @@ def _dpr_tower(path: str, architecture: str, max_tokens: int) -> Any:
 
     whole = getattr(transformers, architecture).from_pretrained(path)
     if whole.config.projection_dim:
-        raise Refused(f"{path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here")
+        raise Refused(
+            f"{path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here"
+        )
     bert = getattr(whole, DPR_TOWERS[architecture]).bert_model
     known = set(transformers.BertConfig().to_dict()) - {"model_type", "architectures"}
-    bert.config = transformers.BertConfig(**{key: value for key, value in whole.config.to_dict().items() if key in known})
+    bert.config = transformers.BertConfig(
+        **{key: value for key, value in whole.config.to_dict().items() if key in known}
+    )
     with tempfile.TemporaryDirectory() as folder:
         bert.save_pretrained(folder)
         transformers.AutoTokenizer.from_pretrained(path).save_pretrained(folder)
@@ -185,8 +201,10 @@ class _readable:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, (OSError, ValueError, KeyError, RuntimeError)):
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise Missing(f"cannot load the model {self.path!r}: {first[:200]} (give a folder, or a name when the network "
-                          "can be reached)") from error
+            raise Missing(
+                f"cannot load the model {self.path!r}: {first[:200]} (give a folder, or a name when the network "
+                "can be reached)"
+            ) from error
 
 
 def _is_sentence_transformers(path: str) -> bool:

@@ -102,8 +102,15 @@ class Hybrid:
         missing: "exact" or "minimum", for "weighted".
     """
 
-    def __init__(self, study: Study, encoder: str, method: str | None = None, weight: float | None = None,
-                 missing: str = "exact", device: str | None = None):
+    def __init__(
+        self,
+        study: Study,
+        encoder: str,
+        method: str | None = None,
+        weight: float | None = None,
+        missing: str = "exact",
+        device: str | None = None,
+    ):
         settings = study.settings.hybrid
         self.name = "hybrid"
         self.sparse, self.dense = BM25(study), Dense(study, encoder, device)
@@ -119,8 +126,14 @@ class Hybrid:
     @property
     def settings(self) -> dict:
         own = {"weight": self.weight, "missing": self.missing} if self.method == "weighted" else {"rrf_k": self.rrf_k}
-        return {"retriever": "hybrid", "method": self.method, "depth": self.depth, **own,
-                "sparse": self.sparse.settings, "dense": self.dense.settings}
+        return {
+            "retriever": "hybrid",
+            "method": self.method,
+            "depth": self.depth,
+            **own,
+            "sparse": self.sparse.settings,
+            "dense": self.dense.settings,
+        }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         ordinals = np.full((len(questions), k), -1, np.int32)
@@ -154,5 +167,6 @@ class Hybrid:
         else:
             unscored = np.where(np.isnan(by_bm25), ordinals, -1)
             exact = self.sparse.score(questions, unscored), self.dense.score_vectors(vectors, ordinals)
-        return Candidates(ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25),
-                          np.where(np.isnan(by_dense), exact[1], by_dense))
+        return Candidates(
+            ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25), np.where(np.isnan(by_dense), exact[1], by_dense)
+        )

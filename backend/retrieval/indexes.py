@@ -66,7 +66,9 @@ class Indexes:
         self._held: dict[str, tuple[tuple, Opened]] = {}
         self._opening = threading.Lock()
         self._loaded: dict[str, Opened] = {}
-        self._loading = threading.Lock()  # a first search loads an encoder, and the libraries do not load well in two threads at once
+        self._loading = (
+            threading.Lock()
+        )  # a first search loads an encoder, and the libraries do not load well in two threads at once
         self._settings: tuple[int, Settings] | None = None
 
     @staticmethod
@@ -123,8 +125,11 @@ class Indexes:
         if name.startswith(MILVUS):
             files.append(self.study.path("indexes", parts(name)[0], MILVUS_FILE))
         found = [path.stat() if path.is_file() else None for path in files]
-        return acting, settings.hybrid if name.startswith(HYBRID) else None, tuple(
-            None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found)
+        return (
+            acting,
+            settings.hybrid if name.startswith(HYBRID) else None,
+            tuple(None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found),
+        )
 
     def _read_settings(self) -> Settings:
         changed = self.study.settings_path.stat().st_mtime_ns
@@ -139,7 +144,9 @@ def _half_the_cores() -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(before if "OMP_NUM_THREADS" in os.environ else max(1, min(before, (os.cpu_count() or 1) // 2)))
+    torch.set_num_threads(
+        before if "OMP_NUM_THREADS" in os.environ else max(1, min(before, (os.cpu_count() or 1) // 2))
+    )
     try:
         yield
     finally:

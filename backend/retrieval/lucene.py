@@ -46,7 +46,9 @@ def _start() -> None:
     os.environ.setdefault("JAVA_HOME", str(java_home()))
     if not jnius_config.vm_running:
         jnius_config.add_classpath(str(anserini_jar()))
-        jnius_config.add_options("-Xss4m", "-Xrs")  # -Xrs: SIGTERM and SIGINT stay Python's; Java's own end of the process can hang
+        jnius_config.add_options(
+            "-Xss4m", "-Xrs"
+        )  # -Xrs: SIGTERM and SIGINT stay Python's; Java's own end of the process can hang
     import jnius  # importing it starts the machine
 
     global _lucene_logger  # Java forgets a logger's level when nobody holds the logger

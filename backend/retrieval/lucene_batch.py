@@ -31,8 +31,13 @@ class BatchSearch:
         self._handles = java_class("java.lang.invoke.MethodHandles")
         self._lookup = self._handles.publicLookup()
         self._query = self._query_of_text(generator, analyzer)
-        self._search = self._method("org.apache.lucene.search.IndexSearcher", "search", "org.apache.lucene.search.TopDocs",
-                                    "org.apache.lucene.search.Query", "int").bindTo(searcher)
+        self._search = self._method(
+            "org.apache.lucene.search.IndexSearcher",
+            "search",
+            "org.apache.lucene.search.TopDocs",
+            "org.apache.lucene.search.Query",
+            "int",
+        ).bindTo(searcher)
         hits = _class("[Lorg.apache.lucene.search.ScoreDoc;")
         self._hits = self._lookup.findGetter(_class("org.apache.lucene.search.TopDocs"), "scoreDocs", hits)
         self._count = _function("ToIntFunction", self._handles.arrayLength(hits))
@@ -66,8 +71,14 @@ class BatchSearch:
         return _function("Function", join(join(self._query, search), self._hits))
 
     def _query_of_text(self, generator: Any, analyzer: Any) -> Any:
-        build = self._method("io.anserini.search.query.QueryGenerator", "buildQuery", "org.apache.lucene.search.Query",
-                             "java.lang.String", "org.apache.lucene.analysis.Analyzer", "java.lang.String").bindTo(generator)
+        build = self._method(
+            "io.anserini.search.query.QueryGenerator",
+            "buildQuery",
+            "org.apache.lucene.search.Query",
+            "java.lang.String",
+            "org.apache.lucene.analysis.Analyzer",
+            "java.lang.String",
+        ).bindTo(generator)
         with_field = self._handles.insertArguments(build, 0, FIELD)
         return self._handles.insertArguments(with_field, 0, analyzer)
 

@@ -35,16 +35,25 @@ TOKEN = "BLINDSPOT_MILVUS_TOKEN"
 KEY, VECTOR = "ordinal", "vector"
 INDEXES = ("FLAT", "HNSW", "IVF_FLAT", "IVF_PQ", "IVF_SQ8", "SCANN", "DISKANN", "GPU_CAGRA", "GPU_IVF_FLAT", "GPU_IVF_PQ",
            "GPU_BRUTE_FORCE", "AUTOINDEX")  # fmt: skip
-BYTES_PER_INSERT = 1 << 23   # Milvus takes messages of at most 64 MB, of which the vectors are nearly all
+BYTES_PER_INSERT = 1 << 23  # Milvus takes messages of at most 64 MB, of which the vectors are nearly all
 QUESTIONS_PER_CALL = 64
-MARGIN = 32                  # fetched beyond k and scored exactly
-LARGEST_K = 16_384           # Milvus' own limit; of its indexes on a GPU:
+MARGIN = 32  # fetched beyond k and scored exactly
+LARGEST_K = 16_384  # Milvus' own limit; of its indexes on a GPU:
 LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
 
 
-def build(study: Study, encoder: str, uri: str, collection: str | None = None, index: str = "FLAT", parameters: dict | None = None,
-          replicas: int = 1, replace: bool = False, progress: Progress | None = None) -> dict:
+def build(
+    study: Study,
+    encoder: str,
+    uri: str,
+    collection: str | None = None,
+    index: str = "FLAT",
+    parameters: dict | None = None,
+    replicas: int = 1,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> dict:
     """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
 
     Goes on where an interrupted one stopped, in rows: the server is asked how many it holds. At the end they are counted.
@@ -75,10 +84,22 @@ def build(study: Study, encoder: str, uri: str, collection: str | None = None, i
         held = 0 if fresh else count(client, name)
         _fill(client, name, dense, held, progress)
         if (held := count(client, name)) != len(dense.vectors):
-            raise BlindspotError(f"the collection {name} holds {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace")
-        record = {"uri": uri, "collection": name, "index": index, "parameters": parameters or {}, "replicas": replicas, "passages": held,
-                  "corpus": dense.manifest["corpus"], "vectors": dense.manifest["made"], "model_hash": dense.manifest["model_hash"],
-                  "server": client.get_server_version(), "seconds": round(time.monotonic() - started, 1)}
+            raise BlindspotError(
+                f"the collection {name} holds {held:,} of {len(dense.vectors):,} vectors; fill it again with --replace"
+            )
+        record = {
+            "uri": uri,
+            "collection": name,
+            "index": index,
+            "parameters": parameters or {},
+            "replicas": replicas,
+            "passages": held,
+            "corpus": dense.manifest["corpus"],
+            "vectors": dense.manifest["made"],
+            "model_hash": dense.manifest["model_hash"],
+            "server": client.get_server_version(),
+            "seconds": round(time.monotonic() - started, 1),
+        }
         client.close()
     write_json(study.path("indexes", encoder, FILE), record)
     return record
@@ -96,15 +117,26 @@ class Milvus:
     def __init__(self, study: Study, encoder: str, device: str | None = None, dense: Dense | None = None):
         path = study.path("indexes", encoder, FILE)
         if not path.is_file():
-            raise Missing(f"the vectors of {encoder!r} are in no Milvus yet; run 'blindspot index milvus --encoder {encoder} --uri URI'")
+            raise Missing(
+                f"the vectors of {encoder!r} are in no Milvus yet; run 'blindspot index milvus --encoder {encoder} --uri URI'"
+            )
         self._dense, self.record = dense or Dense(study, encoder, device), read_json(path)
         ours = self._dense.manifest
-        if any(self.record[key] != ours[made] for key, made in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))):
-            raise Refused(f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus --encoder "
-                          f"{encoder} --uri {self.record['uri']} --replace'")
+        if any(
+            self.record[key] != ours[made]
+            for key, made in (("vectors", "made"), ("corpus", "corpus"), ("model_hash", "model_hash"))
+        ):
+            raise Refused(
+                f"the Milvus collection of {encoder!r} was filled with other vectors; run 'blindspot index milvus --encoder "
+                f"{encoder} --uri {self.record['uri']} --replace'"
+            )
         self.name = f"{encoder}-milvus"
-        self.settings = {**self._dense.settings, "retriever": self.name, "kind": "milvus", "milvus": {
-            key: self.record[key] for key in ("collection", "index", "parameters", "server")}}
+        self.settings = {
+            **self._dense.settings,
+            "retriever": self.name,
+            "kind": "milvus",
+            "milvus": {key: self.record[key] for key in ("collection", "index", "parameters", "server")},
+        }
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         return self.search_vectors(self._dense.encode(questions, progress), k, progress)
@@ -117,9 +149,9 @@ class Milvus:
         wanted = min(k + MARGIN, largest, self.record["passages"])
         ordinals = np.full((len(vectors), wanted), -1, np.int32)
         for start in range(0, len(vectors), QUESTIONS_PER_CALL):
-            block = np.ascontiguousarray(vectors[start:start + QUESTIONS_PER_CALL], np.float32)
+            block = np.ascontiguousarray(vectors[start : start + QUESTIONS_PER_CALL], np.float32)
             for row, found in enumerate(self._ask(block, wanted)):
-                ordinals[start + row, :len(found)] = found
+                ordinals[start + row, : len(found)] = found
             if progress is not None:
                 progress(min(start + QUESTIONS_PER_CALL, len(vectors)), len(vectors), "searching with Milvus")
         if ordinals.max(initial=-1) >= self.record["passages"]:
@@ -129,9 +161,15 @@ class Milvus:
     def _ask(self, vectors: np.ndarray, wanted: int) -> list[list[int]]:
         with _one_line(self.record["uri"]):
             half = self._dtype == "FLOAT16_VECTOR"
-            found = self._client.search(self.record["collection"], data=list(vectors.astype(np.float16) if half else vectors),
-                                        anns_field=VECTOR, limit=wanted, output_fields=[KEY], timeout=SECONDS,
-                                        search_params={"metric_type": "IP", "params": _effort(self.record, wanted)})
+            found = self._client.search(
+                self.record["collection"],
+                data=list(vectors.astype(np.float16) if half else vectors),
+                anns_field=VECTOR,
+                limit=wanted,
+                output_fields=[KEY],
+                timeout=SECONDS,
+                search_params={"metric_type": "IP", "params": _effort(self.record, wanted)},
+            )
         return [[int(hit[KEY]) for hit in hits] for hits in found]
 
     @cached_property
@@ -139,11 +177,15 @@ class Milvus:
         client = _connect(self.record["uri"])
         name = self.record["collection"]
         if not client.has_collection(name):
-            raise Missing(f"Milvus at {self.record['uri']} has no collection {name} any more; run 'blindspot index milvus' again")
+            raise Missing(
+                f"Milvus at {self.record['uri']} has no collection {name} any more; run 'blindspot index milvus' again"
+            )
         client.load_collection(name, replica_number=self.record["replicas"])
         if (held := count(client, name)) != self.record["passages"]:
-            raise Refused(f"the Milvus collection {name} holds {held:,} vectors, not {self.record['passages']:,}; fill it again with "
-                          "'blindspot index milvus --replace'")
+            raise Refused(
+                f"the Milvus collection {name} holds {held:,} vectors, not {self.record['passages']:,}; fill it again with "
+                "'blindspot index milvus --replace'"
+            )
         return client
 
     @cached_property
@@ -169,7 +211,9 @@ def _effort(record: dict, wanted: int) -> dict:
     return {"itopk_size": max(128, wanted)} if record["index"] == "GPU_CAGRA" else {}
 
 
-def _prepared(client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, embedded: bool) -> bool:
+def _prepared(
+    client: Any, name: str, dense: Dense, print_of: str, index: str, parameters: dict, replace: bool, embedded: bool
+) -> bool:
     """Make the collection unless it is there; whether it is new. Its properties say what it is filled with."""
     from pymilvus import DataType
 
@@ -177,7 +221,9 @@ def _prepared(client: Any, name: str, dense: Dense, print_of: str, index: str, p
         if not replace and client.describe_collection(name).get("properties", {}).get("blindspot.vectors") == print_of:
             return False
         if not replace:
-            raise Refused(f"Milvus has a collection {name} that holds something else; give --collection, or --replace to drop it")
+            raise Refused(
+                f"Milvus has a collection {name} that holds something else; give --collection, or --replace to drop it"
+            )
         client.drop_collection(name)
     schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field(KEY, DataType.INT64, is_primary=True)
@@ -197,7 +243,7 @@ def _fill(client: Any, name: str, dense: Dense, held: int, progress: Progress | 
     kind = np.float16 if any(field["type"].name == "FLOAT16_VECTOR" for field in fields) else np.float32
     begin = held if held >= len(vectors) else held // per_insert * per_insert
     for start in range(begin, len(vectors), per_insert):
-        block = np.asarray(vectors[start:start + per_insert], kind)
+        block = np.asarray(vectors[start : start + per_insert], kind)
         put = client.upsert if start < held else client.insert  # to put by ordinal costs far more than to add
         put(name, [{KEY: start + row, VECTOR: vector} for row, vector in enumerate(block)], timeout=SECONDS_TO_WRITE)
         if progress is not None:
@@ -214,7 +260,9 @@ def _checked(uri: str) -> None:
     if parts.username or parts.password:
         raise Refused(f"put the user and password of Milvus into ${TOKEN}, not into the address, which is written down")
     if _embedded(uri) and not uri.endswith(".db"):
-        raise Refused(f"--uri is an address like http://localhost:19530, or a file that ends in .db (milvus-lite), not {uri!r}")
+        raise Refused(
+            f"--uri is an address like http://localhost:19530, or a file that ends in .db (milvus-lite), not {uri!r}"
+        )
 
 
 def _connect(uri: str) -> Any:
@@ -224,7 +272,9 @@ def _connect(uri: str) -> Any:
 
         from pymilvus import MilvusClient
     except ImportError as error:
-        raise Missing("pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)") from error
+        raise Missing(
+            "pymilvus is not installed; run 'pip install pymilvus==3.0.2' (and milvus-lite==3.2.2 for a file)"
+        ) from error
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs each error that it raises, with its traceback
     return MilvusClient(uri, token=os.environ.get(TOKEN, ""), timeout=SECONDS)
 

@@ -27,7 +27,11 @@ PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 TOKENS_CPU, TOKENS_GPU = 4096, 65_536  # in a batch, padding counted
 SAME = 0.9999  # the least cosine of a vector in 16 bits to its float32 one
 OFF = 0.02  # how far the one may lie from the other, in typical distances between two texts
-PROMPTS = ("document", "passage", "corpus")  # the names under which SentenceTransformer.encode_document looks for a prompt
+PROMPTS = (
+    "document",
+    "passage",
+    "corpus",
+)  # the names under which SentenceTransformer.encode_document looks for a prompt
 TRIED = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)  # on which both ways to tokenise must agree
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
 CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
@@ -48,7 +52,9 @@ class PassageEncoder:
     Raises Refused for a precision that is none, or none for this device.
     """
 
-    def __init__(self, encoder: Encoder, precision: str = "auto", sample: Sequence[Passage] = (), tokens: int | None = None):
+    def __init__(
+        self, encoder: Encoder, precision: str = "auto", sample: Sequence[Passage] = (), tokens: int | None = None
+    ):
         if precision not in PRECISIONS:
             raise Refused(f"there is no precision {precision!r}; known: {', '.join(PRECISIONS)}")
         self.encoder, self.device = encoder, encoder.model.device
@@ -81,16 +87,23 @@ class PassageEncoder:
             while done < len(order):
                 if tick is not None:
                     tick(done)
-                rows = order[done:done + max(1, self.tokens // int(lengths[order[done]]))]
-                made = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][:, :vectors.shape[1]].float()
+                rows = order[done : done + max(1, self.tokens // int(lengths[order[done]]))]
+                made = self.model(self._features([tokenised[row] for row in rows]))["sentence_embedding"][
+                    :, : vectors.shape[1]
+                ].float()
                 if self.encoder.similarity == "cosine":
                     made = torch.nn.functional.normalize(made, dim=1)
                 vectors[torch.from_numpy(rows).to(self.device)] = made.to(torch.float16)
                 done += len(rows)
             return vectors
 
-    def over(self, blocks: Iterable[Block], read: Callable[[Block], Sequence[Passage]], write: Callable[[Block, np.ndarray], None],
-             tick: Callable[[Block, int], None] | None = None) -> None:
+    def over(
+        self,
+        blocks: Iterable[Block],
+        read: Callable[[Block], Sequence[Passage]],
+        write: Callable[[Block, np.ndarray], None],
+        tick: Callable[[Block, int], None] | None = None,
+    ) -> None:
         """Encode block after block: `read` and the tokenizer's threads are one block ahead, `write` one behind."""
         blocks = list(blocks)
         with ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(1) as behind:
@@ -98,7 +111,10 @@ class PassageEncoder:
             going = []
             for number, block in enumerate(blocks):
                 tokenised = coming.pop().result()
-                coming += [ahead.submit(lambda block: self.tokenise(read(block)), block) for block in blocks[number + 1:number + 2]]
+                coming += [
+                    ahead.submit(lambda block: self.tokenise(read(block)), block)
+                    for block in blocks[number + 1 : number + 2]
+                ]
                 vectors = self.encode(tokenised, None if tick is None else lambda done, block=block: tick(block, done))
                 if going:
                     going.pop().result()
@@ -124,8 +140,13 @@ class PassageEncoder:
 
         if tick is not None:
             tick(0)
-        made = self.model.encode_document(texts, batch_size=self.encoder.settings.batch_size, show_progress_bar=False,
-                                          convert_to_tensor=True, normalize_embeddings=self.encoder.similarity == "cosine")
+        made = self.model.encode_document(
+            texts,
+            batch_size=self.encoder.settings.batch_size,
+            show_progress_bar=False,
+            convert_to_tensor=True,
+            normalize_embeddings=self.encoder.similarity == "cosine",
+        )
         return made.to(torch.float16)
 
     def _set(self, precision: str) -> None:
@@ -138,7 +159,11 @@ class PassageEncoder:
     def _arithmetic(self) -> AbstractContextManager:
         import torch
 
-        return torch.autocast("cpu", torch.bfloat16) if self.device.type == "cpu" and self.precision != "float32" else nullcontext()
+        return (
+            torch.autocast("cpu", torch.bfloat16)
+            if self.device.type == "cpu" and self.precision != "float32"
+            else nullcontext()
+        )
 
     def _choose(self, sample: Sequence[Passage]) -> None:
         exact = self.encoder.encode_passages(sample)
@@ -155,7 +180,9 @@ def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
     cosines = (ours * exact).sum(1) / (np.linalg.norm(ours, axis=1) * np.linalg.norm(exact, axis=1))
     apart = np.linalg.norm(exact[:, None] - exact, axis=2)[np.triu_indices(len(exact), 1)]
     off = np.linalg.norm(ours - exact, axis=1)
-    return bool(np.nan_to_num(cosines, nan=-1).min() >= SAME and off.max() <= OFF * (np.median(apart) if len(apart) else 1))
+    return bool(
+        np.nan_to_num(cosines, nan=-1).min() >= SAME and off.max() <= OFF * (np.median(apart) if len(apart) else 1)
+    )
 
 
 def _prompt(model: SentenceTransformer) -> str:
@@ -180,7 +207,11 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
     tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation just set
     tokenizer.no_padding()
     tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
-    told = {"padding": wrapper.pad_token_id, "tensors": set(tensors), "rest": {k: v for k, v in given.items() if k not in tensors}}
+    told = {
+        "padding": wrapper.pad_token_id,
+        "tensors": set(tensors),
+        "rest": {k: v for k, v in given.items() if k not in tensors},
+    }
     if not {"input_ids", "attention_mask"} <= set(tensors) <= TENSORS or wrapper.pad_token_id is None:
         return None, {}
     for row, text in enumerate(TRIED):
@@ -189,7 +220,10 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
         padded = torch.tensor(ids + [wrapper.pad_token_id] * (wide - len(ids)))
         mask = torch.tensor([1] * len(ids) + [0] * (wide - len(ids)))
         zeros = tensors.get("token_type_ids", torch.zeros(1))
-        if not (torch.equal(padded, tensors["input_ids"][row]) and torch.equal(mask, tensors["attention_mask"][row])) or zeros.any():
+        if (
+            not (torch.equal(padded, tensors["input_ids"][row]) and torch.equal(mask, tensors["attention_mask"][row]))
+            or zeros.any()
+        ):
             return None, {}
     return tokenizer, told
 

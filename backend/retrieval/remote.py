@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 BACKEND, TOKEN = "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"
 SECONDS_TO_CONNECT = 3.0
 SECONDS_TO_LIST = 3.0
-SECONDS_TO_SEARCH = 40.0     # beyond the service's own limit, whose line is the better one
-SECONDS_KEPT = 2.0           # the list of retrievers is asked for no more often than this
-QUESTIONS_PER_REQUEST = 64   # the service takes no more at once
-LARGEST_ANSWER = 1 << 26     # bytes
+SECONDS_TO_SEARCH = 40.0  # beyond the service's own limit, whose line is the better one
+SECONDS_KEPT = 2.0  # the list of retrievers is asked for no more often than this
+QUESTIONS_PER_REQUEST = 64  # the service takes no more at once
+LARGEST_ANSWER = 1 << 26  # bytes
 
 
 class Down(BlindspotError):
@@ -97,15 +97,17 @@ class Backend:
         ordinals = np.full((len(questions), k), -1, np.int32)
         scores = np.full((len(questions), k), -np.inf, np.float32)
         for start in range(0, len(questions), QUESTIONS_PER_REQUEST):
-            asked = list(questions[start:start + QUESTIONS_PER_REQUEST])
+            asked = list(questions[start : start + QUESTIONS_PER_REQUEST])
             body = {"retriever": retriever, "questions": asked, "k": k, "corpus": corpus.digest, "indexes": known}
             answer = self._checked(*self._ask("POST", "/search", body, SECONDS_TO_SEARCH))
             try:
                 found = _hits(answer, len(asked), k, len(corpus))
                 known = dict(answer["indexes"])  # the next block must come from the same
             except (KeyError, TypeError, ValueError) as error:
-                raise BlindspotError(f"what answers at {self.url} is no retrieval backend of this version ({error})") from error
-            ordinals[start:start + len(asked)], scores[start:start + len(asked)] = found.ordinals, found.scores
+                raise BlindspotError(
+                    f"what answers at {self.url} is no retrieval backend of this version ({error})"
+                ) from error
+            ordinals[start : start + len(asked)], scores[start : start + len(asked)] = found.ordinals, found.scores
         return Hits(ordinals, scores)
 
     def _checked(self, status: int, answer: dict) -> dict:
@@ -113,17 +115,26 @@ class Backend:
             return answer
         line = str(answer.get("error", f"status {status}"))[:500]
         if status == 401:
-            raise Refused(f"the retrieval backend at {self.url} wants another token; set {TOKEN} to the one that it was started with")
+            raise Refused(
+                f"the retrieval backend at {self.url} wants another token; set {TOKEN} to the one that it was started with"
+            )
         if status == 404:
             raise Missing(line)
         if status == 429:
             raise BlindspotError(f"the retrieval backend is busy: {line}")
-        raise Refused(line) if status in (400, 409, 413, 422) else BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
+        raise (
+            Refused(line)
+            if status in (400, 409, 413, 422)
+            else BlindspotError(f"the retrieval backend at {self.url} failed: {line}")
+        )
 
     def _ask(self, method: str, path: str, body: dict | None, seconds: float) -> tuple[int, dict]:
         """(status, JSON). No redirect is followed: the token goes to this address alone."""
         connection = self._connection(self._host, self._port, timeout=SECONDS_TO_CONNECT)
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self._token}"} if self._token else {})}
+        headers = {
+            "Content-Type": "application/json",
+            **({"Authorization": f"Bearer {self._token}"} if self._token else {}),
+        }
         try:
             connection.connect()
             connection.sock.settimeout(seconds)
@@ -131,9 +142,15 @@ class Backend:
             response = connection.getresponse()
             text = response.read(LARGEST_ANSWER)
         except (OSError, http.client.HTTPException) as error:
-            reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or type(error).__name__
-            raise Down(f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running there? "
-                       "Reading and judging go on without it") from error
+            reason = (
+                "no answer in time"
+                if isinstance(error, TimeoutError)
+                else getattr(error, "strerror", None) or type(error).__name__
+            )
+            raise Down(
+                f"the retrieval backend at {self.url} does not answer ({reason}); is 'blindspot serve' running there? "
+                "Reading and judging go on without it"
+            ) from error
         finally:
             connection.close()
         try:
@@ -143,7 +160,9 @@ class Backend:
         if not isinstance(answer, dict) and response.status == 503:
             answer = {"error": "too many connections, or it is closing"}
         if not isinstance(answer, dict):
-            raise BlindspotError(f"what answers at {self.url} is no retrieval backend (status {response.status}, no JSON object)")
+            raise BlindspotError(
+                f"what answers at {self.url} is no retrieval backend (status {response.status}, no JSON object)"
+            )
         return response.status, answer
 
 
@@ -157,7 +176,7 @@ def _hits(answer: dict[str, Any], questions: int, k: int, passages: int) -> Hits
             raise ValueError("lists of other lengths than asked for")
         if len(found) and not 0 <= found.min() <= found.max() < passages:
             raise ValueError("a passage that the collection does not hold")
-        ordinals[row, :len(found)], scores[row, :len(found)] = found, given
+        ordinals[row, : len(found)], scores[row, : len(found)] = found, given
     if len(answer["ordinals"]) != questions:
         raise ValueError("lists of another number of questions")
     return Hits(ordinals, scores)

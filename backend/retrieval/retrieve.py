@@ -25,7 +25,7 @@ Progress = Callable[[int, "int | None", str], None]
 
 KINDS = ("bm25", "dense", "hybrid", "milvus")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-TUNED_AT = 20           # Success@20, as in the DPR paper's tables
+TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
 
 
@@ -44,15 +44,31 @@ def questions_of(study: Study, split: str | None) -> list[Question]:
     if not found:
         counts = study.questions.counts()
         known = sorted({count["split"] for count in counts} | {count["dataset"] for count in counts} - {""})
-        raise Missing(f"there are no questions{f' in {split!r}' if split else ''}; "
-                      f"{'known: ' + ', '.join(known) if known else 'import some first'}")
+        raise Missing(
+            f"there are no questions{f' in {split!r}' if split else ''}; "
+            f"{'known: ' + ', '.join(known) if known else 'import some first'}"
+        )
     return found
 
 
-def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None = None, name: str | None = None,
-             encoder: str = "minilm", rule: str = "dpr", method: str | None = None, weight: float | None = None,
-             missing: str = "exact", tune: bool = False, approximate: str | None = None, replace: bool = False,
-             device: str | None = None, progress: Progress | None = None) -> Run:
+def retrieve(
+    study: Study,
+    kind: str,
+    *,
+    k: int | None = None,
+    split: str | None = None,
+    name: str | None = None,
+    encoder: str = "minilm",
+    rule: str = "dpr",
+    method: str | None = None,
+    weight: float | None = None,
+    missing: str = "exact",
+    tune: bool = False,
+    approximate: str | None = None,
+    replace: bool = False,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Run:
     """Search every question of `split` and keep the hits as a run.
 
     Args:
@@ -77,10 +93,23 @@ def retrieve(study: Study, kind: str, *, k: int | None = None, split: str | None
     extra = _tuned(study, retriever, rule, progress) if tune else {}
     started = time.monotonic()
     hits = retriever.search([question.text for question in questions], k, progress)
-    return write_run(study, name, [question.id for question in questions], hits, {
-        **retriever.settings, **extra, "split": split, "seed": settings.seed, "rule": rule,
-        "search_seconds": round(time.monotonic() - started, 2),
-    }, rule=rule, replace=replace, progress=progress)
+    return write_run(
+        study,
+        name,
+        [question.id for question in questions],
+        hits,
+        {
+            **retriever.settings,
+            **extra,
+            "split": split,
+            "seed": settings.seed,
+            "rule": rule,
+            "search_seconds": round(time.monotonic() - started, 2),
+        },
+        rule=rule,
+        replace=replace,
+        progress=progress,
+    )
 
 
 def default_name(kind: str, encoder: str, split: str | None) -> str:
@@ -89,8 +118,16 @@ def default_name(kind: str, encoder: str, split: str | None) -> str:
     return f"{retriever}-{split.replace('/', '-')}" if split else retriever
 
 
-def _open(study: Study, kind: str, encoder: str, method: str | None, weight: float | None, missing: str,
-          approximate: str | None, device: str | None) -> Retriever:
+def _open(
+    study: Study,
+    kind: str,
+    encoder: str,
+    method: str | None,
+    weight: float | None,
+    missing: str,
+    approximate: str | None,
+    device: str | None,
+) -> Retriever:
     if kind != "dense" and approximate:
         raise Refused("--approximate is for --with dense")
     if kind != "hybrid" and (method or weight is not None or missing != "exact"):
@@ -99,7 +136,11 @@ def _open(study: Study, kind: str, encoder: str, method: str | None, weight: flo
         return BM25(study)
     if kind == "milvus":
         return Milvus(study, encoder, device)
-    return Dense(study, encoder, device, approximate) if kind == "dense" else Hybrid(study, encoder, method, weight, missing, device)
+    return (
+        Dense(study, encoder, device, approximate)
+        if kind == "dense"
+        else Hybrid(study, encoder, method, weight, missing, device)
+    )
 
 
 def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | None) -> dict:
@@ -113,12 +154,20 @@ def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | N
         raise Refused("no question of dev has answers or gold passages to tune the weight on")
     accuracy = accuracy_by_weight(study, retriever, questions, rule, progress)
     retriever.weight = max(WEIGHTS, key=lambda weight: (accuracy[weight], -weight))
-    return {"tuned": {"on": "dev", "n": len(questions), "measure": f"Success@{TUNED_AT}", "rule": "gold" if by_gold else rule,
-                      "accuracy": {str(weight): round(value, 4) for weight, value in accuracy.items()}}}
+    return {
+        "tuned": {
+            "on": "dev",
+            "n": len(questions),
+            "measure": f"Success@{TUNED_AT}",
+            "rule": "gold" if by_gold else rule,
+            "accuracy": {str(weight): round(value, 4) for weight, value in accuracy.items()},
+        }
+    }
 
 
-def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str,
-                       progress: Progress | None = None) -> dict[float, float]:
+def accuracy_by_weight(
+    study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str, progress: Progress | None = None
+) -> dict[float, float]:
     """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
     from backend.evaluation.relevance import gold_matrix
     from backend.text.answers import match_run
@@ -127,9 +176,9 @@ def accuracy_by_weight(study: Study, hybrid: Hybrid, questions: Sequence[Questio
     for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
         if progress is not None:
             progress(start, len(questions), "tuning the weight on dev")
-        candidates = hybrid.candidates([question.text for question in questions[start:start + QUESTIONS_PER_BLOCK]])
+        candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
         tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
-    ordinals = np.concatenate(tops)                                  # (q, weights, 20)
+    ordinals = np.concatenate(tops)  # (q, weights, 20)
     flat = ordinals.reshape(len(ordinals), -1)
     if any(question.answers for question in questions):
         matched = match_run(study.corpus, questions, flat, rule=rule, progress=progress).reshape(ordinals.shape)

@@ -48,4 +48,6 @@ def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:
 def pad(hits: Hits, k: int) -> Hits:
     """Widen to k columns with -1 and -inf."""
     missing = ((0, 0), (0, k - hits.k))
-    return Hits(np.pad(hits.ordinals, missing, constant_values=-1), np.pad(hits.scores, missing, constant_values=-np.inf))
+    return Hits(
+        np.pad(hits.ordinals, missing, constant_values=-1), np.pad(hits.scores, missing, constant_values=-np.inf)
+    )

@@ -94,7 +94,13 @@ class ExactSearch:
         if len(open_to_doubt):
             asked = questions[open_to_doubt]
             hits.ordinals[open_to_doubt], hits.scores[open_to_doubt] = settle(
-                self.proposer.blocks(), self.vectors, asked, self.proposer.rounded(asked), k, hits.scores[open_to_doubt, -1])
+                self.proposer.blocks(),
+                self.vectors,
+                asked,
+                self.proposer.rounded(asked),
+                k,
+                hits.scores[open_to_doubt, -1],
+            )
         return hits
 
 

@@ -57,8 +57,9 @@ class Shard:
         return range(blocks * (self.number - 1) // self.of * BLOCK, blocks * self.number // self.of * BLOCK, BLOCK)
 
 
-def encode_shard(corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: Shard, folder: Path,
-                 progress: Progress | None = None) -> dict:
+def encode_shard(
+    corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: Shard, folder: Path, progress: Progress | None = None
+) -> dict:
     """Write what is missing of a shard below `folder`; returns its manifest. Blocks of another recipe are thrown away."""
     target, total = folder / shard.name, len(corpus)
     recipe = {**recipe, "shard": shard.number, "of": shard.of}
@@ -80,10 +81,16 @@ def encode_shard(corpus: Corpus, encoder: PassageEncoder, recipe: dict, shard: S
 
     def tick(start: int, done: int) -> None:
         if progress is not None:
-            progress(start - first + done, min(starts.stop, total) - first, f"encoding passages with {recipe['encoder']}")
+            progress(
+                start - first + done, min(starts.stop, total) - first, f"encoding passages with {recipe['encoder']}"
+            )
 
-    encoder.over([start for start in starts if not _block(target, start).exists()],
-                 lambda start: list(corpus.scan(start, start + BLOCK)), write, tick)
+    encoder.over(
+        [start for start in starts if not _block(target, start).exists()],
+        lambda start: list(corpus.scan(start, start + BLOCK)),
+        write,
+        tick,
+    )
     return write_manifest(target, {**recipe, "rows": min(starts.stop, total) - first})
 
 
@@ -96,28 +103,40 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
 
     Raises: Missing where shards are, Refused where they do not belong together or to these passages, BadInput for a damaged one.
     """
-    found = {Shard(*map(int, match.groups())): path for path in sorted(folder.glob("*-of-*")) if (match := NAME.fullmatch(path.name))}
+    found = {
+        Shard(*map(int, match.groups())): path
+        for path in sorted(folder.glob("*-of-*"))
+        if (match := NAME.fullmatch(path.name))
+    }
     if not found:
-        raise Missing(f"there are no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so on, "
-                      "and copy what other machines made there")
+        raise Missing(
+            f"there are no shards of {name!r} in {folder}; run 'blindspot index dense --encoder {name} --shard 1/2' and so on, "
+            "and copy what other machines made there"
+        )
     cuts = sorted({shard.of for shard in found})
     if len(cuts) > 1:
         raise Refused(f"{folder} holds shards of {' and of '.join(map(str, cuts))}; delete those that are not wanted")
     made = {shard: manifest for shard, path in found.items() if (manifest := read_manifest(path)) is not None}
     missing = [str(number) for number in range(1, cuts[0] + 1) if Shard(number, cuts[0]) not in made]
     if missing:
-        raise Missing(f"{len(missing)} of {cuts[0]} shards of {name!r} are missing or unfinished: {', '.join(missing[:20])}"
-                      f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard {missing[0]}/{cuts[0]}'")
+        raise Missing(
+            f"{len(missing)} of {cuts[0]} shards of {name!r} are missing or unfinished: {', '.join(missing[:20])}"
+            f"{' ...' if len(missing) > 20 else ''}; run 'blindspot index dense --encoder {name} --shard {missing[0]}/{cuts[0]}'"
+        )
     shards = sorted(made, key=lambda shard: shard.number)
     recipes = [read_json(found[shard] / "recipe.json") for shard in shards]
     recipe = {key: value for key, value in recipes[0].items() if key not in ("shard", "of")}
     for shard, other in zip(shards, recipes, strict=True):
         if other.get("corpus") != digest:
-            raise Refused(f"{found[shard]} was encoded from other passages than this study's; delete it and encode it again")
+            raise Refused(
+                f"{found[shard]} was encoded from other passages than this study's; delete it and encode it again"
+            )
         for key, value in recipe.items():
             if other.get(key) != value:
-                raise Refused(f"{found[shard]} does not belong to {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
-                              "delete one of them and encode it again")
+                raise Refused(
+                    f"{found[shard]} does not belong to {found[shards[0]]} ({key}: {other.get(key)!r}, {value!r}); "
+                    "delete one of them and encode it again"
+                )
     blocks = [block for shard in shards for block in _checked_blocks(found[shard], shard, recipe)]
     return recipe, blocks
 
@@ -128,10 +147,14 @@ def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
         try:
             shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
         except (OSError, ValueError, EOFError) as error:
-            raise BadInput(f"is missing or damaged ({error}); delete the shard's manifest.json and the file, and encode it again",
-                           path) from error
+            raise BadInput(
+                f"is missing or damaged ({error}); delete the shard's manifest.json and the file, and encode it again",
+                path,
+            ) from error
         if shape != (rows, recipe["dimension"]):
-            raise BadInput(f"holds {shape} and not {(rows, recipe['dimension'])}; delete the shard and encode it again", path)
+            raise BadInput(
+                f"holds {shape} and not {(rows, recipe['dimension'])}; delete the shard and encode it again", path
+            )
         yield path
 
 
@@ -150,15 +173,15 @@ def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progres
     for source in sources:
         rows = np.load(source, mmap_mode="r", allow_pickle=False)
         for start in range(0, len(rows), ROWS_PER_COPY):
-            block = rows[start:start + ROWS_PER_COPY].astype(np.float32)
+            block = rows[start : start + ROWS_PER_COPY].astype(np.float32)
             norms = np.linalg.norm(block, axis=1)
             if recipe["similarity"] == "cosine":
                 block /= np.maximum(norms, 1e-12)[:, None]
                 norms = np.ones(1)
             with np.errstate(over="ignore"):  # what overflows becomes infinity, and is refused
-                merged[row:row + len(block)] = block
-            if not np.isfinite(merged[row:row + len(block)]).all():
-                bad = row + int(np.flatnonzero(~np.isfinite(merged[row:row + len(block)]).all(1))[0])
+                merged[row : row + len(block)] = block
+            if not np.isfinite(merged[row : row + len(block)]).all():
+                bad = row + int(np.flatnonzero(~np.isfinite(merged[row : row + len(block)]).all(1))[0])
                 raise Refused(f"the vector of passage row {bad} holds NaN, infinity or a number too large for 16 bits")
             unit_length &= bool(np.abs(norms - 1).max() < 1e-2)
             row += len(block)

@@ -23,11 +23,11 @@ from backend.service.page import page
 from backend.service.service import Service
 from db.errors import BlindspotError, Missing, Refused
 
-MAX_QUESTION = 2000   # characters, as in `live`
+MAX_QUESTION = 2000  # characters, as in `live`
 MAX_QUESTIONS = 64
 MAX_K = 2048
-MAX_BODY = 1 << 20    # bytes: the largest request that the limits above allow is half of it
-TIME_LIMIT = 30.0     # seconds
+MAX_BODY = 1 << 20  # bytes: the largest request that the limits above allow is half of it
+TIME_LIMIT = 30.0  # seconds
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
 ANSWERED = "blindspot_answer_seconds"
 
@@ -37,15 +37,21 @@ Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION, pattern=r
 class SearchRequest(BaseModel):
     """Questions for one retriever."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={
-        "example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}})
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"retriever": "bm25", "questions": ["Where was Arve Furset born?"], "k": 10}},
+    )
 
     retriever: Annotated[str, Field(max_length=80, description="A name that /retrievers lists.")]
     questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
     k: Annotated[int, Field(ge=1, le=MAX_K, description="Passages of each question.")] = 100
-    corpus: Annotated[str | None, Field(max_length=64, description="The digest of your passages: others are refused with 409.")] = None
-    indexes: Annotated[dict[str, str] | None, Field(max_length=8, description="The manifest hash of each index that you know: "
-                                                    "others are refused with 409.")] = None
+    corpus: Annotated[
+        str | None, Field(max_length=64, description="The digest of your passages: others are refused with 409.")
+    ] = None
+    indexes: Annotated[
+        dict[str, str] | None,
+        Field(max_length=8, description="The manifest hash of each index that you know: others are refused with 409."),
+    ] = None
 
 
 class SearchAnswer(BaseModel):
@@ -67,7 +73,9 @@ class RetrieversAnswer(BaseModel):
     study: str
     passages: int
     corpus: str
-    retrievers: Annotated[dict[str, dict[str, str]], Field(description="Each retriever with the manifest hash of each of its indexes.")]
+    retrievers: Annotated[
+        dict[str, dict[str, str]], Field(description="Each retriever with the manifest hash of each of its indexes.")
+    ]
 
 
 class Health(BaseModel):
@@ -104,8 +112,14 @@ def make_api(service: Service, token: str | None = None, local: bool = True, tim
         yield
         service.close()
 
-    api = FastAPI(title="Blindspot retrieval", version="1", docs_url=None, redoc_url=None, lifespan=alive,
-                  description="Encoders and indexes of one study, held once. Lists are rows of its passage collection.")
+    api = FastAPI(
+        title="Blindspot retrieval",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=alive,
+        description="Encoders and indexes of one study, held once. Lists are rows of its passage collection.",
+    )
     _say_errors_in_one_line(api)
     api.add_middleware(_LimitedBody)
 
@@ -115,35 +129,60 @@ def make_api(service: Service, token: str | None = None, local: bool = True, tim
             raise HTTPException(400, "this service answers to localhost alone")
         given = request.headers.get("authorization", "").encode()
         if token is not None and not hmac.compare_digest(given, f"Bearer {token}".encode()):
-            raise HTTPException(401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(
+                401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
+            )
 
     guarded = [Depends(known)]
 
-    @api.post("/search", dependencies=guarded, response_model=SearchAnswer, responses=_documented(400, 401, 404, 409, 413, 422, 429, 504))
+    @api.post(
+        "/search",
+        dependencies=guarded,
+        response_model=SearchAnswer,
+        responses=_documented(400, 401, 404, 409, 413, 422, 429, 504),
+    )
     async def search(asked: SearchRequest) -> JSONResponse:
         """The k best passages of each question."""
         started = time.monotonic()
         digest = service.study.corpus.digest
         if asked.corpus not in (None, digest):
-            raise HTTPException(409, "the backend serves another passage collection than yours; start it with a copy of the same study")
+            raise HTTPException(
+                409, "the backend serves another passage collection than yours; start it with a copy of the same study"
+            )
         try:
-            found = await asyncio.wait_for(asyncio.wrap_future(service.ask(asked.retriever, asked.questions, asked.k)), time_limit)
+            found = await asyncio.wait_for(
+                asyncio.wrap_future(service.ask(asked.retriever, asked.questions, asked.k)), time_limit
+            )
         except TimeoutError:
-            raise HTTPException(504, f"{asked.retriever} did not answer within {time_limit:g} s; ask again in a moment") from None
+            raise HTTPException(
+                504, f"{asked.retriever} did not answer within {time_limit:g} s; ask again in a moment"
+            ) from None
         except asyncio.CancelledError:
             raise HTTPException(503, "the backend is closing") from None
-        if differing := [name for name, known in (asked.indexes or {}).items() if found.indexes.get(name, known) != known]:
-            raise HTTPException(409, f"the backend searches another index {differing[0]!r} than the one you named; "
-                                     "bring both to the same state, or look at its hash on /retrievers")
+        if differing := [
+            name for name, known in (asked.indexes or {}).items() if found.indexes.get(name, known) != known
+        ]:
+            raise HTTPException(
+                409,
+                f"the backend searches another index {differing[0]!r} than the one you named; "
+                "bring both to the same state, or look at its hash on /retrievers",
+            )
         seconds = time.monotonic() - started
-        service.metrics.time(ANSWERED, "Seconds from a request to its answer, waiting included.", seconds, retriever=asked.retriever)
+        service.metrics.time(
+            ANSWERED, "Seconds from a request to its answer, waiting included.", seconds, retriever=asked.retriever
+        )
         return JSONResponse(_answer(asked, found, digest, seconds))
 
     @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
     def retrievers() -> dict:
         """What can be asked, and which indexes stand behind it."""
         corpus = service.study.corpus
-        return {"study": service.study.settings.name, "passages": len(corpus), "corpus": corpus.digest, "retrievers": service.retrievers()}
+        return {
+            "study": service.study.settings.name,
+            "passages": len(corpus),
+            "corpus": corpus.digest,
+            "retrievers": service.retrievers(),
+        }
 
     @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_documented(401))
     def metrics() -> PlainTextResponse:
@@ -154,8 +193,13 @@ def make_api(service: Service, token: str | None = None, local: bool = True, tim
     def health() -> JSONResponse:
         """Is everything loaded?"""
         ready = service.ready.is_set()
-        return JSONResponse({"status": "ready" if ready else "starting", "failed": service.failed if token is None else
-                             dict.fromkeys(service.failed, "see the service's log")}, 200 if ready else 503)
+        return JSONResponse(
+            {
+                "status": "ready" if ready else "starting",
+                "failed": service.failed if token is None else dict.fromkeys(service.failed, "see the service's log"),
+            },
+            200 if ready else 503,
+        )
 
     @api.get("/", include_in_schema=False, response_class=HTMLResponse)
     @api.get("/docs", include_in_schema=False, response_class=HTMLResponse)
@@ -219,7 +263,12 @@ def _say_errors_in_one_line(api: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return line(422, f"{place}: {first['msg']}" if place else f"the request is no JSON object as /docs describes it: {first['msg']}")
+        return line(
+            422,
+            f"{place}: {first['msg']}"
+            if place
+            else f"the request is no JSON object as /docs describes it: {first['msg']}",
+        )
 
     @api.exception_handler(Exception)
     async def fault(_: Request, error: Exception) -> JSONResponse:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from db.errors import BlindspotError
 from db.records import Hits
 
-WINDOW = 0.005      # seconds that the first question of a batch waits for others
-WAITING = 64        # requests that wait for one worker; the next is refused
-TOGETHER = 256      # questions searched at once
+WINDOW = 0.005  # seconds that the first question of a batch waits for others
+WAITING = 64  # requests that wait for one worker; the next is refused
+TOGETHER = 256  # questions searched at once
 
 
 class Busy(BlindspotError):
@@ -54,9 +54,21 @@ class Batcher:
         watch: told (retriever, requests, questions, seconds) after each batch.
     """
 
-    def __init__(self, search: Search, window: float = WINDOW, waiting: int = WAITING, together: int = TOGETHER,
-                 watch: Callable[[str, int, int, float], None] | None = None):
-        self._search, self._window, self._waiting, self._together, self._watch = search, window, waiting, together, watch
+    def __init__(
+        self,
+        search: Search,
+        window: float = WINDOW,
+        waiting: int = WAITING,
+        together: int = TOGETHER,
+        watch: Callable[[str, int, int, float], None] | None = None,
+    ):
+        self._search, self._window, self._waiting, self._together, self._watch = (
+            search,
+            window,
+            waiting,
+            together,
+            watch,
+        )
         self._queues: dict[str, deque[_Asked]] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -111,7 +123,9 @@ class Batcher:
                     queue.popleft()
                 if not queue:
                     self._changed.wait()
-                elif (left := queue[0].arrived + self._window - time.monotonic()) > 0 and _count(queue) < self._together:
+                elif (left := queue[0].arrived + self._window - time.monotonic()) > 0 and _count(
+                    queue
+                ) < self._together:
                     self._changed.wait(left)
                 elif batch := self._taken(queue):
                     return batch
@@ -120,7 +134,9 @@ class Batcher:
     def _taken(self, queue: deque[_Asked]) -> list[_Asked]:
         first, room, batch = queue[0], self._together, []
         for asked in list(queue):
-            fits = (asked.retriever, asked.k) == (first.retriever, first.k) and (len(asked.questions) <= room or not batch)
+            fits = (asked.retriever, asked.k) == (first.retriever, first.k) and (
+                len(asked.questions) <= room or not batch
+            )
             if not fits:
                 continue
             queue.remove(asked)
@@ -144,7 +160,9 @@ class Batcher:
         for asked in batch:
             rows = slice(row, row + len(asked.questions))
             row = rows.stop
-            asked.answer.set_result(Found(Hits(found.hits.ordinals[rows], found.hits.scores[rows]), found.indexes, found.settings))
+            asked.answer.set_result(
+                Found(Hits(found.hits.ordinals[rows], found.hits.scores[rows]), found.indexes, found.settings)
+            )
 
 
 def _count(queue: deque[_Asked]) -> int:

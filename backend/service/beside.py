@@ -89,7 +89,9 @@ class _Kept:
             code = self.process.wait()
             if self._ending.wait(SECONDS_TO_RESTART):
                 return
-            print(f"blindspot: the retrieval backend ended (exit {code}); starting it again", file=sys.stderr, flush=True)
+            print(
+                f"blindspot: the retrieval backend ended (exit {code}); starting it again", file=sys.stderr, flush=True
+            )
             self.process = self._start()
         self.process.wait()
         self._listening.close()  # from now on the app is told at once that nothing answers
@@ -115,7 +117,9 @@ def _wait(kept: _Kept, backend: Backend) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if kept.process.poll() is not None:
-            raise BlindspotError(f"the retrieval backend ended at once (exit {kept.process.returncode}); what it said stands above")
+            raise BlindspotError(
+                f"the retrieval backend ended at once (exit {kept.process.returncode}); what it said stands above"
+            )
         if backend.text.answers():
             return
         time.sleep(0.05)

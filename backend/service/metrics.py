@@ -50,7 +50,10 @@ class Metrics:
         for name, words, given, value in now:
             about[name] = "gauge", words
             lines[name].append(_line(name, tuple(given.items()), value))
-        return "".join(f"# HELP {name} {about[name][1]}\n# TYPE {name} {about[name][0]}\n" + "".join(rows) for name, rows in lines.items())
+        return "".join(
+            f"# HELP {name} {about[name][1]}\n# TYPE {name} {about[name][0]}\n" + "".join(rows)
+            for name, rows in lines.items()
+        )
 
 
 def _line(name: str, labels: Labels, value: float) -> str:

@@ -15,18 +15,24 @@ td, th { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; } t
 def page(description: dict) -> str:
     """HTML of an OpenAPI description."""
     schemas = description["components"]["schemas"]
-    parts = [f"<h1>{escape(description['info']['title'])}</h1><p>{escape(description['info']['description'])} "
-             'For tools: <a href="openapi.json">openapi.json</a>.</p>']
+    parts = [
+        f"<h1>{escape(description['info']['title'])}</h1><p>{escape(description['info']['description'])} "
+        'For tools: <a href="openapi.json">openapi.json</a>.</p>'
+    ]
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
-            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>")
+            parts.append(
+                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
+            )
             if "requestBody" in operation:
                 sent = _schema(operation["requestBody"], schemas)
                 parts += [_fields("Send", sent), _example(path, sent)]
             parts.append(_fields("Answer", _schema(operation["responses"]["200"], schemas)))
             parts.append(_errors(operation["responses"]))
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>{escape(description['info']['title'])}</title><style>{STYLE}</style></head><body>{''.join(parts)}</body></html>")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(description['info']['title'])}</title><style>{STYLE}</style></head><body>{''.join(parts)}</body></html>"
+    )
 
 
 def _schema(body: dict, schemas: dict) -> dict:
@@ -36,8 +42,11 @@ def _schema(body: dict, schemas: dict) -> dict:
 
 def _fields(heading: str, schema: dict) -> str:
     needed = schema.get("required", [])
-    rows = [f"<tr><td><code>{escape(name)}</code></td><td>{escape(_kind(field))}</td><td>{escape(field.get('description', ''))}"
-            f"{_limits(field, heading == 'Send' and name in needed)}</td></tr>" for name, field in schema.get("properties", {}).items()]
+    rows = [
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(_kind(field))}</td><td>{escape(field.get('description', ''))}"
+        f"{_limits(field, heading == 'Send' and name in needed)}</td></tr>"
+        for name, field in schema.get("properties", {}).items()
+    ]
     about = escape(" ".join(schema.get("description", "").split()))
     return f"<h3>{heading}</h3><p>{about}</p><table>{''.join(rows)}</table>" if rows else ""
 
@@ -52,10 +61,13 @@ def _kind(field: dict) -> str:
 
 def _limits(field: dict, needed: bool) -> str:
     of_items = field.get("items", {})
-    said = [" Needed." if needed else "", f" Default {field['default']}." if field.get("default") is not None else "",
-            f" {field['minimum']:g} to {field['maximum']:,.0f}." if "maximum" in field else "",
-            f" At most {field['maxItems']}." if "maxItems" in field else "",
-            f" Each at most {of_items['maxLength']:,} characters." if "maxLength" in of_items else ""]
+    said = [
+        " Needed." if needed else "",
+        f" Default {field['default']}." if field.get("default") is not None else "",
+        f" {field['minimum']:g} to {field['maximum']:,.0f}." if "maximum" in field else "",
+        f" At most {field['maxItems']}." if "maxItems" in field else "",
+        f" Each at most {of_items['maxLength']:,} characters." if "maxLength" in of_items else "",
+    ]
     return escape("".join(said))
 
 
@@ -66,5 +78,9 @@ def _example(path: str, schema: dict) -> str:
 
 
 def _errors(responses: dict) -> str:
-    rows = [f"<tr><td>{code}</td><td>{escape(response['description'])}</td></tr>" for code, response in responses.items() if code != "200"]
+    rows = [
+        f"<tr><td>{code}</td><td>{escape(response['description'])}</td></tr>"
+        for code, response in responses.items()
+        if code != "200"
+    ]
     return f"<h3>Errors</h3><table>{''.join(rows)}</table>" if rows else ""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-LEAST_TOKEN = 16        # characters
-CONNECTIONS = 256       # open at once; beyond that uvicorn answers 503
+LEAST_TOKEN = 16  # characters
+CONNECTIONS = 256  # open at once; beyond that uvicorn answers 503
 SECONDS_TO_CLOSE = 5
 
 
@@ -33,7 +33,9 @@ def read_token(path: str | Path) -> str:
     return token
 
 
-def serve(study: Study, port: int, address: str = "localhost", token_file: str | Path | None = None, device: str | None = None) -> None:
+def serve(
+    study: Study, port: int, address: str = "localhost", token_file: str | Path | None = None, device: str | None = None
+) -> None:
     """Serve until Ctrl-C; says where once it answers.
 
     Raises Refused when others could reach the address and no token is asked for, or when the port is taken.
@@ -41,10 +43,15 @@ def serve(study: Study, port: int, address: str = "localhost", token_file: str |
     token = None if token_file is None else read_token(token_file)
     local = address in LOOPBACK
     if not local and token is None:
-        raise Refused(f"others can reach {address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)")
+        raise Refused(
+            f"others can reach {address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)"
+        )
     listening = _listen(address, port)
     host = f"[{address}]" if ":" in address else address
-    print(f"{study.settings.name} answers on http://{host}:{listening.getsockname()[1]} (Ctrl-C ends it; indexes load now)", flush=True)
+    print(
+        f"{study.settings.name} answers on http://{host}:{listening.getsockname()[1]} (Ctrl-C ends it; indexes load now)",
+        flush=True,
+    )
     run(study, listening, token, local, device)
 
 
@@ -56,7 +63,9 @@ def _listen(address: str, port: int) -> socket.socket:
         made.bind((address, port))
         made.listen(128)
     except OSError as error:
-        raise Refused(f"cannot listen on {address}:{port} ({error.strerror or error}); give another --port or --address") from error
+        raise Refused(
+            f"cannot listen on {address}:{port} ({error.strerror or error}); give another --port or --address"
+        ) from error
     return made
 
 
@@ -69,8 +78,15 @@ def run(study: Study, listening: socket.socket, token: str | None, local: bool, 
 
     _leave_signals_to_python()
     api = make_api(Service(study, device), token, local)
-    config = uvicorn.Config(api, log_level="warning", access_log=False, server_header=False, limit_concurrency=CONNECTIONS,
-                            timeout_graceful_shutdown=SECONDS_TO_CLOSE, lifespan="on")
+    config = uvicorn.Config(
+        api,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=SECONDS_TO_CLOSE,
+        lifespan="on",
+    )
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:

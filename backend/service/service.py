@@ -45,11 +45,15 @@ class Service:
         """Raises Missing for a retriever that there is not, Busy when too many wait."""
         known = held.names(self.study)
         if retriever not in known:
-            raise Missing(f"there is no retriever {retriever!r} here; there is {', '.join(known) or 'none, as nothing is indexed'}")
+            raise Missing(
+                f"there is no retriever {retriever!r} here; there is {', '.join(known) or 'none, as nothing is indexed'}"
+            )
         try:
             return self._batcher.ask(Indexes.one_thread(retriever), retriever, questions, k)
         except Busy:
-            self.metrics.count("blindspot_refused_total", "Requests refused because the queue was full.", retriever=retriever)
+            self.metrics.count(
+                "blindspot_refused_total", "Requests refused because the queue was full.", retriever=retriever
+            )
             raise
 
     def warm(self) -> None:
@@ -79,7 +83,12 @@ class Service:
         yield "process_cpu_seconds_total", "Processor time that the process has used.", {}, time.process_time()
         yield "blindspot_start_time_seconds", "When the service started, in Unix time.", {}, self.started
         for thread, count in self._batcher.waiting().items():
-            yield "blindspot_waiting_requests", "Requests that wait for a worker thread.", {"thread": thread}, float(count)
+            yield (
+                "blindspot_waiting_requests",
+                "Requests that wait for a worker thread.",
+                {"thread": thread},
+                float(count),
+            )
 
     def _search(self, retriever: str, questions: Sequence[str], k: int) -> Found:
         hits, opened = self._indexes.search(retriever, questions, k)
@@ -89,6 +98,8 @@ class Service:
 
     def _watch(self, retriever: str, requests: int, questions: int, seconds: float) -> None:
         self.metrics.count("blindspot_batches_total", "Searches of one or more requests together.", retriever=retriever)
-        self.metrics.count("blindspot_batched_requests_total", "Requests in these searches.", requests, retriever=retriever)
+        self.metrics.count(
+            "blindspot_batched_requests_total", "Requests in these searches.", requests, retriever=retriever
+        )
         self.metrics.count("blindspot_questions_total", "Questions searched.", questions, retriever=retriever)
         self.metrics.time(SEARCHES, "Seconds of a search of one batch, without waiting.", seconds, retriever=retriever)

@@ -48,7 +48,11 @@ class Found:
 
 
 def match_gold(
-    corpus, wanted: Sequence[Wanted], threshold: float = THRESHOLD, with_answer: float = WITH_ANSWER, progress: Progress | None = None
+    corpus,
+    wanted: Sequence[Wanted],
+    threshold: float = THRESHOLD,
+    with_answer: float = WITH_ANSWER,
+    progress: Progress | None = None,
 ) -> list[Found]:
     """The passage of the collection that each paragraph is, or that holds its answer in the words they share.
 
@@ -146,7 +150,11 @@ def _paragraphs(wanted: Sequence[Wanted]) -> dict[tuple[str, str], _Paragraph]:
 
 
 def _sharing(words: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
-    found = {id(paragraph): paragraph for anchor in filter(anchors.__contains__, _shingles(words)) for paragraph in anchors[anchor]}
+    found = {
+        id(paragraph): paragraph
+        for anchor in filter(anchors.__contains__, _shingles(words))
+        for paragraph in anchors[anchor]
+    }
     return list(found.values())
 
 

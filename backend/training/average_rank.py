@@ -29,19 +29,23 @@ def ranks(questions: Tensor, passages: Tensor, known: Sequence[Sequence[int]], s
 
     found = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
-        scores = SIMILARITIES[similarity](questions[begin:begin + BLOCK].float(), passages.float())
+        scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
         answers = torch.zeros_like(scores, dtype=torch.bool)
-        for row, columns in enumerate(known[begin:begin + BLOCK]):
+        for row, columns in enumerate(known[begin : begin + BLOCK]):
             answers[row, list(columns)] = True
         best = scores.masked_fill(~answers, -torch.inf).amax(1, keepdim=True)
-        found[begin:begin + BLOCK] = 1 + ((scores >= best) & ~answers).sum(1).cpu().numpy()
+        found[begin : begin + BLOCK] = 1 + ((scores >= best) & ~answers).sum(1).cpu().numpy()
     return found
 
 
-def measure(model: SentenceTransformer, pool: Pool, template: str, similarity: str, batch: int = 64) -> dict[str, float]:
+def measure(
+    model: SentenceTransformer, pool: Pool, template: str, similarity: str, batch: int = 64
+) -> dict[str, float]:
     """`average_rank` over the pool, and `first`: the share of questions whose positive comes first."""
     texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
-    encoded = [encode(list(some), batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
-               for encode, some in ((model.encode_query, pool.questions), (model.encode_document, texts))]
+    encoded = [
+        encode(list(some), batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
+        for encode, some in ((model.encode_query, pool.questions), (model.encode_document, texts))
+    ]
     found = ranks(encoded[0], encoded[1], pool.known, similarity)
     return {"average_rank": float(found.mean()), "first": float((found == 1).mean())}

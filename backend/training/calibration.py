@@ -53,8 +53,10 @@ def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Calib
     scores, positive = np.asarray(scores, np.float64), np.asarray(positive, bool)
     if positive.all() or not positive.any():
         kind = "positive" if len(positive) and positive.all() else "negative"
-        raise Refused(f"all {len(positive):,} pairs are {kind}: probabilities need pairs of both kinds; "
-                      "hold out more questions, or label some")
+        raise Refused(
+            f"all {len(positive):,} pairs are {kind}: probabilities need pairs of both kinds; "
+            "hold out more questions, or label some"
+        )
     if method == "auto":
         enough = len(positive) >= ISOTONIC_PAIRS and min(positive.sum(), (~positive).sum()) >= ISOTONIC_EACH
         method = "isotonic" if enough else "platt"
@@ -62,14 +64,18 @@ def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Calib
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, positive)
-        return Calibration("isotonic", points=tuple(zip(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist(), strict=True)))
+        return Calibration(
+            "isotonic", points=tuple(zip(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist(), strict=True))
+        )
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression(C=PENALTY).fit(scores[:, None], positive)
     return Calibration("platt", float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
 
 
-def unseen(scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], method: str, seed: int = 0) -> np.ndarray | None:
+def unseen(
+    scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], method: str, seed: int = 0
+) -> np.ndarray | None:
     """(n,) each pair's probability by a fit to the other questions' pairs; None where there are too few to do so."""
     from sklearn.model_selection import StratifiedGroupKFold
 
@@ -84,23 +90,40 @@ def unseen(scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], m
     return found
 
 
-def at_thresholds(probabilities: np.ndarray, positive: np.ndarray, thresholds: Sequence[float] = THRESHOLDS) -> list[dict]:
+def at_thresholds(
+    probabilities: np.ndarray, positive: np.ndarray, thresholds: Sequence[float] = THRESHOLDS
+) -> list[dict]:
     """What taking pairs at or above each threshold as positives, and those below it as negatives, would give.
 
     precision: positives among those above. recall: positives that are above. missed: positives among those below, which would
     train as false negatives. Each with n and a 95% Wilson interval; None where n is 0.
     """
-    return [{"threshold": threshold, "precision": _share(positive[above]), "recall": _share(above[positive]),
-             "missed": _share(positive[~above])}
-            for threshold in thresholds for above in (probabilities >= threshold,)]
+    return [
+        {
+            "threshold": threshold,
+            "precision": _share(positive[above]),
+            "recall": _share(above[positive]),
+            "missed": _share(positive[~above]),
+        }
+        for threshold in thresholds
+        for above in (probabilities >= threshold,)
+    ]
 
 
 def reliability(probabilities: np.ndarray, positive: np.ndarray, bins: int = BINS) -> list[dict]:
     """For a plot: in each bin of equal width, the mean probability and the share of positives. Empty bins are left out."""
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
-    return [{"from": number / bins, "to": (number + 1) / bins, "probability": float(probabilities[inside].mean()),
-             "positive": _share(positive[inside])}
-            for number in range(bins) for inside in (places == number,) if inside.any()]
+    return [
+        {
+            "from": number / bins,
+            "to": (number + 1) / bins,
+            "probability": float(probabilities[inside].mean()),
+            "positive": _share(positive[inside]),
+        }
+        for number in range(bins)
+        for inside in (places == number,)
+        if inside.any()
+    ]
 
 
 def brier(probabilities: np.ndarray, positive: np.ndarray) -> float:

@@ -19,7 +19,18 @@ from backend.core.manifest import whole_folder, write_json
 from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
-from backend.training.resuming import arguments_of, best, check_packages, copy_model, device_of, free_name, plan, seal, stand, told
+from backend.training.resuming import (
+    arguments_of,
+    best,
+    check_packages,
+    copy_model,
+    device_of,
+    free_name,
+    plan,
+    seal,
+    stand,
+    told,
+)
 from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
 from backend.training.training_log import working_folder
 from backend.training.training_settings import check_values
@@ -72,9 +83,17 @@ class TrainedCross:
     seconds: float
 
 
-def train_cross_encoder(study: Study, name: str, training_set: str, start: str = "minilm", settings: dict[str, Any] | None = None,
-                        device: str | None = None, replace: bool = False, restart: bool = False,
-                        progress: Progress | None = None) -> TrainedCross:
+def train_cross_encoder(
+    study: Study,
+    name: str,
+    training_set: str,
+    start: str = "minilm",
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+    replace: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> TrainedCross:
     """The job: train on the negatives of a training set of the study, the easy ones too where it has some.
 
     What is held out, to compare checkpoints by and to calibrate on, has the mined ones alone: these are what the model will judge.
@@ -92,22 +111,51 @@ def train_cross_encoder(study: Study, name: str, training_set: str, start: str =
 
     def labels(held_out: Sequence[Example]) -> list[Labelled]:
         """What people said of held-out pairs."""
-        passages = {(one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)}
-        judged = (pair for _, pairs in opened.groups([one.id for one in held_out]) for pair in pairs
-                  if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages)
-        return [Labelled(one.id, one.question, passage, pair.label == "positive")
-                for pair in judged for one, passage in (passages[pair.question, pair.passage],)]
+        passages = {
+            (one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)
+        }
+        judged = (
+            pair
+            for _, pairs in opened.groups([one.id for one in held_out])
+            for pair in pairs
+            if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages
+        )
+        return [
+            Labelled(one.id, one.question, passage, pair.label == "positive")
+            for pair in judged
+            for one, passage in (passages[pair.question, pair.passage],)
+        ]
 
     with study.building(f"models/{name}") if leads() else nullcontext():
-        return train(start, SetExamples(study, opened, hard=False), target, working_folder(study, name),
-                     CrossEncoderSettings(**(settings or {})), labels=labels, retrieved=lambda one: mined[places[one.id]], device=device,
-                     restart=restart, progress=progress,
-                     about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]})
+        return train(
+            start,
+            SetExamples(study, opened, hard=False),
+            target,
+            working_folder(study, name),
+            CrossEncoderSettings(**(settings or {})),
+            labels=labels,
+            retrieved=lambda one: mined[places[one.id]],
+            device=device,
+            restart=restart,
+            progress=progress,
+            about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
+        )
 
 
-def train(start: str, examples: Examples, target: Path, working: Path, settings: CrossEncoderSettings | None = None, *,
-          labels: Callable[[Sequence[Example]], list[Labelled]] | None = None, retrieved: Callable[[Example], Example] | None = None,
-          device: str | None = None, restart: bool = False, about: dict | None = None, progress: Progress | None = None) -> TrainedCross:
+def train(
+    start: str,
+    examples: Examples,
+    target: Path,
+    working: Path,
+    settings: CrossEncoderSettings | None = None,
+    *,
+    labels: Callable[[Sequence[Example]], list[Labelled]] | None = None,
+    retrieved: Callable[[Example], Example] | None = None,
+    device: str | None = None,
+    restart: bool = False,
+    about: dict | None = None,
+    progress: Progress | None = None,
+) -> TrainedCross:
     """Train, or go on where a training that was broken off stands, and put the best model, calibrated, into `target`.
 
     Args:
@@ -136,16 +184,46 @@ def train(start: str, examples: Examples, target: Path, working: Path, settings:
         batch = min(settings.batch, len(training) // world_size())
         steps = settings.steps or max(1, round(settings.epochs * (len(training) // (batch * world_size()))))
         order = Order(len(training), batch, steps, world_size(), settings.seed)
-        request = {"start": start, "settings": asdict(settings), "examples": digest(every), "processes": world_size(), **(about or {})}
+        request = {
+            "start": start,
+            "settings": asdict(settings),
+            "examples": digest(every),
+            "processes": world_size(),
+            **(about or {}),
+        }
         checkpoint = stand(working, request, restart)
-        _run(model, arguments, settings, Drawing(training, settings.negatives, settings.seed), order, pairs, checkpoint,
-             progress if leads() else None)
+        _run(
+            model,
+            arguments,
+            settings,
+            Drawing(training, settings.negatives, settings.seed),
+            order,
+            pairs,
+            checkpoint,
+            progress if leads() else None,
+        )
         made = TrainedCross(target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1))
         if leads():
             judged = labels(aside) if labels else []
-            made = _keep(working, target, settings, pairs, judged, on, request | {
-                "kind": "cross-encoder", "name": target.name, "questions": len(training), "held_out": len(aside), "steps": steps,
-                "batch": batch * world_size(), "device": on, "seconds": made.seconds})
+            made = _keep(
+                working,
+                target,
+                settings,
+                pairs,
+                judged,
+                on,
+                request
+                | {
+                    "kind": "cross-encoder",
+                    "name": target.name,
+                    "questions": len(training),
+                    "held_out": len(aside),
+                    "steps": steps,
+                    "batch": batch * world_size(),
+                    "device": on,
+                    "seconds": made.seconds,
+                },
+            )
         wait_for_all()
     return made
 
@@ -157,7 +235,10 @@ def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> lis
         negatives = example.hard_negatives()
         wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
         drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, wanted)
-        pairs += [Labelled(example.id, example.question, passage, passage not in drawn) for passage in (*example.positives, *drawn)]
+        pairs += [
+            Labelled(example.id, example.question, passage, passage not in drawn)
+            for passage in (*example.positives, *drawn)
+        ]
     return pairs
 
 
@@ -165,8 +246,10 @@ def _both_kinds(examples: Some) -> Some:
     """Those with a negative besides. Raises Refused where there is one class only."""
     found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(found) < world_size() or not found:
-        raise Refused(f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; build the "
-                      "training set with a run to mine from")
+        raise Refused(
+            f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; build the "
+            "training set with a run to mine from"
+        )
     return Some(examples.examples, found)
 
 
@@ -179,39 +262,73 @@ def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEnco
     torch.manual_seed(settings.seed)  # of the new layer that scores
     path = locate(start)
     try:
-        model = CrossEncoder(path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True})
+        model = CrossEncoder(
+            path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True}
+        )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be "
-                      "reached)") from error
+        raise Missing(
+            f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be reached)"
+        ) from error
     if settings.layers is not None:
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
     return model.float()
 
 
-def _run(model: CrossEncoder, arguments: Any, settings: CrossEncoderSettings, drawing: Drawing, order: Order, pairs: list[Labelled],
-         checkpoint: Path | None, progress: Progress | None) -> None:
+def _run(
+    model: CrossEncoder,
+    arguments: Any,
+    settings: CrossEncoderSettings,
+    drawing: Drawing,
+    order: Order,
+    pairs: list[Labelled],
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> None:
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from transformers import PrinterCallback
 
     from backend.training.trainer import Keeper, PairCollator, PairEvaluator, PairTrainer, ended
 
     both = len({pair.positive for pair in pairs}) == 2
-    plan(arguments, settings, order.steps, order.batch, 3 if both else 0, order.batch * (1 + settings.negatives), len(pairs))
+    plan(
+        arguments,
+        settings,
+        order.steps,
+        order.batch,
+        3 if both else 0,
+        order.batch * (1 + settings.negatives),
+        len(pairs),
+    )
     if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
         return
     sizes = {"pairs": len(pairs), "positives": sum(pair.positive for pair in pairs)}
     trainer = PairTrainer(
-        model=model, args=arguments, order=order, drawing=drawing, loss=BinaryCrossEntropyLoss(model), data_collator=PairCollator(TEMPLATE),
+        model=model,
+        args=arguments,
+        order=order,
+        drawing=drawing,
+        loss=BinaryCrossEntropyLoss(model),
+        data_collator=PairCollator(TEMPLATE),
         evaluator=PairEvaluator(pairs, logits, settings.batch) if both else None,
-        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, "average_precision"), settings.patience, sizes, progress)])
+        callbacks=[
+            Keeper(Path(arguments.output_dir), order, (FIGURE, "average_precision"), settings.patience, sizes, progress)
+        ],
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def _keep(working: Path, target: Path, settings: CrossEncoderSettings, pairs: list[Labelled], judged: list[Labelled], device: str,
-          about: dict) -> TrainedCross:
+def _keep(
+    working: Path,
+    target: Path,
+    settings: CrossEncoderSettings,
+    pairs: list[Labelled],
+    judged: list[Labelled],
+    device: str,
+    about: dict,
+) -> TrainedCross:
     """Put the best checkpoint into `target`, calibrated where held-out pairs are of both kinds."""
     from sentence_transformers import CrossEncoder
 
@@ -222,10 +339,22 @@ def _keep(working: Path, target: Path, settings: CrossEncoderSettings, pairs: li
         by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
         if len({pair.positive for pair in pairs}) == 2:
             report = calibrate(model, judged if by_people else pairs, settings.calibration, settings.seed)
-            report["of"] = "people's labels of held-out questions" if by_people else "held-out pairs of the training set"
+            report["of"] = (
+                "people's labels of held-out questions" if by_people else "held-out pairs of the training set"
+            )
             write_json(building / CALIBRATION, report)
             method = report["method"]
-        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
-                                "calibration": method, "model_hash": weights_hash(building)})
+        seal(
+            building,
+            about
+            | {
+                "last_step": kept.last_step,
+                "best_step": kept.step,
+                FIGURE: kept.value,
+                "curve": kept.curve,
+                "calibration": method,
+                "model_hash": weights_hash(building),
+            },
+        )
     shutil.rmtree(working)
     return TrainedCross(target.name, str(target), kept.last_step, kept.step, kept.value, method, about["seconds"])

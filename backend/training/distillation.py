@@ -53,11 +53,15 @@ class Teacher:
         about = read_json(self.folder / "training.json") if (self.folder / "training.json").is_file() else {}
         self._can_score = about.get("kind") == "cross-encoder"
         if not self._can_score and model not in study.parts("scores"):
-            raise Missing(f"there is no cross-encoder {model!r} to learn from; train one with 'blindspot train cross-encoder'")
+            raise Missing(
+                f"there is no cross-encoder {model!r} to learn from; train one with 'blindspot train cross-encoder'"
+            )
         self._store = ScoreStore.open(study, model) if model in study.parts("scores") else None
         self.model_hash = about["model_hash"] if self._can_score else self._store.manifest.get("model_hash")
         if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
-            raise Refused(f"the scores kept as {model!r} are of another model than models/{model}; delete scores/{model} to score again")
+            raise Refused(
+                f"the scores kept as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
+            )
         self._judge: Judge | None = None
 
     def prepare(self, drawing: Drawing, order: Order, progress: Progress | None = None) -> None:
@@ -69,11 +73,11 @@ class Teacher:
         Raises:
             Refused: pairs have no score, and the cross-encoder is not there to give them one.
         """
-        shares = list(_by_question(order))[rank()::world_size()]
+        shares = list(_by_question(order))[rank() :: world_size()]
         for begin in range(0, len(shares), PER_BLOCK):
             if progress is not None:
                 progress(begin, len(shares), f"scoring passages with {self.name}")
-            block = [_drawn(drawing, number, epochs) for number, epochs in shares[begin:begin + PER_BLOCK]]
+            block = [_drawn(drawing, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
             missing = self._missing(block)
             if missing:
                 self._score(missing)
@@ -91,7 +95,9 @@ class Teacher:
         taught = torch.full((len(batch), 1 + hard_negatives), -torch.inf)
         for row, drawn in enumerate(batch):
             for column, passage in enumerate(_passages(drawn)):
-                taught[row, column] = _of_people(drawn.example, passage) or log_odds(known[drawn.example.id, passage.id])
+                taught[row, column] = _of_people(drawn.example, passage) or log_odds(
+                    known[drawn.example.id, passage.id]
+                )
         return taught
 
     def cost(self, drawing: Drawing, order: Order) -> Cost:
@@ -106,11 +112,16 @@ class Teacher:
             return Cost(0, 0.0)
         self._score(missing[:1])  # loads the model
         began = time.monotonic()
-        tried = missing[1:1 + TRIED]
+        tried = missing[1 : 1 + TRIED]
         self._score(tried)
         each = (time.monotonic() - began) / max(len(tried), 1)
-        pairs = round(order.steps * order.processes * sum(map(len, map(itemgetter(1), first))) * len(missing)
-                      / sum(len(passages) for _, passages in first))
+        pairs = round(
+            order.steps
+            * order.processes
+            * sum(map(len, map(itemgetter(1), first)))
+            * len(missing)
+            / sum(len(passages) for _, passages in first)
+        )
         return Cost(pairs, pairs * each)
 
     def _known(self, pairs: Sequence[Pair]) -> dict[Pair, float]:
@@ -118,8 +129,12 @@ class Teacher:
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
         """The pairs without a score, each once; what people judged needs none."""
-        wanted = {(example.id, passage.id): (example, passage) for example, passages in block for passage in passages
-                  if not _of_people(example, passage)}
+        wanted = {
+            (example.id, passage.id): (example, passage)
+            for example, passages in block
+            for passage in passages
+            if not _of_people(example, passage)
+        }
         known = self._known(list(wanted))
         return [found for pair, found in wanted.items() if pair not in known]
 
@@ -127,14 +142,20 @@ class Teacher:
         from backend.training.scoring import Judge
 
         if not self._can_score:
-            raise Refused(f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that cross-encoder is not "
-                          "in this study to score them")
+            raise Refused(
+                f"{len(missing):,} pairs or more of this training have no score of {self.name!r}, and that cross-encoder is not "
+                "in this study to score them"
+            )
         if self._judge is None:
             self._judge = Judge(self.folder, self.device)
         if self._store is None:
-            self._store = ScoreStore.create(self.study, self.name, self._judge.calibrated, {"model_hash": self.model_hash})
+            self._store = ScoreStore.create(
+                self.study, self.name, self._judge.calibrated, {"model_hash": self.model_hash}
+            )
         probabilities = self._judge.score([(example.question, passage) for example, passage in missing])
-        self._store.add((example.id, passage.id, float(p)) for (example, passage), p in zip(missing, probabilities, strict=True))
+        self._store.add(
+            (example.id, passage.id, float(p)) for (example, passage), p in zip(missing, probabilities, strict=True)
+        )
 
 
 def log_odds(probability: float) -> float:

@@ -62,9 +62,17 @@ class Trained:
     seconds: float
 
 
-def train_dual_encoder(study: Study, name: str, training_set: str, start: str = "minilm", settings: dict[str, Any] | None = None,
-                       device: str | None = None, replace: bool = False, restart: bool = False,
-                       progress: Progress | None = None) -> Trained:
+def train_dual_encoder(
+    study: Study,
+    name: str,
+    training_set: str,
+    start: str = "minilm",
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+    replace: bool = False,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> Trained:
     """The job: train on a training set of the study, and name the model as an encoder in study.toml.
 
     Args:
@@ -86,12 +94,24 @@ def train_dual_encoder(study: Study, name: str, training_set: str, start: str = 
     opened, begin = TrainingSet.open(study, training_set), start_of(study, start)
     if made is None:
         with study.building(f"models/{name}") if leads() else nullcontext():
-            made = train(begin, SetExamples(study, opened), target, working_folder(study, name), chosen, device=device, restart=restart,
-                         about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]}, teacher=teacher,
-                         progress=progress)
+            made = train(
+                begin,
+                SetExamples(study, opened),
+                target,
+                working_folder(study, name),
+                chosen,
+                device=device,
+                restart=restart,
+                about={"training_set": training_set, "fingerprint": opened.manifest["fingerprint"]},
+                teacher=teacher,
+                progress=progress,
+            )
     if leads() and known is None:
-        add_encoder(study.settings_path, name, {"model": str(target), "passage_template": begin.passage_template,
-                                                "max_tokens": chosen.passage_tokens})
+        add_encoder(
+            study.settings_path,
+            name,
+            {"model": str(target), "passage_template": begin.passage_template, "max_tokens": chosen.passage_tokens},
+        )
     return made
 
 
@@ -109,9 +129,20 @@ def start_of(study: Study, start: str) -> EncoderSettings:
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
 
-def train(start: EncoderSettings, examples: Examples, target: Path, working: Path, settings: DualEncoderSettings | None = None, *,
-          dev: Sequence[Example] | None = None, device: str | None = None, restart: bool = False, about: dict | None = None,
-          teacher: Teacher | None = None, progress: Progress | None = None) -> Trained:
+def train(
+    start: EncoderSettings,
+    examples: Examples,
+    target: Path,
+    working: Path,
+    settings: DualEncoderSettings | None = None,
+    *,
+    dev: Sequence[Example] | None = None,
+    device: str | None = None,
+    restart: bool = False,
+    about: dict | None = None,
+    teacher: Teacher | None = None,
+    progress: Progress | None = None,
+) -> Trained:
     """Train, or go on where a training that was broken off stands, and put the best model into `target`.
 
     Args:
@@ -141,25 +172,51 @@ def train(start: EncoderSettings, examples: Examples, target: Path, working: Pat
     with told(settings.batch, caches=True):
         model = start_model(start, settings.shape, on)
         scale, order = scale_of(settings, normalises(model)), _order(len(chosen), settings)
-        request = {"start": asdict(start), "settings": asdict(settings), "examples": digest(every), "pool": pool.digest if pool else None,
-                   "processes": world_size(), **({"teacher_hash": teacher.model_hash} if teacher else {}), **(about or {})}
+        request = {
+            "start": asdict(start),
+            "settings": asdict(settings),
+            "examples": digest(every),
+            "pool": pool.digest if pool else None,
+            "processes": world_size(),
+            **({"teacher_hash": teacher.model_hash} if teacher else {}),
+            **(about or {}),
+        }
         checkpoint = stand(working, request, restart)
         drawing = Drawing(chosen, settings.hard_negatives, settings.seed)
         if teacher is not None:
             teacher.prepare(drawing, order, progress if leads() else None)
         collator = _collator(model, settings, start.passage_template, teacher)
-        _run(model, arguments, settings, scale, collator, drawing, order, pool, checkpoint, progress if leads() else None)
+        _run(
+            model, arguments, settings, scale, collator, drawing, order, pool, checkpoint, progress if leads() else None
+        )
         made = Trained(target.name, str(target), order.steps, order.steps, None, round(time.monotonic() - began, 1))
         if leads():
-            made = _keep(working, target, start.passage_template, settings.passage_tokens, request | {
-                "kind": "dual encoder", "name": target.name, "scale": scale, "questions": len(chosen),
-                "held_out": len(pool.questions) if pool else 0, "without_positives": len(examples) - len(every),
-                "batch": order.batch * order.processes, "steps": order.steps, "device": on, "seconds": made.seconds})
+            made = _keep(
+                working,
+                target,
+                start.passage_template,
+                settings.passage_tokens,
+                request
+                | {
+                    "kind": "dual encoder",
+                    "name": target.name,
+                    "scale": scale,
+                    "questions": len(chosen),
+                    "held_out": len(pool.questions) if pool else 0,
+                    "without_positives": len(examples) - len(every),
+                    "batch": order.batch * order.processes,
+                    "steps": order.steps,
+                    "device": on,
+                    "seconds": made.seconds,
+                },
+            )
         wait_for_all()
     return made
 
 
-def _split(examples: Some, settings: DualEncoderSettings, dev: Sequence[Example] | None) -> tuple[Examples, Pool | None]:
+def _split(
+    examples: Some, settings: DualEncoderSettings, dev: Sequence[Example] | None
+) -> tuple[Examples, Pool | None]:
     """What is trained on, and the pool; None where nothing is held out."""
     if dev is not None:
         return examples, make_pool([one for one in dev if one.positives], settings.pool, examples, settings.seed)
@@ -180,8 +237,18 @@ def _order(examples: int, settings: DualEncoderSettings) -> Order:
     return Order(examples, batch, steps, processes, settings.seed)
 
 
-def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettings, scale: float, collator: Collator, drawing: Drawing,
-         order: Order, pool: Pool | None, checkpoint: Path | None, progress: Progress | None) -> None:
+def _run(
+    model: SentenceTransformer,
+    arguments: Any,
+    settings: DualEncoderSettings,
+    scale: float,
+    collator: Collator,
+    drawing: Drawing,
+    order: Order,
+    pool: Pool | None,
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> None:
     from transformers import PrinterCallback
 
     from backend.training.trainer import DualEncoderTrainer, Keeper, RankEvaluator, ended
@@ -194,11 +261,22 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
     sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
     if evaluator is not None and checkpoint is None and leads():
         write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
-    frozen = [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)] if settings.only else []
+    frozen = (
+        [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
+        if settings.only
+        else []
+    )
     trainer = DualEncoderTrainer(
-        model=model, args=arguments, evaluator=evaluator, order=order, drawing=drawing, frozen=frozen,
-        loss=_loss(model, settings, scale), data_collator=collator,
-        callbacks=[Keeper(working, order, (FIGURE, "first"), settings.patience, sizes, progress)])
+        model=model,
+        args=arguments,
+        evaluator=evaluator,
+        order=order,
+        drawing=drawing,
+        frozen=frozen,
+        loss=_loss(model, settings, scale),
+        data_collator=collator,
+        callbacks=[Keeper(working, order, (FIGURE, "first"), settings.patience, sizes, progress)],
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -206,15 +284,33 @@ def _run(model: SentenceTransformer, arguments: Any, settings: DualEncoderSettin
 def _loss(model: SentenceTransformer, settings: DualEncoderSettings, scale: float) -> Module:
     from backend.training.losses import InBatchLoss
 
-    return InBatchLoss(model, settings.loss, settings.similarity, scale, settings.margin, settings.mini_batch, settings.masked,
-                       settings.distil_weight, settings.in_batch)
+    return InBatchLoss(
+        model,
+        settings.loss,
+        settings.similarity,
+        scale,
+        settings.margin,
+        settings.mini_batch,
+        settings.masked,
+        settings.distil_weight,
+        settings.in_batch,
+    )
 
 
-def _collator(model: SentenceTransformer, settings: DualEncoderSettings, template: str, teacher: Teacher | None) -> Collator:
+def _collator(
+    model: SentenceTransformer, settings: DualEncoderSettings, template: str, teacher: Teacher | None
+) -> Collator:
     from backend.training.trainer import Collator
 
-    return Collator(model, template, settings.hard_negatives, settings.question_tokens, settings.passage_tokens, has_two_towers(model),
-                    teacher)
+    return Collator(
+        model,
+        template,
+        settings.hard_negatives,
+        settings.question_tokens,
+        settings.passage_tokens,
+        has_two_towers(model),
+        teacher,
+    )
 
 
 def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) -> Trained:
@@ -222,9 +318,20 @@ def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) 
     kept = best(working, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
-        encoder = load_encoder(EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens), "cpu")
-        seal(building, about | {"last_step": kept.last_step, "best_step": kept.step, FIGURE: kept.value, "curve": kept.curve,
-                                "model_hash": encoder.model_hash})
+        encoder = load_encoder(
+            EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens), "cpu"
+        )
+        seal(
+            building,
+            about
+            | {
+                "last_step": kept.last_step,
+                "best_step": kept.step,
+                FIGURE: kept.value,
+                "curve": kept.curve,
+                "model_hash": encoder.model_hash,
+            },
+        )
     shutil.rmtree(working)
     return Trained(target.name, str(target), kept.last_step, kept.step, kept.value, about["seconds"])
 
@@ -242,8 +349,14 @@ class Estimate:
     scoring: Cost | None = None
 
 
-def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSettings, device: str | None = None,
-             tries: int = 2, teacher: Teacher | None = None) -> Estimate:
+def estimate(
+    start: EncoderSettings,
+    examples: Examples,
+    settings: DualEncoderSettings,
+    device: str | None = None,
+    tries: int = 2,
+    teacher: Teacher | None = None,
+) -> Estimate:
     """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is kept but some scores of a teacher.
 
     Raises what `train` raises for settings that cannot learn.
@@ -256,7 +369,10 @@ def estimate(start: EncoderSettings, examples: Examples, settings: DualEncoderSe
     chosen, pool = _split(usable(examples), settings, None)
     model = start_model(start, settings.shape, on).train()
     order = _order(len(chosen), settings)
-    loss, collator = _loss(model, settings, scale_of(settings, normalises(model))), _collator(model, settings, start.passage_template, None)
+    loss, collator = (
+        _loss(model, settings, scale_of(settings, normalises(model))),
+        _collator(model, settings, start.passage_template, None),
+    )
     drawing, took = Drawing(chosen, settings.hard_negatives, settings.seed), 0.0
     for _, keys in zip(range(tries), order, strict=False):
         began = time.monotonic()

@@ -61,7 +61,9 @@ class Drawn:
 def draw(example: Example, hard_negatives: int, epoch: int, seed: int) -> Drawn:
     """The passages of a question in this epoch: positives and negatives each in a seeded order, going on where the last epoch ended."""
     positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
-    return Drawn(example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}"))
+    return Drawn(
+        example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
+    )
 
 
 def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> tuple[Passage, ...]:
@@ -98,7 +100,7 @@ class Order:
             if place == 0:
                 order = list(range(self.examples))
                 random.Random(f"{self.seed} epoch {epoch}").shuffle(order)
-            yield [(epoch, index) for index in order[place * self.batch:(place + 1) * self.batch]]
+            yield [(epoch, index) for index in order[place * self.batch : (place + 1) * self.batch]]
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,9 @@ def usable(examples: Examples) -> Some:
     """
     found = [number for number in range(len(examples)) if examples[number].positives]
     if not found:
-        raise Refused(f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned")
+        raise Refused(
+            f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned"
+        )
     return Some(examples, found)
 
 
@@ -200,8 +204,16 @@ def digest(examples: Examples) -> str:
     whole = hashlib.sha256()
     for number in range(len(examples)):
         example = examples[number]
-        for text in (example.id, example.question, str(len(example.positives)),
-                     *(part for passage in (*example.positives, *example.negatives) for part in (passage.id, passage.title, passage.text))):
+        for text in (
+            example.id,
+            example.question,
+            str(len(example.positives)),
+            *(
+                part
+                for passage in (*example.positives, *example.negatives)
+                for part in (passage.id, passage.title, passage.text)
+            ),
+        ):
             data = text.encode("utf-8", "surrogatepass")
             whole.update(len(data).to_bytes(8, "little"))
             whole.update(data)

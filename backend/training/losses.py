@@ -64,9 +64,18 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     one process with the whole batch.
     """
 
-    def __init__(self, model: nn.Module, kind: Kind = "softmax", similarity: str = "dot", scale: float = 1.0, margin: float = 1.0,
-                 mini_batch: int | None = None, masked: bool = True, distil_weight: float = 1.0,
-                 in_batch: bool = True):
+    def __init__(
+        self,
+        model: nn.Module,
+        kind: Kind = "softmax",
+        similarity: str = "dot",
+        scale: float = 1.0,
+        margin: float = 1.0,
+        mini_batch: int | None = None,
+        masked: bool = True,
+        distil_weight: float = 1.0,
+        in_batch: bool = True,
+    ):
         super().__init__()
         if kind not in ("softmax", "triplet"):
             raise ValueError(f"kind must be 'softmax' or 'triplet', not {kind!r}")
@@ -85,7 +94,9 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             return self.forward_cached(sentence_features, labels)
         return self.calculate_loss([[vectors] for vectors in embed_columns(self.model, sentence_features)], labels)
 
-    def calculate_loss(self, reps: list[list[Tensor]], labels: dict[str, Tensor], *, with_backward: bool = False) -> Tensor:
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: dict[str, Tensor], *, with_backward: bool = False
+    ) -> Tensor:
         """The loss from vectors: of the questions, then of each column of passages, each in pieces (b, d).
 
         `with_backward` runs the backward pass as well, some rows of scores at a time, and returns the loss without its graph.
@@ -104,14 +115,25 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         for begin in range(0, len(questions), ROWS):
             rows = slice(begin, begin + ROWS)
             some = {key: values[rows] for key, values in own.items()}
-            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, *shape).sum() / len(questions)
+            part = self._losses(leaves[0][rows], leaves[1], ids, unwanted, some, first + begin, *shape).sum() / len(
+                questions
+            )
             part.backward()
             total += part.detach()
         torch.autograd.backward([questions, passages], [leaf.grad for leaf in leaves])
         return total
 
-    def _losses(self, questions: Tensor, passages: Tensor, ids: Tensor, unwanted: Tensor, own: dict[str, Tensor], first: int,
-                apart: int, columns: int) -> Tensor:
+    def _losses(
+        self,
+        questions: Tensor,
+        passages: Tensor,
+        ids: Tensor,
+        unwanted: Tensor,
+        own: dict[str, Tensor],
+        first: int,
+        apart: int,
+        columns: int,
+    ) -> Tensor:
         """(b,) of questions (b, d) against passages (n, d); the passages of question i are the rows first + i + apart * column."""
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
@@ -165,4 +187,3 @@ def repeated(ids: Tensor) -> Tensor:
     _, which = ids.unique(return_inverse=True)
     first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")
     return (ids == PAD) | (first[which] != places)
-

@@ -32,14 +32,21 @@ def free_name(study: Study, name: str, replace: bool) -> Path:
     """Where a model of this name goes. Raises Refused where one is, and `replace` is false."""
     target = study.path("models", check_name(name, "model"))
     if target.exists() and not replace:
-        raise Refused(f"there is already a model named {name!r}; take another name, or give --replace to train it again")
+        raise Refused(
+            f"there is already a model named {name!r}; take another name, or give --replace to train it again"
+        )
     return target
 
 
 def models_of(study: Study) -> dict[str, dict]:
     """Name to training.json of the models that were trained here, oldest first."""
     found = {path.parent.name: read_json(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
-    return dict(sorted(((name, about) for name, about in found.items() if not name.startswith(".")), key=lambda item: item[1]["made"]))
+    return dict(
+        sorted(
+            ((name, about) for name, about in found.items() if not name.startswith(".")),
+            key=lambda item: item[1]["made"],
+        )
+    )
 
 
 def stand(working: Path, request: dict, restart: bool) -> Path | None:
@@ -56,8 +63,10 @@ def stand(working: Path, request: dict, restart: bool) -> Path | None:
         working.mkdir(parents=True, exist_ok=True)
         if (working / REQUEST).is_file():
             if differs := _differences(read_json(working / REQUEST), request):
-                raise Refused(f"an unfinished training of this name differs in {', '.join(differs)}; go on with what it was begun with, "
-                              "take another name, or give --restart")
+                raise Refused(
+                    f"an unfinished training of this name differs in {', '.join(differs)}; go on with what it was begun with, "
+                    "take another name, or give --restart"
+                )
         else:
             write_json(working / REQUEST, request)
         found = last_checkpoint(working)
@@ -105,7 +114,10 @@ def copy_model(checkpoint: Path, building: Path) -> None:
 
 def seal(building: Path, about: dict) -> None:
     """Write training.json, the last file of a model."""
-    write_json(building / TRAINING, about | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()})
+    write_json(
+        building / TRAINING,
+        about | {"made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()},
+    )
 
 
 def check_packages() -> None:
@@ -148,18 +160,34 @@ def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     arguments = kind(
-        output_dir=str(working), use_cpu=device == "cpu", seed=settings.seed, bf16=takes_bfloat16(settings.precision, device),
-        ddp_backend="gloo" if device == "cpu" and launched() else None, learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay, max_grad_norm=settings.clip,
-        lr_scheduler_type="linear" if settings.decay else "constant_with_warmup", save_strategy="steps", logging_nan_inf_filter=False,
-        metric_for_best_model=f"eval_{figure}", greater_is_better=False, report_to="none", disable_tqdm=True, log_level="error",
-        dataloader_drop_last=True)  # the order of batches has no uneven one
+        output_dir=str(working),
+        use_cpu=device == "cpu",
+        seed=settings.seed,
+        bf16=takes_bfloat16(settings.precision, device),
+        ddp_backend="gloo" if device == "cpu" and launched() else None,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        lr_scheduler_type="linear" if settings.decay else "constant_with_warmup",
+        save_strategy="steps",
+        logging_nan_inf_filter=False,
+        metric_for_best_model=f"eval_{figure}",
+        greater_is_better=False,
+        report_to="none",
+        disable_tqdm=True,
+        log_level="error",
+        dataloader_drop_last=True,
+    )  # the order of batches has no uneven one
     if arguments.device.type == "cuda" and arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # several GPUs are several processes (torchrun); the library would split batches among threads
+        arguments._n_gpu = (
+            1  # several GPUs are several processes (torchrun); the library would split batches among threads
+        )
     return arguments
 
 
-def plan(arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0) -> None:
+def plan(
+    arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0
+) -> None:
     """Fill in what depends on the number of steps; the arguments after it are those of `every_steps`."""
     arguments.max_steps, arguments.per_device_train_batch_size = steps, batch
     arguments.warmup_steps = round(settings.warmup * steps)
@@ -190,8 +218,12 @@ def told(batch: int, caches: bool = False) -> Iterator[None]:
         raise
     except Exception as error:
         if "No space left on device" in str(error):
-            raise Refused("the disk is full; free some space, and the same command goes on from the last checkpoint") from error
+            raise Refused(
+                "the disk is full; free some space, and the same command goes on from the last checkpoint"
+            ) from error
         if type(error).__name__ == "OutOfMemoryError":
             cached = f", or give --mini-batch {max(1, batch // 4)}, which encodes so many texts at a time and computes the same"
-            raise Refused(f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}") from error
+            raise Refused(
+                f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}"
+            ) from error
         raise

@@ -44,7 +44,9 @@ def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int
     if not pairs:
         return np.zeros(0)
     texts = [(question, TEMPLATE.format(title=passage.title, text=passage.text)) for question, passage in pairs]
-    return model.predict(texts, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False).astype(np.float64)
+    return model.predict(texts, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False).astype(
+        np.float64
+    )
 
 
 def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "auto", seed: int = 0) -> dict:
@@ -59,10 +61,18 @@ def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "aut
     questions = [pair.question_id for pair in pairs]
     apart = unseen(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
-    return {**asdict(fitted), "pairs": len(pairs), "positives": int(positive.sum()), "questions": len(set(questions)),
-            "measured_on": "the pairs it was fitted to: too few for more" if apart is None else "pairs that the fit did not see, by folds",
-            "brier": brier(shown, positive), "thresholds": at_thresholds(shown, positive),
-            "reliability": reliability(shown, positive)}
+    return {
+        **asdict(fitted),
+        "pairs": len(pairs),
+        "positives": int(positive.sum()),
+        "questions": len(set(questions)),
+        "measured_on": "the pairs it was fitted to: too few for more"
+        if apart is None
+        else "pairs that the fit did not see, by folds",
+        "brier": brier(shown, positive),
+        "thresholds": at_thresholds(shown, positive),
+        "reliability": reliability(shown, positive),
+    }
 
 
 class Judge:
@@ -83,8 +93,16 @@ class Judge:
         path = folder / CALIBRATION
         self.report = read_json(path) if path.is_file() else None
         self.calibrated = self.report is not None
-        self.probabilities = Calibration("platt") if self.report is None else Calibration(
-            self.report["method"], self.report["slope"], self.report["intercept"], tuple(map(tuple, self.report["points"])))
+        self.probabilities = (
+            Calibration("platt")
+            if self.report is None
+            else Calibration(
+                self.report["method"],
+                self.report["slope"],
+                self.report["intercept"],
+                tuple(map(tuple, self.report["points"])),
+            )
+        )
 
     def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
         """(n,) float64: how probable it is that each passage answers its question."""
@@ -106,7 +124,9 @@ def weights_hash(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def score_run(study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None) -> dict:
+def score_run(
+    study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None
+) -> dict:
     """The job: judge the first `depth` passages of each question of a run, and keep the probabilities; what is kept is not done again.
 
     Raises:
@@ -125,7 +145,13 @@ def score_run(study: Study, model: str, run: str, depth: int = 100, device: str 
         found = []
         for row, question in zip(rows, study.questions.some([ids[row] for row in rows]), strict=True):
             ordinals = [ordinal for ordinal in opened.hits.ordinals[row, :depth].tolist() if ordinal >= 0]
-            found += [(question, passage) for passage in study.corpus.passages(ordinals) if passage.id not in known.get(question.id, {})]
+            found += [
+                (question, passage)
+                for passage in study.corpus.passages(ordinals)
+                if passage.id not in known.get(question.id, {})
+            ]
         probabilities = judge.score([(question.text, passage) for question, passage in found])
-        scored += store.add((question.id, passage.id, float(p)) for (question, passage), p in zip(found, probabilities, strict=True))
+        scored += store.add(
+            (question.id, passage.id, float(p)) for (question, passage), p in zip(found, probabilities, strict=True)
+        )
     return {"name": model, "run": run, "scored": scored, "kept": len(store)}

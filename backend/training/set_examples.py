@@ -55,5 +55,11 @@ class SetExamples:
         middle, end = self._ends[index].tolist()
         passages = self._study.corpus.passages(self._ordinals[start:end])
         judged = frozenset(passages[place].id for place in np.flatnonzero(self._judged[start:end]))
-        return Example(question.id, question.text, tuple(passages[:middle - start]), tuple(passages[middle - start:]), question.relation,
-                       judged)
+        return Example(
+            question.id,
+            question.text,
+            tuple(passages[: middle - start]),
+            tuple(passages[middle - start :]),
+            question.relation,
+            judged,
+        )

@@ -37,8 +37,17 @@ SPECIALISED = "specialised.json"
 LEAST = 10  # questions of a relation, below which it gets no encoder
 
 
-def train_specialised(study: Study, name: str, encoder: str, training_set: str, settings: dict[str, Any] | None = None,
-                      device: str | None = None, replace_old: bool = False, progress: Progress | None = None, least: int = LEAST) -> dict:
+def train_specialised(
+    study: Study,
+    name: str,
+    encoder: str,
+    training_set: str,
+    settings: dict[str, Any] | None = None,
+    device: str | None = None,
+    replace_old: bool = False,
+    progress: Progress | None = None,
+    least: int = LEAST,
+) -> dict:
     """The job: a question encoder for each relation of a training set with `least` questions, over the dense index of `encoder`.
 
     A relation that is done is not done again after an interruption.
@@ -54,10 +63,17 @@ def train_specialised(study: Study, name: str, encoder: str, training_set: str, 
     examples = SetExamples(study, TrainingSet.open(study, training_set))
     working = study.path("models", f".{name}~specialised")
     chosen = replace(DualEncoderSettings(**(settings or {})), only="question", towers="two")
-    about = {"kind": "question encoders by relation", "name": name, "encoder": encoder, "model_hash": index.manifest["model_hash"],
-             "training_set": training_set}
+    about = {
+        "kind": "question encoders by relation",
+        "name": name,
+        "encoder": encoder,
+        "model_hash": index.manifest["model_hash"],
+        "training_set": training_set,
+    }
     with study.building(f"models/{name}") if leads() else nullcontext():
-        relations = train_relations(encoder_settings(study, encoder), examples, working, chosen, device, about, progress, least)
+        relations = train_relations(
+            encoder_settings(study, encoder), examples, working, chosen, device, about, progress, least
+        )
         if leads():
             write_json(working / SPECIALISED, about | {"relations": relations})
             shutil.rmtree(target, ignore_errors=True)
@@ -65,8 +81,16 @@ def train_specialised(study: Study, name: str, encoder: str, training_set: str, 
     return {"name": name, "relations": len(relations)}
 
 
-def train_relations(start: EncoderSettings, examples: Examples, folder: Path, settings: DualEncoderSettings, device: str | None = None,
-                    about: dict | None = None, progress: Progress | None = None, least: int = LEAST) -> dict[str, dict]:
+def train_relations(
+    start: EncoderSettings,
+    examples: Examples,
+    folder: Path,
+    settings: DualEncoderSettings,
+    device: str | None = None,
+    about: dict | None = None,
+    progress: Progress | None = None,
+    least: int = LEAST,
+) -> dict[str, dict]:
     """Train into folder/<number>, one relation after another; gives what is known of each. Only the question tower is kept."""
     from sentence_transformers import SentenceTransformer
 
@@ -78,23 +102,42 @@ def train_relations(start: EncoderSettings, examples: Examples, folder: Path, se
             by_relation.setdefault(relation, []).append(number)
     enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
     if not enough:
-        raise Refused(f"no relation has {least} questions in this training set; a question encoder of its own needs them")
+        raise Refused(
+            f"no relation has {least} questions in this training set; a question encoder of its own needs them"
+        )
     made = {}
     for place, relation in enumerate(enough):
         kept = folder / f"relation-{place}"
         if not (kept / "done.json").is_file():
             whole = folder / f"whole-{place}"
-            trained = train(start, Some(examples, by_relation[relation]), whole, folder / f"working-{place}", settings, device=device,
-                            about={**(about or {}), "relation": relation},
-                            progress=progress and partial(_said, progress, relation))
+            trained = train(
+                start,
+                Some(examples, by_relation[relation]),
+                whole,
+                folder / f"working-{place}",
+                settings,
+                device=device,
+                about={**(about or {}), "relation": relation},
+                progress=progress and partial(_said, progress, relation),
+            )
             if leads():
                 model = SentenceTransformer(str(whole), device="cpu")
                 if not has_two_towers(model):
-                    raise Refused("this encoder has one tower for questions and passages; the index would change with the questions")
+                    raise Refused(
+                        "this encoder has one tower for questions and passages; the index would change with the questions"
+                    )
                 alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
                 alone.save_pretrained(str(kept), create_model_card=False)
-                write_json(kept / "done.json", {"folder": kept.name, "questions": len(by_relation[relation]), "steps": trained.steps,
-                                                "best_step": trained.best_step, "average_rank": trained.average_rank})
+                write_json(
+                    kept / "done.json",
+                    {
+                        "folder": kept.name,
+                        "questions": len(by_relation[relation]),
+                        "steps": trained.steps,
+                        "best_step": trained.best_step,
+                        "average_rank": trained.average_rank,
+                    },
+                )
                 shutil.rmtree(whole)
         made[relation] = read_json(kept / "done.json") if leads() else {}
     return made
@@ -111,11 +154,15 @@ class Specialised:
         """Raises Missing where there are none of this name, Refused where the index was made by other weights since."""
         self.folder, self.device = study.path("models", name), device
         if not (self.folder / SPECIALISED).is_file():
-            raise Missing(f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'")
+            raise Missing(
+                f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'"
+            )
         self.about = read_json(self.folder / SPECIALISED)
         self.index = Dense(study, self.about["encoder"], device)
         if self.index.manifest["model_hash"] != self.about["model_hash"]:
-            raise Refused(f"the index of {self.about['encoder']!r} is not the one that {name!r} was trained for; train it again")
+            raise Refused(
+                f"the index of {self.about['encoder']!r} is not the one that {name!r} was trained for; train it again"
+            )
         self.name = name
 
     def encode(self, questions: Sequence[Question]) -> np.ndarray:
@@ -131,7 +178,9 @@ class Specialised:
             if relation is None:
                 vectors[some] = self.index.encode(texts)
             else:
-                model = SentenceTransformer(str(self.folder / self.about["relations"][relation]["folder"]), device=self.device)
+                model = SentenceTransformer(
+                    str(self.folder / self.about["relations"][relation]["folder"]), device=self.device
+                )
                 unit = self.index.manifest["similarity"] == "cosine"
                 vectors[some] = model.encode(texts, show_progress_bar=False, normalize_embeddings=unit)
         return vectors
@@ -141,8 +190,16 @@ class Specialised:
         return self.index.search_vectors(self.encode(questions), k, progress)
 
 
-def retrieve_specialised(study: Study, name: str, split: str | None = None, k: int = 100, run: str | None = None,
-                         replace_old: bool = False, device: str | None = None, progress: Progress | None = None) -> Run:
+def retrieve_specialised(
+    study: Study,
+    name: str,
+    split: str | None = None,
+    k: int = 100,
+    run: str | None = None,
+    replace_old: bool = False,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Run:
     """The job: a run of the questions of a split, each routed to its relation's encoder."""
     from backend.core.runs import refuse_existing, write_run
     from backend.retrieval.retrieve import default_name, questions_of
@@ -153,4 +210,6 @@ def retrieve_specialised(study: Study, name: str, split: str | None = None, k: i
     hits = retriever.search(questions, min(k, len(study.corpus)), progress)
     routed = sum(question.relation in retriever.about["relations"] for question in questions)
     settings = {**retriever.index.settings, "retriever": name, "split": split, "routed": routed}
-    return write_run(study, run, [question.id for question in questions], hits, settings, replace=replace_old, progress=progress)
+    return write_run(
+        study, run, [question.id for question in questions], hits, settings, replace=replace_old, progress=progress
+    )

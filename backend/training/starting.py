@@ -52,20 +52,29 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     loaded = load_encoder(_with_pooling(start, shape.pooling), device).model
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
-            raise Refused(f"{start.model or start.question_model} has two towers already; train both, or start from a model with one")
+            raise Refused(
+                f"{start.model or start.question_model} has two towers already; train both, or start from a model with one"
+            )
         after = list(loaded)[1:]
         pair = [[*loaded[0].sub_modules[route], *copy.deepcopy(after)] for route in ROUTES.values()]
     else:
         modules = list(loaded)
         pair = [modules, modules if shape.towers == "shared" else copy.deepcopy(modules)]
     kept = pair[:1] if shape.towers == "shared" else pair
-    made = [_shaped(tower, shape, tokens) for tower, tokens in zip(kept, (shape.question_tokens, shape.passage_tokens), strict=False)]
+    made = [
+        _shaped(tower, shape, tokens)
+        for tower, tokens in zip(kept, (shape.question_tokens, shape.passage_tokens), strict=False)
+    ]
     if shape.towers == "shared":
         made[0][0].max_seq_length = shape.passage_tokens
-        model = SentenceTransformer(modules=made[0], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity])
+        model = SentenceTransformer(
+            modules=made[0], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
+        )
     else:
         router = Router.for_query_document(*made)
-        model = SentenceTransformer(modules=[router], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity])
+        model = SentenceTransformer(
+            modules=[router], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
+        )
     return model.float()
 
 
@@ -99,9 +108,14 @@ def _shaped(modules: list, shape: Shape, tokens: int) -> list:
     if shape.layers is not None:
         keep_layers(modules[0].model, shape.layers)
     if shape.pooling is not None:
-        modules = [Pooling(module.embedding_dimension, shape.pooling) if isinstance(module, Pooling) else module for module in modules]
+        modules = [
+            Pooling(module.embedding_dimension, shape.pooling) if isinstance(module, Pooling) else module
+            for module in modules
+        ]
     if shape.normalise is not None:
-        modules = [module for module in modules if not isinstance(module, Normalize)] + ([Normalize()] if shape.normalise else [])
+        modules = [module for module in modules if not isinstance(module, Normalize)] + (
+            [Normalize()] if shape.normalise else []
+        )
     return modules
 
 

@@ -50,15 +50,30 @@ class Collator:
 
     def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
         columns = [[drawn.positive for drawn in batch]]
-        columns += [[drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch] for i in range(self.hard_negatives)]
+        columns += [
+            [drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch]
+            for i in range(self.hard_negatives)
+        ]
         made = self._tokens("question", [drawn.example.question for drawn in batch], "query", self.question_tokens)
         for number, column in enumerate(columns):
-            texts = ["" if passage is None else self.template.format(title=passage.title, text=passage.text) for passage in column]
+            texts = [
+                "" if passage is None else self.template.format(title=passage.title, text=passage.text)
+                for passage in column
+            ]
             made |= self._tokens(f"passage{number}", texts, "document", self.passage_tokens)
         taught = {} if self.teacher is None else {"teacher": self.teacher(batch, self.hard_negatives)}
-        return {**made, "label": taught | {
-            "passages": torch.tensor([PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]),
-            "positives": _padded([[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch])}}
+        return {
+            **made,
+            "label": taught
+            | {
+                "passages": torch.tensor(
+                    [PAD if passage is None else passage_number(passage.id) for column in columns for passage in column]
+                ),
+                "positives": _padded(
+                    [[passage_number(passage.id) for passage in drawn.example.positives] for drawn in batch]
+                ),
+            },
+        }
 
     def _tokens(self, name: str, texts: list[str], route: str, limit: int) -> dict[str, Any]:
         features = self.model.preprocess(texts, task=route if self.routed else None, max_length=limit)
@@ -70,8 +85,14 @@ def features_of(batch: dict[str, Any], device: Any) -> tuple[list[dict[str, Any]
     batch = dict(batch)
     labels = {key: value.to(device) for key, value in batch.pop("label").items()}
     names = dict.fromkeys(key.split("_", 1)[0] for key in batch)
-    return [{key.split("_", 1)[1]: value.to(device) if torch.is_tensor(value) else value
-             for key, value in batch.items() if key.startswith(f"{name}_")} for name in names], labels
+    return [
+        {
+            key.split("_", 1)[1]: value.to(device) if torch.is_tensor(value) else value
+            for key, value in batch.items()
+            if key.startswith(f"{name}_")
+        }
+        for name in names
+    ], labels
 
 
 def _padded(rows: list[list[int]]) -> torch.Tensor:
@@ -86,10 +107,14 @@ class OrderedTraining:
     (DistributedDataParallel), which two towers, one forward pass each before one backward pass, do not survive.
     """
 
-    def __init__(self, *arguments: Any, order: Order, drawing: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any):
+    def __init__(
+        self, *arguments: Any, order: Order, drawing: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any
+    ):
         self.order, self.drawing, self.frozen = order, drawing, frozen
         super().__init__(*arguments, **named)
-        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)  # autocast, no wrapper
+        self.accelerator.prepare_model = partial(
+            self.accelerator.prepare_model, evaluation_mode=True
+        )  # autocast, no wrapper
 
     def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
         loss = super().training_step(*arguments, **named)
@@ -97,8 +122,14 @@ class OrderedTraining:
         return loss
 
     def get_train_dataloader(self) -> DataLoader:
-        return self.accelerator.prepare(DataLoader(
-            self.drawing, batch_sampler=self.order, collate_fn=self.data_collator, pin_memory=self.args.device.type == "cuda"))
+        return self.accelerator.prepare(
+            DataLoader(
+                self.drawing,
+                batch_sampler=self.order,
+                collate_fn=self.data_collator,
+                pin_memory=self.args.device.type == "cuda",
+            )
+        )
 
     def compute_loss(self, *arguments: Any, **named: Any) -> Any:
         for module in self.frozen:
@@ -127,7 +158,9 @@ class RankEvaluator(BaseEvaluator):
         super().__init__()
         self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
 
-    def __call__(self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+    def __call__(
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
         return measure(model, self.pool, self.template, self.similarity, self.batch)
 
 
@@ -138,11 +171,16 @@ class PairCollator:
     template: str
 
     def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
-        pairs = [(drawn.example.question, passage, label) for drawn in batch
-                 for passage, label in ((drawn.positive, 1.0), *((negative, 0.0) for negative in drawn.negatives))]
-        return {"question": [question for question, _, _ in pairs],
-                "passage": [self.template.format(title=passage.title, text=passage.text) for _, passage, _ in pairs],
-                "label": torch.tensor([label for _, _, label in pairs])}
+        pairs = [
+            (drawn.example.question, passage, label)
+            for drawn in batch
+            for passage, label in ((drawn.positive, 1.0), *((negative, 0.0) for negative in drawn.negatives))
+        ]
+        return {
+            "question": [question for question, _, _ in pairs],
+            "passage": [self.template.format(title=passage.title, text=passage.text) for _, passage, _ in pairs],
+            "label": torch.tensor([label for _, _, label in pairs]),
+        }
 
 
 class PairEvaluator(BaseEvaluator):
@@ -153,12 +191,19 @@ class PairEvaluator(BaseEvaluator):
         self.pairs, self.logits, self.batch = pairs, logits, batch
         self.positive = torch.tensor([float(pair.positive) for pair in pairs], dtype=torch.float64)
 
-    def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
         from sklearn.metrics import average_precision_score
 
-        scores = torch.from_numpy(self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch))
+        scores = torch.from_numpy(
+            self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch)
+        )
         loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, self.positive)
-        return {"held_out_loss": loss.item(), "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy()))}
+        return {
+            "held_out_loss": loss.item(),
+            "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy())),
+        }
 
 
 class Keeper(TrainerCallback):
@@ -168,7 +213,9 @@ class Keeper(TrainerCallback):
     patience: evaluations without a better one after which training stops; 0 never stops it.
     """
 
-    def __init__(self, folder: Path, order: Order, figures: Sequence[str], patience: int, sizes: dict, progress: Progress | None):
+    def __init__(
+        self, folder: Path, order: Order, figures: Sequence[str], patience: int, sizes: dict, progress: Progress | None
+    ):
         self.folder, self.per_step, self.steps_per_epoch = folder, order.batch * order.processes, order.steps_per_epoch
         self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
         self._said = (0, 0.0)  # step and time of the last line, comparing and saving left out
@@ -189,12 +236,16 @@ class Keeper(TrainerCallback):
         if "loss" not in logs:
             return
         if not abs(logs["loss"]) < float("inf"):
-            raise Refused(f"the loss is {logs['loss']} at step {state.global_step}: training fell apart; lower the learning rate")
+            raise Refused(
+                f"the loss is {logs['loss']} at step {state.global_step}: training fell apart; lower the learning rate"
+            )
         now = time.monotonic()
         step, began = self._said
         rate = (state.global_step - step) * self.per_step / max(now - began, 1e-9)
         self._said = (state.global_step, now)
-        self._write(state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began)
+        self._write(
+            state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began
+        )
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: dict, **named: Any) -> None:
         self._write(state, **{figure: metrics[f"eval_{figure}"] for figure in self.figures}, **self.sizes)
@@ -206,7 +257,9 @@ class Keeper(TrainerCallback):
             write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
             drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
         self._leave_out()
-        control.should_training_stop = control.should_training_stop or out_of_patience(state, args.eval_steps, self.patience)
+        control.should_training_stop = control.should_training_stop or out_of_patience(
+            state, args.eval_steps, self.patience
+        )
         return control
 
     def _leave_out(self) -> None:
@@ -215,11 +268,18 @@ class Keeper(TrainerCallback):
 
     def _write(self, state: TrainerState, **values: Any) -> None:
         if leads():
-            write_line(self.folder, {"step": state.global_step, "epoch": round(state.global_step / self.steps_per_epoch, 4), **values})
+            write_line(
+                self.folder,
+                {"step": state.global_step, "epoch": round(state.global_step / self.steps_per_epoch, 4), **values},
+            )
 
 
 def out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
-    return bool(patience and state.best_global_step is not None and state.global_step - state.best_global_step >= patience * every)
+    return bool(
+        patience
+        and state.best_global_step is not None
+        and state.global_step - state.best_global_step >= patience * every
+    )
 
 
 def ended(checkpoint: Path, arguments: Any, patience: int) -> bool:

@@ -11,8 +11,23 @@ from db.errors import Refused
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
-POSITIVE = ("question_tokens", "passage_tokens", "tokens", "batch", "learning_rate", "clip", "pool", "epochs", "mini_batch", "steps",
-            "evaluate_every", "scale", "layers", "pairs", "distil_weight")
+POSITIVE = (
+    "question_tokens",
+    "passage_tokens",
+    "tokens",
+    "batch",
+    "learning_rate",
+    "clip",
+    "pool",
+    "epochs",
+    "mini_batch",
+    "steps",
+    "evaluate_every",
+    "scale",
+    "layers",
+    "pairs",
+    "distil_weight",
+)
 AT_LEAST_0 = ("hard_negatives", "negatives", "margin", "weight_decay", "held_out", "patience")
 CHOICES = {
     "towers": ("two", "shared"), "pooling": (None, "cls", "mean"), "similarity": ("dot", "cosine", "l2"), "loss": ("softmax", "triplet"),
@@ -50,7 +65,9 @@ class DualEncoderSettings:
     decay: bool = True  # linearly to 0 after the warm-up
     weight_decay: float = 0.0
     clip: float = 2.0  # of the gradient's norm
-    only: Literal["question", "passage"] | None = None  # train this tower alone (EntityQuestions, Table 2: OnlyQ, OnlyP)
+    only: Literal["question", "passage"] | None = (
+        None  # train this tower alone (EntityQuestions, Table 2: OnlyQ, OnlyP)
+    )
 
     held_out: int = 200  # questions held out to compare checkpoints by, at most a fifth
     pool: int = 1000  # passages that their positives are ranked among
@@ -62,7 +79,15 @@ class DualEncoderSettings:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.towers, self.pooling, self.layers, self.normalise, self.similarity, self.question_tokens, self.passage_tokens)
+        return Shape(
+            self.towers,
+            self.pooling,
+            self.layers,
+            self.normalise,
+            self.similarity,
+            self.question_tokens,
+            self.passage_tokens,
+        )
 
 
 def check_values(settings: Any) -> None:
@@ -82,12 +107,16 @@ def check(settings: DualEncoderSettings) -> None:
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
-        raise Refused("without negatives of its own, and without those of its batch, a question has nothing to compare with; take some")
+        raise Refused(
+            "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
+        )
     if settings.batch == 1 and not settings.hard_negatives and not launched():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
-        raise Refused("a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
-                      "negative or more and the softmax loss, or train without distillation")
+        raise Refused(
+            "a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
+            "negative or more and the softmax loss, or train without distillation"
+        )
 
 
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
@@ -97,6 +126,8 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
         return UNIT_SCALE if bounded else 1.0
     if bounded and settings.scale < LEAST_SCALE:
         why = "compares by cosine" if settings.similarity == "cosine" else "gives vectors of unit length"
-        raise Refused(f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times {settings.scale:g} has "
-                      f"almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise")
+        raise Refused(
+            f"this encoder {why}, so its scores differ by 2 at most, and a softmax over scores times {settings.scale:g} has "
+            f"almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
+        )
     return settings.scale

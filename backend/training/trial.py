@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 Progress = Callable[[int, "int | None", str], None]
 
 
-def try_model(study: Study, name: str, split: str = "dev", k: int | None = None, device: str | None = None,
-              progress: Progress | None = None) -> str:
+def try_model(
+    study: Study,
+    name: str,
+    split: str = "dev",
+    k: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> str:
     """The job: what is there already is not made again. Gives the run's name.
 
     Raises:

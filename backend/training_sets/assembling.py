@@ -47,7 +47,9 @@ class Evidence:
     floors: Mapping[str, float]
 
 
-def assemble(question: str, evidence: Evidence, policy: Policy, thresholds: Thresholds, pseudo: bool) -> tuple[list[Pair], str | None]:
+def assemble(
+    question: str, evidence: Evidence, policy: Policy, thresholds: Thresholds, pseudo: bool
+) -> tuple[list[Pair], str | None]:
     """The pairs of a question, and why it cannot train where it cannot: None where it has a positive.
 
     Args:
@@ -61,7 +63,9 @@ def assemble(question: str, evidence: Evidence, policy: Policy, thresholds: Thre
     bars = _Bars(evidence, known, thresholds) if policy.base == "positive_aware" else None
     pairs = []
     for ordinal, (source, reason) in known.items():
-        pairs.append(_pair(question, evidence, ordinal, listed.get(ordinal), "positive", source, reason, thresholds.related))
+        pairs.append(
+            _pair(question, evidence, ordinal, listed.get(ordinal), "positive", source, reason, thresholds.related)
+        )
     for ordinal, each in mined.items():
         seen = Seen(each.answer, each.score, evidence.probabilities.get(ordinal), each.source != "run")
         role, reason = by_machine(policy.base, seen, thresholds, bars and bars.of(each.run))
@@ -73,22 +77,45 @@ def assemble(question: str, evidence: Evidence, policy: Policy, thresholds: Thre
         pairs.append(_pair(question, evidence, ordinal, each, role, source, reason, thresholds.related))
     for ordinal in evidence.labels.keys() - known.keys() - mined.keys():
         pairs.append(_pair(question, evidence, ordinal, None, None, "label", "", thresholds.related))
-    pairs.sort(key=lambda pair: (ROLES.index(pair.role), pair.rank or 1 << 30, SOURCES.index(pair.source), pair.passage))
+    pairs.sort(
+        key=lambda pair: (ROLES.index(pair.role), pair.rank or 1 << 30, SOURCES.index(pair.source), pair.passage)
+    )
     if pairs and pairs[0].role == "positive":
         return pairs, None
     return [], DENIED if known else NO_POSITIVE
 
 
-def _pair(question: str, evidence: Evidence, ordinal: int, mined: Candidate | None, machine: str | None, source: str, reason: str,
-          related: str) -> Pair:
+def _pair(
+    question: str,
+    evidence: Evidence,
+    ordinal: int,
+    mined: Candidate | None,
+    machine: str | None,
+    source: str,
+    reason: str,
+    related: str,
+) -> Pair:
     label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
         role, reason = by_people(label, related, mined is not None and machine != "positive", origin == "gold")
         source = "label"
     answer = mined.answer if mined else None
     run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
-    return Pair(question, evidence.ids[ordinal], role, source, run, rank, score, evidence.probabilities.get(ordinal), answer, label,
-                machine, origin, reason)
+    return Pair(
+        question,
+        evidence.ids[ordinal],
+        role,
+        source,
+        run,
+        rank,
+        score,
+        evidence.probabilities.get(ordinal),
+        answer,
+        label,
+        machine,
+        origin,
+        reason,
+    )
 
 
 class _Bars:
@@ -97,7 +124,9 @@ class _Bars:
     def __init__(self, evidence: Evidence, known: Mapping[int, object], thresholds: Thresholds):
         self._evidence, self._thresholds, self._made = evidence, thresholds, {}
         self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
-        self._positives += [each for each, label in evidence.labels.items() if label == "positive" and each not in known]
+        self._positives += [
+            each for each, label in evidence.labels.items() if label == "positive" and each not in known
+        ]
 
     def of(self, run: str | None) -> Bar:
         if run not in self._made:

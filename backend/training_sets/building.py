@@ -35,7 +35,9 @@ class NothingTrains(BadInput):
     """No question has a positive."""
 
 
-def build(study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any) -> TrainingSet:
+def build(
+    study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
+) -> TrainingSet:
     """Make a training set from plain values, as a job has them: the fields of `SetRequest`. See `make_training_set`."""
     return make_training_set(study, SetRequest.of(name, runs, **settings), progress)
 
@@ -65,20 +67,31 @@ def make_training_set(study: Study, request: SetRequest, progress: Progress | No
         with whole_folder(folder) as building:
             parts.join(building / PAIRS)
             _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))
-            write_manifest(building, {
-                "kind": "training set", "name": request.name, "request": request.as_dict(), "policy": request.policy,
-                "inputs": inputs.about, "fingerprint": inputs.fingerprint, "left_out": tally(left_out.values()),
-                "counts": counts.as_json(), "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
-                "seconds": round(time.monotonic() - started, 1),
-            })
+            write_manifest(
+                building,
+                {
+                    "kind": "training set",
+                    "name": request.name,
+                    "request": request.as_dict(),
+                    "policy": request.policy,
+                    "inputs": inputs.about,
+                    "fingerprint": inputs.fingerprint,
+                    "left_out": tally(left_out.values()),
+                    "counts": counts.as_json(),
+                    "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
+                    "seconds": round(time.monotonic() - started, 1),
+                },
+            )
         parts.remove()
     return TrainingSet.open(study, request.name)
 
 
 def _nothing(request: SetRequest, left_out: Mapping[str, str]) -> str:
     reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
-    return (f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
-            f"labels), from BM25 (positives distant) or a cross-encoder; asked for were {', '.join(request.positives) or 'none'}")
+    return (
+        f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
+        f"labels), from BM25 (positives distant) or a cross-encoder; asked for were {', '.join(request.positives) or 'none'}"
+    )
 
 
 def _make_parts(maker: Maker, parts: Parts, questions: Sequence[str], progress: Progress | None) -> None:
@@ -88,7 +101,7 @@ def _make_parts(maker: Maker, parts: Parts, questions: Sequence[str], progress: 
         if parts.has(number):
             continue
         counts, left_out, pairs = Counts(), {}, []
-        for question, made, reason in maker.pairs(questions[start:start + QUESTIONS_PER_PART]):
+        for question, made, reason in maker.pairs(questions[start : start + QUESTIONS_PER_PART]):
             if reason is None:
                 counts.add(question, made)
                 pairs += made

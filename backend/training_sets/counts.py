@@ -27,7 +27,9 @@ class Counts:
     sources: Counter = field(default_factory=Counter)
     reasons: Counter = field(default_factory=Counter)
     ranks: dict[int, Counter] = field(default_factory=lambda: defaultdict(Counter))
-    groups: dict[str, dict[str, Counter]] = field(default_factory=lambda: {kind: defaultdict(Counter) for kind in ("relation", "bucket")})
+    groups: dict[str, dict[str, Counter]] = field(
+        default_factory=lambda: {kind: defaultdict(Counter) for kind in ("relation", "bucket")}
+    )
 
     def add(self, question: Question, pairs: Sequence[Pair]) -> None:
         self.questions += 1
@@ -62,7 +64,9 @@ class Counts:
         """Add what `as_json` gave of a part."""
         self.questions += made["questions"]
         self.pairs += made["pairs"]
-        self.sources.update({(role, source): count for role, row in made["sources"].items() for source, count in row.items()})
+        self.sources.update(
+            {(role, source): count for role, row in made["sources"].items() for source, count in row.items()}
+        )
         self.reasons.update(made["reasons"])
         for rank, row in made["by_rank"].items():
             self.ranks[int(rank)].update(row)

@@ -90,8 +90,10 @@ class Thresholds:
     def check(self) -> None:
         """Raises BadInput for values out of range."""
         if not 0 <= self.keep_below <= self.propose_above <= 1:
-            raise BadInput(f"the thresholds of the cross-encoder lie between 0 and 1, the lower first, not {self.keep_below} and "
-                           f"{self.propose_above}")
+            raise BadInput(
+                f"the thresholds of the cross-encoder lie between 0 and 1, the lower first, not {self.keep_below} and "
+                f"{self.propose_above}"
+            )
         if not 0 < self.share <= 1:
             raise BadInput(f"the share of the positive's score lies above 0 and is at most 1, not {self.share}")
         if self.margin is not None and not self.margin >= 0:
@@ -112,11 +114,15 @@ def check_scale(thresholds: Thresholds, calibrated: bool | None) -> None:
     if thresholds.margin is not None:
         return
     if calibrated is None:
-        raise Refused("positive_aware takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
-                      "of 80 lies 4 below it, 95% of one of -2 above it; give a model with calibrated scores, or a margin")
+        raise Refused(
+            "positive_aware takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
+            "of 80 lies 4 below it, 95% of one of -2 above it; give a model with calibrated scores, or a margin"
+        )
     if not calibrated:
-        raise Refused("positive_aware takes a share of the positive's probability, and this model's are not calibrated; calibrate it on "
-                      "labels, or give a margin")
+        raise Refused(
+            "positive_aware takes a share of the positive's probability, and this model's are not calibrated; calibrate it on "
+            "labels, or give a margin"
+        )
 
 
 @dataclass(frozen=True, slots=True)

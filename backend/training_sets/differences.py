@@ -79,8 +79,15 @@ def _together(before: TrainingSet, after: TrainingSet) -> Iterator[tuple[str, li
             old, new = next(olds, None), next(news, None)
 
 
-def _change(question: str, passage: str, old: Pair | None, new: Pair | None, gone: str | None, come: str | None,
-            after: TrainingSet) -> Change | None:
+def _change(
+    question: str,
+    passage: str,
+    old: Pair | None,
+    new: Pair | None,
+    gone: str | None,
+    come: str | None,
+    after: TrainingSet,
+) -> Change | None:
     held = [None if pair is None else (pair.role, pair.source) for pair in (old, new)]
     if held[0] == held[1]:
         return None

@@ -48,14 +48,24 @@ class Inputs:
         chosen = admitted(study, request.questions, bad, request.relations, request.limit, request.seed)
         questions, left_out = _searched(runs, chosen)
         about = {
-            "corpus": study.corpus.digest, "questions": chosen.digest, "runs": {run.name: _run_hash(run) for run in runs},
+            "corpus": study.corpus.digest,
+            "questions": chosen.digest,
+            "runs": {run.name: _run_hash(run) for run in runs},
             "labels": {"last_event": last, "used": request.cleaning.labels},
             "scores": None if scores is None else {"model": scores.model, "digest": scores.digest},
         }
         # Labels that came since count only where they are used.
         asked = {key: value for key, value in request.as_dict().items() if key not in ("name", "until")}
         held = {**about, "labels": last if request.cleaning.labels else None, "left_out": sorted(left_out.items())}
-        return cls(runs, scores, questions, left_out, labels, about, text_sha256(str(VERSION), json.dumps([asked, held], sort_keys=True)))
+        return cls(
+            runs,
+            scores,
+            questions,
+            left_out,
+            labels,
+            about,
+            text_sha256(str(VERSION), json.dumps([asked, held], sort_keys=True)),
+        )
 
 
 def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str, str]], set[str]]:
@@ -68,7 +78,9 @@ def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str,
     for pair in store.consensus_as_of(last):
         held[pair.question][pair.passage] = pair.label or "open"
     with as_of(study.labels_path, last) as connection:
-        rows = connection.execute("SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0").fetchall()
+        rows = connection.execute(
+            "SELECT DISTINCT question FROM live_event WHERE kind = 'bad_question' AND practice = 0"
+        ).fetchall()
     return last, held, {row[0] for row in rows}
 
 
@@ -76,8 +88,10 @@ def _searched(runs: Sequence[Run], chosen: Admitted) -> tuple[list[str], dict[st
     questions = [id for id in chosen.ids if not runs or any(run.row(id) is not None for run in runs)]
     if chosen.ids and not questions:
         names = ", ".join(run.name for run in runs)
-        raise Missing(f"{names} searched none of the {len(chosen.ids):,} questions that may train; make a run over them with "
-                      "'blindspot retrieve --split train'")
+        raise Missing(
+            f"{names} searched none of the {len(chosen.ids):,} questions that may train; make a run over them with "
+            "'blindspot retrieve --split train'"
+        )
     return questions, chosen.left_out | dict.fromkeys(set(chosen.ids).difference(questions), NOT_SEARCHED)
 
 

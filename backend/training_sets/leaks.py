@@ -39,8 +39,14 @@ class Admitted:
     digest: str = ""
 
 
-def admitted(study: Study, wanted: Sequence[str], bad: frozenset[str] | set[str] = frozenset(), relations: Sequence[str] = (),
-             limit: int | None = None, seed: int = 0) -> Admitted:
+def admitted(
+    study: Study,
+    wanted: Sequence[str],
+    bad: frozenset[str] | set[str] = frozenset(),
+    relations: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+) -> Admitted:
     """The questions of some splits, without leaks.
 
     Args:
@@ -107,8 +113,10 @@ def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
 
 
 def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tuple]:
-    return study.questions.connection.execute("SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency "
-                                              f"FROM question {where}", values)
+    return study.questions.connection.execute(
+        f"SELECT id, text, relation, subject, bucket, answers, answer_rule, gold, frequency FROM question {where}",
+        values,
+    )
 
 
 def _text_key(text: str) -> bytes:

@@ -45,10 +45,17 @@ def false_negatives_left(study: Study, training_set: TrainingSet) -> Left | None
     kept = [(question, each) for question, each in rows if each.passage in by_question[question]]
     if not kept:
         return None
-    held = {(pair.question, pair.passage): pair.label for pair in Labels(study.labels_path).consensus({question for question, _ in kept})}
+    held = {
+        (pair.question, pair.passage): pair.label
+        for pair in Labels(study.labels_path).consensus({question for question, _ in kept})
+    }
     labels = [held.get((question, each.passage)) for question, each in kept]
-    found = rate(np.array([label == "positive" for label in labels]), np.array([label in SETTLED for label in labels]),
-                 np.array([each.inclusion_probability for _, each in kept]), np.array([question for question, _ in kept], dtype=str))
+    found = rate(
+        np.array([label == "positive" for label in labels]),
+        np.array([label in SETTLED for label in labels]),
+        np.array([each.inclusion_probability for _, each in kept]),
+        np.array([question for question, _ in kept], dtype=str),
+    )
     return Left(found, unjudged)
 
 
@@ -62,5 +69,9 @@ def _audited(study: Study) -> list[tuple[str, Candidate]]:
     drawn = as_one_sample(drawn, {batch.name: batch.settings for batch in batches})
     done = {(event.batch, event.question, event.passage) for event in standing_labels(labels.events())}
     bad = labels.bad_questions()
-    return [(item.question, each) for name, item in drawn if item.question not in bad
-            and all((name, item.question, other.passage) in done for other in item.candidates) for each in item.candidates]
+    return [
+        (item.question, each)
+        for name, item in drawn
+        if item.question not in bad and all((name, item.question, other.passage) in done for other in item.candidates)
+        for each in item.candidates
+    ]

@@ -32,7 +32,10 @@ class Maker:
         people = {id: self.inputs.labels.get(id, {}) for id in ids}
         named = {passage for question in questions for passage in (*question.gold, *people[question.id])}
         rows = corpus.ordinals(named) if named else {}
-        labels = {id: {rows[passage]: label for passage, label in held.items() if passage in rows} for id, held in people.items()}
+        labels = {
+            id: {rows[passage]: label for passage, label in held.items() if passage in rows}
+            for id, held in people.items()
+        }
         golds = [[rows[passage] for passage in question.gold if passage in rows] for question in questions]
         unused = [set() if "gold" in request.positives else set(gold) for gold in golds]
         golds = golds if "gold" in request.positives else [[] for _ in golds]
@@ -43,21 +46,43 @@ class Maker:
         names = self._names(golds, best, mined, easy, rows)
         for place, question in enumerate(questions):
             candidates = mined[place] + easy[place]
-            known = set(golds[place]) | ({best[place]} - {None}) | {o for o, label in labels[question.id].items() if label == "positive"}
-            listed, floors = scores_in_runs(self.inputs.runs, question.id, known) if self.thresholds.margin is not None else ({}, {})
+            known = (
+                set(golds[place])
+                | ({best[place]} - {None})
+                | {o for o, label in labels[question.id].items() if label == "positive"}
+            )
+            listed, floors = (
+                scores_in_runs(self.inputs.runs, question.id, known) if self.thresholds.margin is not None else ({}, {})
+            )
             probabilities = scored.get(question.id, {})
             ordinals = {each.ordinal for each in candidates} | known
-            evidence = Evidence(golds[place], unused[place] - {best[place]}, best[place], candidates, labels[question.id],
-                                {o: probabilities[names[o]] for o in ordinals if names[o] in probabilities}, names, listed, floors)
-            yield question, *assemble(question.id, evidence, self.policy, self.thresholds, "cross_encoder" in request.positives)
+            evidence = Evidence(
+                golds[place],
+                unused[place] - {best[place]},
+                best[place],
+                candidates,
+                labels[question.id],
+                {o: probabilities[names[o]] for o in ordinals if names[o] in probabilities},
+                names,
+                listed,
+                floors,
+            )
+            yield (
+                question,
+                *assemble(question.id, evidence, self.policy, self.thresholds, "cross_encoder" in request.positives),
+            )
 
-    def _distant(self, questions: Sequence[Question], golds: Sequence[Sequence[int]],
-                 labels: Mapping[str, Mapping[int, str]]) -> list[int | None]:
+    def _distant(
+        self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
+    ) -> list[int | None]:
         """BM25's passage with an answer for the questions that have no other positive."""
         if "distant" not in self.request.positives:
             return [None] * len(questions)
-        bare = [question for question, gold in zip(questions, golds, strict=True)
-                if not gold and "positive" not in labels[question.id].values()]
+        bare = [
+            question
+            for question, gold in zip(questions, golds, strict=True)
+            if not gold and "positive" not in labels[question.id].values()
+        ]
         if bare and self._bm25 is None:
             from backend.retrieval.bm25 import BM25
 
@@ -73,9 +98,13 @@ class Maker:
             return [[] for _ in questions]
         drawn = []
         for place, question in enumerate(questions):
-            taken = {each.ordinal for each in mined[place]}.union(golds[place], {best[place]} - {None}, labels[question.id])
+            taken = {each.ordinal for each in mined[place]}.union(
+                golds[place], {best[place]} - {None}, labels[question.id]
+            )
             others = self.drawer.other_gold(question, self.request.other_gold, taken)
-            drawn.append(others + self.drawer.random(question, self.request.random, taken | {each.ordinal for each in others}))
+            drawn.append(
+                others + self.drawer.random(question, self.request.random, taken | {each.ordinal for each in others})
+            )
         return with_answers(questions, drawn, self.study.corpus, self.request.rule)
 
     def _names(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
@@ -84,4 +113,6 @@ class Maker:
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
         wanted |= {each.ordinal for row in (*mined, *easy) for each in row}
         ordinals = sorted(wanted - names.keys())
-        return names | {ordinal: passage.id for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)}
+        return names | {
+            ordinal: passage.id for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)
+        }

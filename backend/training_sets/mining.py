@@ -38,7 +38,9 @@ class Candidate(NamedTuple):
     answer: bool | None = None
 
 
-def from_runs(runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str) -> list[list[Candidate]]:
+def from_runs(
+    runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str
+) -> list[list[Candidate]]:
     """Each question's passages at ranks `first` to `last` (from 1), of several runs the better rank, then the earlier run."""
     mined: list[dict[int, Candidate]] = [{} for _ in questions]
     for run in runs:
@@ -47,27 +49,39 @@ def from_runs(runs: Sequence[Run], questions: Sequence[Question], first: int, la
         if not known:
             continue
         taken = np.array([rows[place] for place in known])
-        ordinals = np.asarray(run.hits.ordinals[taken, first - 1:last])
-        scores = np.asarray(run.hits.scores[taken, first - 1:last])
+        ordinals = np.asarray(run.hits.ordinals[taken, first - 1 : last])
+        scores = np.asarray(run.hits.scores[taken, first - 1 : last])
         holds = _answers(run, taken, ordinals, [questions[place] for place in known], first, last, corpus, rule)
         for place, row, values, answers in zip(known, ordinals.tolist(), scores.tolist(), holds.tolist(), strict=True):
             matched = bool(questions[place].answers)
             for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
                 before = mined[place].get(ordinal)
                 if ordinal >= 0 and (before is None or rank < before.rank):
-                    mined[place][ordinal] = Candidate(ordinal, "run", run.name, rank, score, answer if matched else None)
+                    mined[place][ordinal] = Candidate(
+                        ordinal, "run", run.name, rank, score, answer if matched else None
+                    )
     return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
 
 
-def _answers(run: Run, rows: np.ndarray, ordinals: np.ndarray, questions: Sequence[Question], first: int, last: int, corpus,
-             rule: str) -> np.ndarray:
+def _answers(
+    run: Run,
+    rows: np.ndarray,
+    ordinals: np.ndarray,
+    questions: Sequence[Question],
+    first: int,
+    last: int,
+    corpus,
+    rule: str,
+) -> np.ndarray:
     try:
-        return np.asarray(run.answers(rule)[rows, first - 1:last])
+        return np.asarray(run.answers(rule)[rows, first - 1 : last])
     except Missing:
         return match_run(corpus, questions, ordinals, rule)
 
 
-def scores_in_runs(runs: Sequence[Run], question: str, ordinals: AbstractSet[int]) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+def scores_in_runs(
+    runs: Sequence[Run], question: str, ordinals: AbstractSet[int]
+) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
     """Of each run: the scores of those of the passages that it found, at any rank, and its last score for the question."""
     found: dict[str, dict[int, float]] = {}
     floors: dict[str, float] = {}
@@ -102,7 +116,7 @@ class Drawer:
         golds: list[int] = []
         facts: list[bytes | None] = []
         for start in range(0, len(ids), 1000):
-            block = study.questions.some(ids[start:start + 1000])
+            block = study.questions.some(ids[start : start + 1000])
             known = study.corpus.ordinals({question.gold[0] for question in block if question.gold})
             for question in block:
                 if question.gold and question.gold[0] in known:
@@ -116,14 +130,22 @@ class Drawer:
         drawn: dict[int, None] = {}
         rng = self._rng(question, "random")
         while len(drawn) < count:
-            drawn.update(dict.fromkeys(each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken))
+            drawn.update(
+                dict.fromkeys(
+                    each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken
+                )
+            )
         return [Candidate(ordinal, "random") for ordinal in list(drawn)[:count]]
 
     def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
         """`count` gold passages of questions that ask something else, none of `taken`; fewer where there are no more."""
         fact = _fact(question)
         drawn: dict[int, None] = {}
-        tried = self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100) if len(self.golds) else np.zeros(0, int)
+        tried = (
+            self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100)
+            if len(self.golds)
+            else np.zeros(0, int)
+        )
         for place in tried.tolist():
             if len(drawn) == count:
                 break
@@ -137,22 +159,29 @@ class Drawer:
 
 
 def _fact(question: Question) -> bytes | None:
-    return None if question.relation is None or question.subject is None else fact_key(question.relation, question.subject)
+    return (
+        None if question.relation is None or question.subject is None else fact_key(question.relation, question.subject)
+    )
 
 
-def with_answers(questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]], corpus, rule: str) -> list[list[Candidate]]:
+def with_answers(
+    questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]], corpus, rule: str
+) -> list[list[Candidate]]:
     """The same candidates, those that were drawn with whether they hold an answer."""
     width = max((len(row) for row in candidates), default=0)
     ordinals = np.full((len(questions), width), -1, np.int32)
     for row, drawn in zip(ordinals, candidates, strict=True):
         row[: len(drawn)] = [each.ordinal for each in drawn]
     holds = match_run(corpus, questions, ordinals, rule).tolist()
-    return [[each._replace(answer=answer if question.answers else None) for each, answer in zip(drawn, row, strict=False)]
-            for question, drawn, row in zip(questions, candidates, holds, strict=True)]
+    return [
+        [each._replace(answer=answer if question.answers else None) for each, answer in zip(drawn, row, strict=False)]
+        for question, drawn, row in zip(questions, candidates, holds, strict=True)
+    ]
 
 
-def distant(bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapping[str, AbstractSet[int]],
-            depth: int = DEPTH) -> list[int | None]:
+def distant(
+    bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapping[str, AbstractSet[int]], depth: int = DEPTH
+) -> list[int | None]:
     """Of each question the highest passage of BM25 that holds an answer, in the top `depth` (DPR, section 4.2, appendix A).
 
     The query is the question with its first answer; where answers are patterns, the question alone. None where no passage holds
@@ -165,7 +194,10 @@ def distant(bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapp
     asked = [question for question in questions if question.answers]
     if not asked:
         return [None] * len(questions)
-    texts = [question.text if question.answer_rule == "regex" else f"{question.text} {question.answers[0]}" for question in asked]
+    texts = [
+        question.text if question.answer_rule == "regex" else f"{question.text} {question.answers[0]}"
+        for question in asked
+    ]
     ordinals = np.asarray(bm25.search(texts, depth).ordinals)
     holds = match_run(corpus, asked, ordinals, rule)
     found: dict[str, int | None] = {}

@@ -43,13 +43,22 @@ def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
     """
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)
-    then, now = ({(pair.question, pair.passage): pair.label or "open" for pair in found}
-                 for found in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus()))
+    then, now = (
+        {(pair.question, pair.passage): pair.label or "open" for pair in found}
+        for found in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
+    )
     changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))
-    roles = {(pair.question, pair.passage): pair.role for _, pairs in training_set.groups(sorted({question for question, _ in changed}))
-             for pair in pairs}
+    roles = {
+        (pair.question, pair.passage): pair.role
+        for _, pairs in training_set.groups(sorted({question for question, _ in changed}))
+        for pair in pairs
+    }
     held = {question for question, _ in roles}
     held |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
     related = training_set.manifest["request"]["thresholds"]["related"]
     becomes = {pair: by_people(now[pair], related, mined=True)[0] if pair in now else None for pair in changed}
-    return [NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair]) for pair in changed if pair[0] in held]
+    return [
+        NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair])
+        for pair in changed
+        if pair[0] in held
+    ]

@@ -68,7 +68,9 @@ def as_table(pairs: Sequence[Pair]) -> pyarrow.Table:
 
     columns = zip(*pairs, strict=True) if pairs else [[] for _ in Pair._fields]
     wanted = schema()
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, wanted, strict=True)], schema=wanted)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, wanted, strict=True)], schema=wanted
+    )
 
 
 def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:

@@ -67,7 +67,9 @@ class SetRequest:
         self.thresholds.check()
         base = self.cleaning.base
         if not self.runs and not self.random + self.other_gold:
-            raise BadInput("a training set is mined from one run at least; make one with 'blindspot retrieve --split train'")
+            raise BadInput(
+                "a training set is mined from one run at least; make one with 'blindspot retrieve --split train'"
+            )
         if self.limit is not None and self.limit < 1:
             raise BadInput(f"a training set has one question at least, not {self.limit}")
         if not 1 <= self.first <= self.last:
@@ -81,7 +83,9 @@ class SetRequest:
         if "cross_encoder" in (base, *self.positives) and scores is None:
             raise BadInput("the cross-encoder's scores are asked for, and no model is named; give one that has scores")
         if "cross_encoder" in self.positives and base != "cross_encoder":
-            raise BadInput("pseudo-positives are proposed by the policy cross_encoder alone; choose it, or leave them out")
+            raise BadInput(
+                "pseudo-positives are proposed by the policy cross_encoder alone; choose it, or leave them out"
+            )
         if base == "positive_aware":
             check_scale(self.thresholds, None if scores is None else bool(scores.manifest["calibrated"]))
 

@@ -72,7 +72,13 @@ class ScoreStore(PerThread):
         """
         check_name(model, "model")
         folder = study.path("scores", model)
-        wanted = {"kind": "scores", "model": model, "calibrated": calibrated, "corpus": study.corpus.digest, **(about or {})}
+        wanted = {
+            "kind": "scores",
+            "model": model,
+            "calibrated": calibrated,
+            "corpus": study.corpus.digest,
+            **(about or {}),
+        }
         manifest = read_manifest(folder)
         if manifest is None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +87,9 @@ class ScoreStore(PerThread):
             store.manifest = write_manifest(folder, wanted)
             return store
         if differs := [key for key, value in wanted.items() if manifest.get(key) != value]:
-            raise Refused(f"the scores kept as {model!r} are of something else ({', '.join(differs)}); take another name")
+            raise Refused(
+                f"the scores kept as {model!r} are of something else ({', '.join(differs)}); take another name"
+            )
         return cls(study, model, manifest)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
@@ -93,8 +101,10 @@ class ScoreStore(PerThread):
         rows = [(question, passage, float(probability)) for question, passage, probability in rows]
         for question, passage, probability in rows:
             if not (math.isfinite(probability) and 0 <= probability <= 1):
-                raise BadInput(f"the score of question {question!r} and passage {passage!r} is {probability}; a probability lies "
-                               "between 0 and 1")
+                raise BadInput(
+                    f"the score of question {question!r} and passage {passage!r} is {probability}; a probability lies "
+                    "between 0 and 1"
+                )
         with writing(self.connection) as connection:
             connection.executemany("INSERT OR REPLACE INTO score VALUES (?, ?, ?)", rows)
             digest = hashlib.sha256(self._digest(connection).encode())
@@ -114,8 +124,10 @@ class ScoreStore(PerThread):
 
     def of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
         """Everything that is known of some questions: probability by passage, by question."""
-        rows = self.connection.execute("SELECT question, passage, probability FROM score WHERE question IN "
-                                       "(SELECT value FROM json_each(?))", (json.dumps(sorted(questions)),))
+        rows = self.connection.execute(
+            "SELECT question, passage, probability FROM score WHERE question IN (SELECT value FROM json_each(?))",
+            (json.dumps(sorted(questions)),),
+        )
         found: dict[str, dict[str, float]] = {}
         for question, passage, probability in rows:
             found.setdefault(question, {})[passage] = probability
@@ -123,7 +135,7 @@ class ScoreStore(PerThread):
 
     def questions(self) -> set[str]:
         """Ids of the questions of which some pair is known."""
-        return {question for question, in self.connection.execute("SELECT DISTINCT question FROM score")}
+        return {question for (question,) in self.connection.execute("SELECT DISTINCT question FROM score")}
 
     @property
     def digest(self) -> str:

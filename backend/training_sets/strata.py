@@ -63,10 +63,14 @@ def strata(study: Study, name: str, n: int, seed: int = 0) -> list[Drawn]:
     drawn = [Drawn(question, passage, stratum) for stratum, rows in lowest.items() for _, question, passage in rows]
     if not drawn:
         raise Missing(f"training set {name!r} holds nothing that a machine decided; people have judged all of it")
-    return sorted(drawn, key=lambda each: (_number(seed, each.question, ""), _number(seed, each.question, each.passage)))
+    return sorted(
+        drawn, key=lambda each: (_number(seed, each.question, ""), _number(seed, each.question, each.passage))
+    )
 
 
-def judge_strata(study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None) -> BatchMade:
+def judge_strata(
+    study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
+) -> BatchMade:
     """Put a sample of each stratum into the queue; Quality shows how right the machine was, stratum by stratum.
 
     Raises as `strata` and `backend.judging.batches.batch_of_pairs` do.
@@ -75,7 +79,9 @@ def judge_strata(study: Study, name: str, training_set: str, n: int = 30, seed: 
 
     drawn = strata(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
-    return batch_of_pairs(study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], by=by)
+    return batch_of_pairs(
+        study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], by=by
+    )
 
 
 def _number(seed: int, question: str, passage: str) -> int:

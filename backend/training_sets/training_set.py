@@ -34,7 +34,10 @@ class TrainingSet:
         check_name(name, "training set")
         manifest = read_manifest(study.path("training_sets", name))
         if manifest is None:
-            known = ", ".join(training_sets(study)) or "none yet; make one with 'blindspot training-set build NAME --run RUN'"
+            known = (
+                ", ".join(training_sets(study))
+                or "none yet; make one with 'blindspot training-set build NAME --run RUN'"
+            )
             raise Missing(f"there is no training set {name!r}; sets here: {known}")
         if manifest["inputs"]["corpus"] != study.corpus.digest:
             raise Refused(f"training set {name!r} was made over other passages than this study holds; build another")
@@ -74,7 +77,9 @@ class TrainingSet:
 
 def positives_of(pairs: Sequence[Pair]) -> list[Pair]:
     """The positives in the order of trust: people's, gold, distant supervision, the cross-encoder's."""
-    return sorted((pair for pair in pairs if pair.role == "positive"), key=lambda pair: (SOURCES.index(pair.source), pair.passage))
+    return sorted(
+        (pair for pair in pairs if pair.role == "positive"), key=lambda pair: (SOURCES.index(pair.source), pair.passage)
+    )
 
 
 def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Source]]:

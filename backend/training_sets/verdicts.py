@@ -50,8 +50,13 @@ class Verdicts:
 
     def verdicts(self, threshold: float) -> np.ndarray:
         """(judges, n) int8; the cross-encoder says yes from this probability on."""
-        said = {PEOPLE: self.people, ANSWERS: self.answers,
-                CROSS_ENCODER: np.where(np.isnan(self.probabilities), SILENT, self.probabilities >= threshold).astype(np.int8)}
+        said = {
+            PEOPLE: self.people,
+            ANSWERS: self.answers,
+            CROSS_ENCODER: np.where(np.isnan(self.probabilities), SILENT, self.probabilities >= threshold).astype(
+                np.int8
+            ),
+        }
         return np.array([said[judge] for judge in self.judges], np.int8).reshape(len(self.judges), len(self.ranks))
 
 
@@ -70,8 +75,10 @@ def verdicts(study: Study, run: str, model: str | None) -> Verdicts:
     store = ScoreStore.open(study, model) if model is not None else None
     scored = store.questions() if store is not None else set()
     if store is None:
-        missing[CROSS_ENCODER] = ("None has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
-                                  f"'blindspot train score NAME --run {run}'")
+        missing[CROSS_ENCODER] = (
+            "None has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
+            f"'blindspot train score NAME --run {run}'"
+        )
     elif scored.isdisjoint(opened.question_ids):
         missing[CROSS_ENCODER] = f"{model} has scored no question of {run}: 'blindspot train score {model} --run {run}'"
     if not known.asked_with_answers:
@@ -89,20 +96,33 @@ class _People:
             if pair.label in OF_LABEL:
                 held.setdefault(pair.question, {})[pair.passage] = pair.label
         self.labels = held
-        self.asked_with_answers = {question.id for question in study.questions.some(run.question_ids) if question.answers}
+        self.asked_with_answers = {
+            question.id for question in study.questions.some(run.question_ids) if question.answers
+        }
 
 
-def _gather(study: Study, run: Run, people: _People, store: ScoreStore | None, scored: set[str], judges: tuple[str, ...],
-            missing: dict[str, str]) -> Verdicts:
+def _gather(
+    study: Study,
+    run: Run,
+    people: _People,
+    store: ScoreStore | None,
+    scored: set[str],
+    judges: tuple[str, ...],
+    missing: dict[str, str],
+) -> Verdicts:
     ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
     answers = run.answers(run.manifest.get("rule", "dpr"))[:, :DEPTH]
     wanted = set(ids)
-    for judge, spoke_of in ((PEOPLE, people.labels.keys()), (CROSS_ENCODER, scored), (ANSWERS, people.asked_with_answers)):
+    for judge, spoke_of in (
+        (PEOPLE, people.labels.keys()),
+        (CROSS_ENCODER, scored),
+        (ANSWERS, people.asked_with_answers),
+    ):
         wanted &= wanted if judge in missing else spoke_of
     rows = [row for row, question in enumerate(ids) if question in wanted] if len(judges) > 1 else []
     kept: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
-        some = rows[begin:begin + BLOCK]
+        some = rows[begin : begin + BLOCK]
         given = store.of([ids[row] for row in some]) if CROSS_ENCODER in judges else {}
         named = {passage for row in some for passage in (*people.labels.get(ids[row], ()), *given.get(ids[row], ()))}
         at = study.corpus.ordinals(named)
@@ -113,16 +133,36 @@ def _gather(study: Study, run: Run, people: _People, store: ScoreStore | None, s
     columns = list(zip(*kept, strict=True)) or [()] * 6
     labels = list(columns[3])
     found = (ordinals >= 0).sum(0)
-    return Verdicts(judges, missing, ids, np.array(columns[0], np.int32), np.array(columns[1], np.int32), np.array(columns[2], np.int32),
-                    np.array([OF_LABEL.get(label, SILENT) for label in labels], np.int8), np.array(columns[4], np.float64),
-                    np.array(columns[5], np.int8), labels, np.pad(found, (0, DEPTH - len(found))))
+    return Verdicts(
+        judges,
+        missing,
+        ids,
+        np.array(columns[0], np.int32),
+        np.array(columns[1], np.int32),
+        np.array(columns[2], np.int32),
+        np.array([OF_LABEL.get(label, SILENT) for label in labels], np.int8),
+        np.array(columns[4], np.float64),
+        np.array(columns[5], np.int8),
+        labels,
+        np.pad(found, (0, DEPTH - len(found))),
+    )
 
 
-def _pairs(row: int, ordinals: list[int], labels: dict[int, str], probabilities: dict[int, float], answers: list[bool],
-           judges: tuple[str, ...]) -> Iterable[tuple]:
+def _pairs(
+    row: int,
+    ordinals: list[int],
+    labels: dict[int, str],
+    probabilities: dict[int, float],
+    answers: list[bool],
+    judges: tuple[str, ...],
+) -> Iterable[tuple]:
     """(row, rank, ordinal, label, probability, answer) of the passages that every judge spoke of."""
     for place, ordinal in enumerate(ordinals):
-        spoken = ordinal >= 0 and (PEOPLE not in judges or ordinal in labels) and (CROSS_ENCODER not in judges or ordinal in probabilities)
+        spoken = (
+            ordinal >= 0
+            and (PEOPLE not in judges or ordinal in labels)
+            and (CROSS_ENCODER not in judges or ordinal in probabilities)
+        )
         if spoken:
             answer = (YES if answers[place] else NO) if ANSWERS in judges else SILENT
             yield row, place + 1, ordinal, labels.get(ordinal), probabilities.get(ordinal, np.nan), answer

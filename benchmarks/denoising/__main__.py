@@ -16,7 +16,9 @@ from benchmarks.machine import machine
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=denoising.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=denoising.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.set_defaults(part=shares, passages=plan.PASSAGES, seed=0, study=None, model=None)
     parts = parser.add_subparsers()
     for name, part in (("shares", shares), ("retrievers", on_encyclopedia), ("real", on_real)):
@@ -29,14 +31,23 @@ def main() -> None:
             options.add_argument("--model", help="a cross-encoder that has scored the study's training questions")
             continue
         options.add_argument("--folder", type=Path, required=True, help="of the work; the same goes on")
-        options.add_argument("--seeds", default=",".join(map(str, plan.SEEDS if part is on_encyclopedia else plan.REAL_SEEDS)),
-                             help="of training, with commas; three at least allow a claim")
+        options.add_argument(
+            "--seeds",
+            default=",".join(map(str, plan.SEEDS if part is on_encyclopedia else plan.REAL_SEEDS)),
+            help="of training, with commas; three at least allow a claim",
+        )
         options.add_argument("--device", help="cpu or cuda; default a GPU if there is one")
-        options.add_argument("--prepare", action="store_true", help="make study and training sets, and train nothing on them")
+        options.add_argument(
+            "--prepare", action="store_true", help="make study and training sets, and train nothing on them"
+        )
         if part is on_encyclopedia:
-            options.add_argument("--policies", default=",".join(plan.RETRIEVERS), help="some of the sets alone, with commas")
+            options.add_argument(
+                "--policies", default=",".join(plan.RETRIEVERS), help="some of the sets alone, with commas"
+            )
         else:
-            options.add_argument("--data", type=Path, required=True, help="a folder with passages_100k.tsv.xz and its companions")
+            options.add_argument(
+                "--data", type=Path, required=True, help="a folder with passages_100k.tsv.xz and its companions"
+            )
     chosen = parser.parse_args()
     print(machine())
     chosen.part(chosen)
@@ -64,8 +75,19 @@ def on_encyclopedia(options: argparse.Namespace) -> None:
     from benchmarks.denoising.shares import table
     from benchmarks.denoising.worlds import encyclopedia_bench
 
-    same_plan(options.folder, {"dual": plan.DUAL, "cross": {**SMALL_CROSS, **plan.CROSS}, "judge": JUDGED_POLICY, "passages": plan.PASSAGES,
-                               "seed": plan.ENCYCLOPEDIA_SEED, "mined": plan.MINED, "judged": plan.JUDGED, "right": plan.RIGHT})
+    same_plan(
+        options.folder,
+        {
+            "dual": plan.DUAL,
+            "cross": {**SMALL_CROSS, **plan.CROSS},
+            "judge": JUDGED_POLICY,
+            "passages": plan.PASSAGES,
+            "seed": plan.ENCYCLOPEDIA_SEED,
+            "mined": plan.MINED,
+            "judged": plan.JUDGED,
+            "right": plan.RIGHT,
+        },
+    )
     policies = [policy for policy in plan.RETRIEVERS if policy in options.policies.split(",")]
     bench = encyclopedia_bench(options.folder, policies, options.device, _say)
     _train(bench, policies, options)
@@ -73,8 +95,10 @@ def on_encyclopedia(options: argparse.Namespace) -> None:
         return
     if (path := bench.study.path("models", plan.JUDGE) / "training.json").is_file():
         judge = read_json(path)
-        print(f"The judge: {judge['steps']} steps, {judge['seconds']:.0f} s, average precision held out "
-              + ", ".join(f"{line['average_precision']:.3f} at {line['step']}" for line in judge["curve"]))
+        print(
+            f"The judge: {judge['steps']} steps, {judge['seconds']:.0f} s, average precision held out "
+            + ", ".join(f"{line['average_precision']:.3f} at {line['step']}" for line in judge["curve"])
+        )
     sets = [TrainingSet.open(bench.study, set_name(policy)) for policy in policies]
     print("\n".join(table(sets, truth_of(bench.study), ((1, plan.JUDGED), (1, plan.MINED)))))
     order, pairs = ([pair for pair in some if set(pair) <= set(policies)] for some in (plan.ORDER, plan.PAIRS))

@@ -9,10 +9,10 @@ from typing import Any
 
 # The first part: what policies take out.
 POLICIES = ("none", "answer_match", "cross_encoder", "labels", "answer_match+labels", "cross_encoder+labels")
-RUN = "bm25-train"       # negatives from BM25, as DPR's
-FIRST, LAST = 1, 100     # ranks: RocketQA's for NQ
-JUDGED = 10              # ranks that the simulated annotator judges, of every training question
-RIGHT = 0.95             # how often they are right; a wrong label is the other one of positive and negative
+RUN = "bm25-train"  # negatives from BM25, as DPR's
+FIRST, LAST = 1, 100  # ranks: RocketQA's for NQ
+JUDGED = 10  # ranks that the simulated annotator judges, of every training question
+RIGHT = 0.95  # how often they are right; a wrong label is the other one of positive and negative
 ANNOTATOR_SEED = 0
 SPANS = ((1, 10), (11, 100), (1, 100))
 
@@ -21,15 +21,28 @@ KS = (1, 5, 20)
 SEEDS = (0, 1, 2)
 PASSAGES = 3000
 ENCYCLOPEDIA_SEED = 1843  # seed 0 was looked at while this was written
-MINED = 20                # ranks; at RocketQA's 100 the few negatives that so short a training draws would hardly ever be false ones
+MINED = 20  # ranks; at RocketQA's 100 the few negatives that so short a training draws would hardly ever be false ones
 RETRIEVERS = ("none", "answer_match", "cross_encoder", "labels", "cross_encoder+labels")
 ORDER = (("none", "cross_encoder"), ("cross_encoder", "cross_encoder+labels"))  # RocketQA's, with people
 PAIRS = (("none", "answer_match"), ("none", "labels"))  # claims besides, each by itself
-MEASURED = ("encyclopedia/dev", "encyclopedia/test")  # the second wording asks for the same things: no more independent questions
+MEASURED = (
+    "encyclopedia/dev",
+    "encyclopedia/test",
+)  # the second wording asks for the same things: no more independent questions
 JUDGE = "judge"
 CROSS: dict[str, Any] = {"precision": "bfloat16"}  # over the small settings of `blindspot train rocketqa`
-DUAL: dict[str, Any] = {"layers": 2, "question_tokens": 24, "passage_tokens": 64, "batch": 16, "hard_negatives": 1, "steps": 40,
-                        "learning_rate": 1e-4, "held_out": 0, "evaluate_every": 20, "precision": "bfloat16"}
+DUAL: dict[str, Any] = {
+    "layers": 2,
+    "question_tokens": 24,
+    "passage_tokens": 64,
+    "batch": 16,
+    "hard_negatives": 1,
+    "steps": 40,
+    "learning_rate": 1e-4,
+    "held_out": 0,
+    "evaluate_every": 20,
+    "precision": "bfloat16",
+}
 """held_out 0: the last checkpoint is kept, so that no set chooses its own. evaluate_every: steps between two checkpoints. precision: as
 on a GPU; twice as fast on a CPU that has it."""
 
@@ -38,8 +51,17 @@ REAL_POLICIES = ("none", "answer_match")
 REAL_ORDER = (("none", "answer_match"),)
 REAL_MEASURED = ("dev",)
 REAL_SEEDS = (0,)
-REAL_DUAL: dict[str, Any] = {"only": "question", "question_tokens": 32, "passage_tokens": 128, "batch": 16, "hard_negatives": 1,
-                             "steps": 60, "learning_rate": 5e-5, "held_out": 0, "evaluate_every": 10,
-                             "precision": "bfloat16"}
+REAL_DUAL: dict[str, Any] = {
+    "only": "question",
+    "question_tokens": 32,
+    "passage_tokens": 128,
+    "batch": 16,
+    "hard_negatives": 1,
+    "steps": 60,
+    "learning_rate": 5e-5,
+    "held_out": 0,
+    "evaluate_every": 10,
+    "precision": "bfloat16",
+}
 """Only the question's tower learns (EntityQuestions, Table 2: OnlyQ), so the passages' vectors stay and 100,000 of them can be searched
 on a CPU."""

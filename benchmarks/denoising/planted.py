@@ -60,7 +60,9 @@ def annotate(study: Study, training_set: TrainingSet, truth: Mapping[str, set[st
         for pair in pairs:
             if pair.mined and pair.rank <= JUDGED:
                 answers = (pair.passage in truth[question]) == (random.random() < RIGHT)
-                choices.append(Choice(pair.passage, "positive" if answers else "negative", pair.run, pair.rank, pair.score))
+                choices.append(
+                    Choice(pair.passage, "positive" if answers else "negative", pair.run, pair.rank, pair.score)
+                )
         if choices:
             labels.add(name, Gesture(f"simulated-{question}", "label", question, tuple(choices)))
             given += len(choices)

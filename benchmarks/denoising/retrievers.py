@@ -62,8 +62,10 @@ def same_plan(folder: Path, plan: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, plan)
     elif (held := read_json(path)) != plan:
-        raise Refused(f"{folder} was begun with other settings ({', '.join(key for key in plan if held.get(key) != plan[key])}); "
-                      "take another folder")
+        raise Refused(
+            f"{folder} was begun with other settings ({', '.join(key for key in plan if held.get(key) != plan[key])}); "
+            "take another folder"
+        )
 
 
 def set_name(policy: str) -> str:
@@ -92,25 +94,66 @@ def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Cal
     opened, begin = TrainingSet.open(bench.study, set_name(policy)), start_of(bench.study, bench.start)
     model, settings = bench.folder / "models" / cell.name, DualEncoderSettings(**bench.dual, seed=seed)
     if not (model / "training.json").is_file():
-        train(begin, SetExamples(bench.study, opened), model, bench.folder / "training" / cell.name, settings, device=device,
-              about={"fingerprint": opened.manifest["fingerprint"]},
-              progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"))
+        train(
+            begin,
+            SetExamples(bench.study, opened),
+            model,
+            bench.folder / "training" / cell.name,
+            settings,
+            device=device,
+            about={"fingerprint": opened.manifest["fingerprint"]},
+            progress=lambda done, total, doing: say(f"{cell.name}: {doing} {done} of {total}"),
+        )
     made = read_json(model / "training.json")
-    _ask(bench, begin, model, settings, cell, {key: made[key] for key in ("questions", "steps", "seconds", "device", "model_hash", "start",
-                                                                          "settings", "fingerprint")})
+    _ask(
+        bench,
+        begin,
+        model,
+        settings,
+        cell,
+        {
+            key: made[key]
+            for key in ("questions", "steps", "seconds", "device", "model_hash", "start", "settings", "fingerprint")
+        },
+    )
     shutil.rmtree(model)
 
 
-def _ask(bench: Bench, begin: EncoderSettings, model: Path, settings: DualEncoderSettings, cell: Path, about: Mapping[str, Any]) -> None:
+def _ask(
+    bench: Bench,
+    begin: EncoderSettings,
+    model: Path,
+    settings: DualEncoderSettings,
+    cell: Path,
+    about: Mapping[str, Any],
+) -> None:
     cell.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(cell) as building:
-        bench.find(replace(begin, model=str(model), question_model=None, passage_model=None, pooling="auto", similarity="auto",
-                           max_tokens=settings.passage_tokens), building)
-        write_manifest(building, {"kind": "benchmark cell", "cell": cell.name, "corpus": bench.study.corpus.digest, **about})
+        bench.find(
+            replace(
+                begin,
+                model=str(model),
+                question_model=None,
+                passage_model=None,
+                pooling="auto",
+                similarity="auto",
+                max_tokens=settings.passage_tokens,
+            ),
+            building,
+        )
+        write_manifest(
+            building, {"kind": "benchmark cell", "cell": cell.name, "corpus": bench.study.corpus.digest, **about}
+        )
 
 
-def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, str]], seeds: Sequence[int],
-            groups: Mapping[str, np.ndarray] | None = None, pairs: Sequence[tuple[str, str]] = ()) -> list[str]:
+def outcome(
+    bench: Bench,
+    policies: Sequence[str],
+    order: Sequence[tuple[str, str]],
+    seeds: Sequence[int],
+    groups: Mapping[str, np.ndarray] | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
+) -> list[str]:
     """Lines: Success@k of every set, the claims and the verdict.
 
     Args:
@@ -118,8 +161,11 @@ def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, st
         groups: by name (q,) bool, shown as well.
     """
     found = {policy: {k: bench.found(policy, seeds, k) for k in KS} for policy in (BEFORE, *policies)}
-    lines = [f"\nSuccess over {len(bench.questions):,} questions, %, with 95% intervals over seeds and questions; seeds "
-             f"{', '.join(map(str, seeds))}", f"{'trained on':<22}" + "".join(f"{f'@{k}':>24}" for k in KS) + f"   @{K} by seed"]
+    lines = [
+        f"\nSuccess over {len(bench.questions):,} questions, %, with 95% intervals over seeds and questions; seeds "
+        f"{', '.join(map(str, seeds))}",
+        f"{'trained on':<22}" + "".join(f"{f'@{k}':>24}" for k in KS) + f"   @{K} by seed",
+    ]
     for policy, by_k in found.items():
         each = " ".join(f"{100 * share:.1f}" for share in by_k[K].mean(axis=1))
         lines.append(f"{policy:<22}" + "".join(f"{_estimate(crossed_mean(by_k[k])):>24}" for k in KS) + f"   {each}")
@@ -136,8 +182,10 @@ def outcome(bench: Bench, policies: Sequence[str], order: Sequence[tuple[str, st
 
 def _claim(claim: Claim) -> str:
     found = claim.difference
-    return (f"{claim.better} over {claim.worse}: {100 * found.value:+.1f} points of Success@{K} ({100 * found.low:+.1f} to "
-            f"{100 * found.high:+.1f}), n = {found.n:,}: {claim.verdict}.")
+    return (
+        f"{claim.better} over {claim.worse}: {100 * found.value:+.1f} points of Success@{K} ({100 * found.low:+.1f} to "
+        f"{100 * found.high:+.1f}), n = {found.n:,}: {claim.verdict}."
+    )
 
 
 def _estimate(found: Estimate) -> str:

@@ -28,15 +28,19 @@ def first_part(study: Study, model: str | None) -> None:
     policies = [policy for policy in POLICIES if model is not None or "cross_encoder" not in policy]
     labels = None
     for policy in policies:
-        request = SetRequest(f"benchmark-{policy.replace('+', '-')}", (RUN,), policy, first=FIRST, last=LAST, model=model)
+        request = SetRequest(
+            f"benchmark-{policy.replace('+', '-')}", (RUN,), policy, first=FIRST, last=LAST, model=model
+        )
         made = make_training_set(study, request)
         if labels is None:  # the first is "none": every mined passage is in it
             labels = annotate(study, made, truth)
     sets = [TrainingSet.open(study, name) for name in training_sets(study) if name.startswith("benchmark-")]
     sets.sort(key=lambda each: POLICIES.index(each.manifest["policy"]))
     count = sets[0].manifest["counts"]["questions"]
-    print(f"{len(study.corpus):,} passages, {count:,} training questions, ranks {FIRST} to {LAST} of {RUN}; {labels:,} labels at "
-          f"ranks 1 to {JUDGED}, each right with probability {RIGHT}")
+    print(
+        f"{len(study.corpus):,} passages, {count:,} training questions, ranks {FIRST} to {LAST} of {RUN}; {labels:,} labels at "
+        f"ranks 1 to {JUDGED}, each right with probability {RIGHT}"
+    )
     print(f"left out: {sets[0].manifest['left_out'] or 'no question'}")
     print("\n".join(table(sets, truth, SPANS)))
     if model is None:
@@ -45,8 +49,10 @@ def first_part(study: Study, model: str | None) -> None:
 
 def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Sequence[tuple[int, int]]) -> list[str]:
     """Lines: the negatives of each set over each span of ranks, then its positives."""
-    lines = [f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
-             f"{'true ones lost':>26}"]
+    lines = [
+        f"\n{'policy':<22}{'ranks':>8}{'mined':>9}{'kept':>9}{'false ones of the kept':>26}{'of all false ones':>26}"
+        f"{'true ones lost':>26}"
+    ]
     lines += [_negatives(each, truth, span) for span in spans for each in sets]
     lines.append(f"\n{'policy':<22}{'positives':>10}  of these right (95%)")
     lines += [_positives(each, truth) for each in sets]
@@ -54,7 +60,9 @@ def table(sets: Sequence[TrainingSet], truth: Mapping[str, set[str]], spans: Seq
 
 
 def _mined(training_set: TrainingSet, span: Sequence[int]) -> Iterator[Pair]:
-    return (pair for _, pairs in training_set.groups() for pair in pairs if pair.mined and span[0] <= pair.rank <= span[1])
+    return (
+        pair for _, pairs in training_set.groups() for pair in pairs if pair.mined and span[0] <= pair.rank <= span[1]
+    )
 
 
 def _negatives(training_set: TrainingSet, truth: Mapping[str, set[str]], span: Sequence[int]) -> str:
@@ -63,8 +71,10 @@ def _negatives(training_set: TrainingSet, truth: Mapping[str, set[str]], span: S
     kept = np.array([pair.role == "negative" for pair in pairs])
     questions = np.array([pair.question for pair in pairs])
     left = rate(false[kept], np.ones(kept.sum(), bool), np.ones(kept.sum()), questions[kept])
-    return (f"{training_set.manifest['policy']:<22}{f'{span[0]}-{span[1]}':>8}{len(pairs):>9,}{kept.sum():>9,}{_share(left):>26}"
-            f"{_part((false & kept).sum(), false.sum()):>26}{_part((~false & ~kept).sum(), (~false).sum()):>26}")
+    return (
+        f"{training_set.manifest['policy']:<22}{f'{span[0]}-{span[1]}':>8}{len(pairs):>9,}{kept.sum():>9,}{_share(left):>26}"
+        f"{_part((false & kept).sum(), false.sum()):>26}{_part((~false & ~kept).sum(), (~false).sum()):>26}"
+    )
 
 
 def _positives(training_set: TrainingSet, truth: Mapping[str, set[str]]) -> str:

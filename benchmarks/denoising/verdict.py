@@ -43,7 +43,9 @@ def claims(order: Sequence[tuple[str, str]], found: Mapping[str, np.ndarray]) ->
     for worse, better in order:
         before, after = (np.asarray(found[name], np.float64) for name in (worse, better))
         if before.shape != after.shape:
-            raise ValueError(f"{worse} {before.shape} and {better} {after.shape} must be of the same seeds and questions")
+            raise ValueError(
+                f"{worse} {before.shape} and {better} {after.shape} must be of the same seeds and questions"
+            )
         difference = crossed_mean(after - before, level=1 - ALPHA / len(order))
         made.append(Claim(worse, better, difference, verdict(difference, len(after))))
     return made

@@ -37,10 +37,18 @@ def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None
     answering = [[known[passage] for passage in truth[question.id]] for question in questions]
 
     def relevant(cell: Path) -> np.ndarray:
-        return np.array([np.isin(row, right) for row, right in zip(np.load(cell / "ordinals.npy"), answering, strict=True)])
+        return np.array(
+            [np.isin(row, right) for row, right in zip(np.load(cell / "ordinals.npy"), answering, strict=True)]
+        )
 
-    return Bench(folder, study, plan.DUAL, questions,
-                 lambda encoder, into: find(study, encoder, questions, max(plan.KS), into, device, told), relevant)
+    return Bench(
+        folder,
+        study,
+        plan.DUAL,
+        questions,
+        lambda encoder, into: find(study, encoder, questions, max(plan.KS), into, device, told),
+        relevant,
+    )
 
 
 def _judged(study: Study, device: str | None, told: Callable[[int, int | None, str], None]) -> str:
@@ -51,7 +59,9 @@ def _judged(study: Study, device: str | None, told: Callable[[int, int | None, s
 
     _set(study, JUDGED_POLICY, None, f"{plan.JUDGE}-set", random=plan.LAST - plan.MINED)
     if not (study.path("models", plan.JUDGE) / "training.json").is_file():
-        train_cross_encoder(study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told)
+        train_cross_encoder(
+            study, plan.JUDGE, f"{plan.JUDGE}-set", settings={**SMALL_CROSS, **plan.CROSS}, device=device, progress=told
+        )
     score_run(study, plan.JUDGE, plan.RUN, plan.MINED, device, told)
     return plan.JUDGE
 

@@ -28,7 +28,10 @@ SAVED = ".judge .status:not(.unsaved)"
 @pytest.fixture
 def desk(tmp_path):
     """60 questions of 10 candidates each, in one batch."""
-    passages = [Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40) for i in range(PASSAGES)]
+    passages = [
+        Passage(f"p{i}", f"Title {i}", f"Passage number {i} tells of town {i}. " + "More. " * 40)
+        for i in range(PASSAGES)
+    ]
     questions = [Question(f"q{i:02}", f"Where is thing {i}?", (f"town {i}",), "P19", f"thing {i}", dataset="toy", split="train", gold=())
                  for i in range(60)]  # fmt: skip
     study = make_study(tmp_path / "desk", passages, questions)
@@ -45,7 +48,9 @@ def serving(study, port=None):
         with socket.socket() as probe:
             probe.bind((server.ADDRESS, 0))
             port = probe.getsockname()[1]
-    process = subprocess.Popen(server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         server.wait_until_up(port, process)
         yield port
@@ -74,7 +79,9 @@ def press(tab, *keys, gap=30):
 
 def labels(study, annotator="Ann"):
     """(question, passage) to label, of what is in force."""
-    return {(j.question, j.passage): j.label for j in Labels(study.labels_path).judgements() if j.annotator == annotator}
+    return {
+        (j.question, j.passage): j.label for j in Labels(study.labels_path).judgements() if j.annotator == annotator
+    }
 
 
 def meant(question: int, count: int = PASSAGES) -> list[str]:
@@ -87,7 +94,11 @@ def judge_quickly(tab, study, questions):
         tab.wait_for_function("n => document.querySelector('.judge h1')?.textContent === `Where is thing ${n}?`", arg=n)
         press(tab, *meant(n), "Enter")
     tab.wait_for_selector(SAVED)
-    expected = {(f"q{n:02}", f"p{(n + place) % PASSAGES}"): KEYS[key] for n in range(questions) for place, key in enumerate(meant(n))}
+    expected = {
+        (f"q{n:02}", f"p{(n + place) % PASSAGES}"): KEYS[key]
+        for n in range(questions)
+        for place, key in enumerate(meant(n))
+    }
     assert labels(study) == expected
     events = list(Labels(study.labels_path).events())
     assert len(events) == questions * PASSAGES == len({event.gesture for event in events})
@@ -120,7 +131,9 @@ def test_the_keys_that_are_needed(tab, desk):
         found = labels(desk)
         assert [found["q00", f"p{i}"] for i in range(PASSAGES)] == ["negative"] * PASSAGES
         assert [found["q01", f"p{(1 + i) % PASSAGES}"] for i in range(PASSAGES)] == ["positive"] + ["negative"] * 9
-        assert {passage: label for (question, passage), label in found.items() if question == "q02"} == {"p2": "negative"}
+        assert {passage: label for (question, passage), label in found.items() if question == "q02"} == {
+            "p2": "negative"
+        }
         assert [batch.done for batch in Queue(desk.labels_path).batches()] == [2]
 
 
@@ -158,7 +171,13 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
     assert len(labels(desk)) == 2
     with serving(desk, port):
         tab.wait_for_selector(SAVED, timeout=60_000)
-        assert [labels(desk)["q00", f"p{i}"] for i in range(5)] == ["positive", "related", "negative", "unsure", "positive"]
+        assert [labels(desk)["q00", f"p{i}"] for i in range(5)] == [
+            "positive",
+            "related",
+            "negative",
+            "unsure",
+            "positive",
+        ]
         press(tab, "x", "Enter")
         tab.wait_for_selector(SAVED)
         events = list(Labels(desk.labels_path).events())
@@ -276,7 +295,11 @@ def test_disputes_are_settled_by_key(tab, desk):
         tab.wait_for_selector("text=Nothing to settle")
         tab.wait_for_selector(SAVED)
         settled = {pair.passage: (pair.label, pair.state) for pair in store.consensus(["q00"])}
-        assert settled == {"p0": ("related", "agreed"), "p1": ("positive", "adjudicated"), "p2": ("negative", "adjudicated")}
+        assert settled == {
+            "p0": ("related", "agreed"),
+            "p1": ("positive", "adjudicated"),
+            "p2": ("negative", "adjudicated"),
+        }
 
 
 def test_practice_shows_where_one_differs(tab, desk):
@@ -284,7 +307,9 @@ def test_practice_shows_where_one_differs(tab, desk):
     people.add("Lea", "lead")
     store.add("Lea", Gesture("a", "label", "q00", (Choice("p0", "positive"), Choice("p1", "negative"))))
     store.add("Lea", Gesture("b", "note", "q00", (Choice("p0"),), note="It names the town."))
-    Queue(desk.labels_path).add_batch("practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True)
+    Queue(desk.labels_path).add_batch(
+        "practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True
+    )
     with serving(desk) as port:
         sit_down(tab, port)
         assert "Practice" in tab.locator(".judge .practice").inner_text() and tab.locator(".candidate").count() == 2
@@ -314,7 +339,11 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.wait_for_selector(".on-question .status:has-text('all saved')")
         assert labels(desk) == {("q03", "p0"): "positive", ("q03", "p1"): "negative"}
         assert {event.blind for event in Labels(desk.labels_path).events()} == {0}
-        assert tab.locator("#a-1 .my-label").inner_text() == tab.locator("#b-1 .my-label").inner_text() == "✓ you: positive"
+        assert (
+            tab.locator("#a-1 .my-label").inner_text()
+            == tab.locator("#b-1 .my-label").inner_text()
+            == "✓ you: positive"
+        )
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
         assert "Labels of people: 2 passages" in tab.locator(".judged summary").inner_text()
@@ -328,7 +357,9 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
         with socket.socket() as probe:
             probe.bind(("0.0.0.0", 0))
             port = probe.getsockname()[1]
-        process = subprocess.Popen(server.command(port, "0.0.0.0"), env=server.environment(desk), stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            server.command(port, "0.0.0.0"), env=server.environment(desk), stdout=subprocess.DEVNULL
+        )
         try:
             server.wait_until_up(port, process)
             tab = context.new_page()
@@ -363,7 +394,11 @@ def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
             tab.emulate_media(color_scheme=scheme)
             tab.wait_for_timeout(300)
             found = Axe().run(tab, context=".judge").response["violations"]
-            grave = [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found if one["impact"] in ("serious", "critical")]
+            grave = [
+                (one["id"], [node["html"][:120] for node in one["nodes"]])
+                for one in found
+                if one["impact"] in ("serious", "critical")
+            ]
             assert not grave
         assert tab.locator(".judge .unseen").get_attribute("aria-live") == "polite"
         assert tab.locator(".judge .unseen").inner_text().startswith("negative: Title 1. 2 of 10")
@@ -382,6 +417,8 @@ def test_nothing_of_a_study_is_run_as_markup(browser, tmp_path):
             tab = context.new_page()
             sit_down(tab, port, "<img src=x onerror='window.pwned=3'>")
             assert HOSTILE.split("<")[0] in shown(tab)
-            assert tab.evaluate("window.pwned") is None and tab.locator(".judge script, .judge img, .judge a").count() == 0
+            assert (
+                tab.evaluate("window.pwned") is None and tab.locator(".judge script, .judge img, .judge a").count() == 0
+            )
     finally:
         context.close()

@@ -19,8 +19,17 @@ from db.queue import Queue
 from tests.browser.test_journeys import parameters, ready, visit
 from tests.studies import tiny_bert
 
-WHOLE = {"encoder": "tiny", "questions": "dev", "run": "tiny-dev", "passages": ("gold", "random"), "random": 61, "method": "tsne",
-         "perplexity": 8, "cluster_count": 4, "components": 10}
+WHOLE = {
+    "encoder": "tiny",
+    "questions": "dev",
+    "run": "tiny-dev",
+    "passages": ("gold", "random"),
+    "random": 61,
+    "method": "tsne",
+    "perplexity": 8,
+    "cluster_count": 4,
+    "components": 10,
+}
 POINT = """(number) => {
   const plot = document.querySelector(".js-plotly-plot"), layout = plot._fullLayout, frame = plot.getBoundingClientRect();
   const trace = plot._fullData.find((each) => each.customdata && each.customdata.length > number);
@@ -36,7 +45,9 @@ def mapped(study, tmp_path_factory) -> Study:
     shutil.copytree(study.folder, folder)
     made = Study.open(folder)
     tiny_bert(folder / "models" / "other", 1)
-    add_encoder(made.settings_path, "other", {"model": str(folder / "models" / "other"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        made.settings_path, "other", {"model": str(folder / "models" / "other"), "pooling": "cls", "max_tokens": 64}
+    )
     build_index(made, "other", device="cpu")
     make_map(made, MapRequest("two", second="other", **WHOLE))
     make_map(made, MapRequest("one", **WHOLE))
@@ -130,7 +141,9 @@ def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, map
     tab.mouse.click(*tab.evaluate(POINT, 5))
     expect(tab.locator(".map-point h2")).to_be_visible()
     assert parameters(tab)["point"].startswith(("p:", "q:"))
-    assert pointed.startswith(tab.locator(".map-point h2").inner_text()), "the passage under the pointer is the one that opens"
+    assert pointed.startswith(tab.locator(".map-point h2").inner_text()), (
+        "the passage under the pointer is the one that opens"
+    )
     expect(tab.locator(".map-point .map-list li")).to_have_count(10)
     other = tab.locator(".map-point .map-list a").first
     name = other.inner_text()

@@ -40,7 +40,9 @@ class Provider(BaseHTTPRequestHandler):
         elif asked.path == "/authorize":
             self.server.nonce = query.get("nonce")
             self.send_response(302)
-            self.send_header("Location", f"{query['redirect_uri']}?{urlencode({'code': 'abc', 'state': query['state']})}")
+            self.send_header(
+                "Location", f"{query['redirect_uri']}?{urlencode({'code': 'abc', 'state': query['state']})}"
+            )
             self.end_headers()
         else:
             self.send_error(404)
@@ -82,7 +84,9 @@ def provider() -> Iterator[str]:
 
 @pytest.fixture
 def study(tmp_path):
-    made = make_study(tmp_path / "team", [Passage("p", "Oslo", "Oslo is a town.")], [Question("q", "What is Oslo?", split="train")])
+    made = make_study(
+        tmp_path / "team", [Passage("p", "Oslo", "Oslo is a town.")], [Question("q", "What is Oslo?", split="train")]
+    )
     Queue(made.labels_path).add_batch("first", [Item("q", (Candidate("p", 0),))], {})
     return made
 

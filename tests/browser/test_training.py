@@ -35,14 +35,24 @@ def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
     passages = people()
     twice = [Passage(f"book{i}", f"Parish book {i}", f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
                      "says the parish book.") for i in TOLD_TWICE]  # fmt: skip
-    study = make_study(tmp_path / "loop", [*passages, *twice], [*births(passages[:TRAIN], "train"), *births(passages[TRAIN:], "dev")])
+    study = make_study(
+        tmp_path / "loop", [*passages, *twice], [*births(passages[:TRAIN], "train"), *births(passages[TRAIN:], "dev")]
+    )
     tiny_bert(study.folder / "models" / "tiny")
-    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64})
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
+    )
     bm25.build_index(study, threads=2)
     dense.build_index(study, "tiny", device="cpu")
     retrieve(study, "dense", encoder="tiny", split="dev", k=20, device="cpu")
     retrieve(study, "bm25", split="train", k=10, name="mined")
-    told = {f"P19.train.{number}": {f"book{i}"} for number, i in enumerate(i for i in range(TRAIN) if i % 3 != 2) if i in TOLD_TWICE}
+    told = {
+        f"P19.train.{number}": {f"book{i}"}
+        for number, i in enumerate(i for i in range(TRAIN) if i % 3 != 2)
+        if i in TOLD_TWICE
+    }
     return study, told
 
 
@@ -58,7 +68,10 @@ def flag(tab, study: Study, wrong: Mapping[str, set[str]]) -> set[tuple[str, str
         press(tab, *["j"] * places[0], "1", gap=60)
         flagged.add((item.question, item.candidates[places[0]].passage))
         press(tab, "Enter", "Enter", gap=60)  # the rest stays open
-        tab.wait_for_function("asked => document.querySelector('.judge h1')?.textContent !== asked", arg=study.questions.get(item.question).text)
+        tab.wait_for_function(
+            "asked => document.querySelector('.judge h1')?.textContent !== asked",
+            arg=study.questions.get(item.question).text,
+        )
     tab.wait_for_selector(SAVED)
     assert labels(study) == dict.fromkeys(flagged, "positive")
     return flagged
@@ -95,7 +108,9 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         expect(rows).to_have_count(3)
         seen = {(question, passage) for question, passage in flagged
                 if rows.filter(has_text=study.questions.get(question).text).filter(has_text=passage).count() == 1}  # fmt: skip
-        assert seen == flagged and all("negative by run → positive by label" in words for words in rows.all_inner_texts())
+        assert seen == flagged and all(
+            "negative by run → positive by label" in words for words in rows.all_inner_texts()
+        )
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 

@@ -41,7 +41,11 @@ def receive(key: str, labels: Labels, annotator: str) -> None:
         receipts = [asdict(receipt) for receipt in labels.take(annotator, entries)]
     except BlindspotError as error:
         trouble = str(error)
-    st.session_state.setdefault(_HEARD, {})[key] = {"attempt": outbox.get("attempt"), "receipts": receipts, "trouble": trouble}
+    st.session_state.setdefault(_HEARD, {})[key] = {
+        "attempt": outbox.get("attempt"),
+        "receipts": receipts,
+        "trouble": trouble,
+    }
 
 
 def asked(key: str, name: str, default: Any) -> Any:

@@ -30,8 +30,11 @@ def on_question(study: Study, question: Question, person: Person | None) -> None
 
 def _keys(study: Study, question: Question, person: Person) -> None:
     stores = desk(study)
-    history = [gesture for gesture in stores.labels.undoable(person.name, 200)
-               if gesture.batch is None and gesture.kind == "label" and gesture.question == question.id]
+    history = [
+        gesture
+        for gesture in stores.labels.undoable(person.name, 200)
+        if gesture.batch is None and gesture.kind == "label" and gesture.question == question.id
+    ]
     judging.mount("on_question", f"on-question-{person.name}", {
         "session": f"{who.cookie_name(study.labels_path)}:{person.name}:question", "question": question.id,
         "given": stores.labels.given(person.name, [question.id]).get(question.id, {}),
@@ -49,10 +52,22 @@ def judged(study: Study, question: Question, person: Person | None) -> Html:
     ordinals = study.corpus.ordinals([pair.passage for pair in pairs])
     titles = {passage.id: passage.title for passage in study.corpus.passages(list(ordinals.values()))}
     rows = [_row(pair, titles.get(pair.passage, "")) for pair in pairs]
-    return tag("details", tag("summary", f"Labels of people: {count(len(pairs), 'passage')}"), *rows, cls="gold-table judged")
+    return tag(
+        "details", tag("summary", f"Labels of people: {count(len(pairs), 'passage')}"), *rows, cls="gold-table judged"
+    )
 
 
 def _row(pair: Consensus, title: str) -> Html:
     said = pair.label or "no agreement"
-    return div(span(said, cls=f"badge my-label {pair.label or ''}"), " ", tag("b", title or "untitled"), " ",
-               join(span(f"{pair.passage}, {_STATES[pair.state]}, {pair.people} {'person' if pair.people == 1 else 'people'}", cls="soft")))
+    return div(
+        span(said, cls=f"badge my-label {pair.label or ''}"),
+        " ",
+        tag("b", title or "untitled"),
+        " ",
+        join(
+            span(
+                f"{pair.passage}, {_STATES[pair.state]}, {pair.people} {'person' if pair.people == 1 else 'people'}",
+                cls="soft",
+            )
+        ),
+    )

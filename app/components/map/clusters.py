@@ -17,7 +17,9 @@ from backend.maps import edits as changes
 from backend.maps.edits import Clusters
 from backend.maps.values import ClusterRow, cluster_rows
 
-UNLABELLED = "The share of the cluster's passages that are no gold and that nobody judged, for the questions of this map"
+UNLABELLED = (
+    "The share of the cluster's passages that are no gold and that nobody judged, for the questions of this map"
+)
 QUESTIONS = "Questions of this map with a positive passage in the cluster"
 RUNS_SHOWN = 4
 
@@ -47,7 +49,11 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
 
 
 def _undone(map: Map, state: Clusters) -> Html:
-    return tag("p", f"{state.edits} change{'' if state.edits == 1 else 's'} made by hand." if state.edits else "", cls="convention")
+    return tag(
+        "p",
+        f"{state.edits} change{'' if state.edits == 1 else 's'} made by hand." if state.edits else "",
+        cls="convention",
+    )
 
 
 def _undo_buttons(map: Map, state: Clusters) -> None:
@@ -56,7 +62,9 @@ def _undo_buttons(map: Map, state: Clusters) -> None:
     left, right, _ = st.columns([2, 2, 3])
     if state.undoable:
         left.button(
-            f"Undo: {state.undoable}", key="map-undo", on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits), "Undone."))
+            f"Undo: {state.undoable}",
+            key="map-undo",
+            on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits), "Undone.")),
         )
     if state.redoable:
         right.button(
@@ -84,13 +92,20 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
             "tr",
             tag(
                 "th",
-                link(row.name, address(map, cluster=row.id + 1, point=None, selection=None, list=None), data_focus=f"cluster-{row.id}"),
+                link(
+                    row.name,
+                    address(map, cluster=row.id + 1, point=None, selection=None, list=None),
+                    data_focus=f"cluster-{row.id}",
+                ),
                 scope="row",
             ),
             tag("td", f"{row.size:,}"),
             tag("td", f"{100 * row.unlabelled.value:.0f}%"),
             tag("td", f"{row.questions:,}"),
-            *(tag("td", figure(row.hits[run], inline=True), cls="few" if row.hits[run].n < 30 else None) for run in runs),
+            *(
+                tag("td", figure(row.hits[run], inline=True), cls="few" if row.hits[run].n < 30 else None)
+                for run in runs
+            ),
             cls="chosen" if row.id == opened else None,
         )
         for row in rows
@@ -103,8 +118,22 @@ def opened_cluster(map: Map, points: Points, state: Clusters, id: int, run: str 
     members = state.members(id)
     words = ", ".join(state.words.get(id, ())) or "no word tells it from the rest"
     note = div(state.notes[id], cls="notice map-note") if state.notes.get(id) else ""
-    show(div(span(f"{words}. ", cls="soft"), link("all clusters", address(map, cluster=None, list=None), cls="quiet"), note))
-    panel(map, points, [points.ids[map.drawn + place] for place in members.tolist()], state.name(id), run, k, can_clear=False)
+    show(
+        div(
+            span(f"{words}. ", cls="soft"),
+            link("all clusters", address(map, cluster=None, list=None), cls="quiet"),
+            note,
+        )
+    )
+    panel(
+        map,
+        points,
+        [points.ids[map.drawn + place] for place in members.tolist()],
+        state.name(id),
+        run,
+        k,
+        can_clear=False,
+    )
     _change(map, state, id)
 
 
@@ -115,9 +144,16 @@ def _change(map: Map, state: Clusters, id: int) -> None:
     typed = st.session_state
     with st.expander("Rename or note"):
         st.text_input("Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="empty: its telling words")
-        _button("Rename", "map-rename", lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, by), "Renamed.")
+        _button(
+            "Rename", "map-rename", lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, by), "Renamed."
+        )
         st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
-        _button("Keep the note", "map-note", lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, by), "Kept the note.")
+        _button(
+            "Keep the note",
+            "map-note",
+            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, by),
+            "Kept the note.",
+        )
     with st.expander("Split or merge"):
         st.number_input("Parts", 2, 20, 2, key="map-parts", help="By k-means in the original space.")
         _button("Split", "map-split", lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=by), "Split.")

@@ -92,5 +92,7 @@ def neighbours_of(map: Map, point: int, count: int, view: int) -> Neighbours:
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
-def _neighbours(_map: Map, folder: str, made: str, point: int, count: int, view: int, outdated: tuple[str, ...]) -> Neighbours:
+def _neighbours(
+    _map: Map, folder: str, made: str, point: int, count: int, view: int, outdated: tuple[str, ...]
+) -> Neighbours:
     return _map.neighbours(point, count, view)

@@ -49,7 +49,16 @@ SHAPES = (
     "hourglass",
     "bowtie",
 )
-QUIET = (NOBODYS, NOT_IN_RUN, UNLABELLED, NO_CLUSTER, OTHERS, "other passage", "of several relations", "of several groups")
+QUIET = (
+    NOBODYS,
+    NOT_IN_RUN,
+    UNLABELLED,
+    NO_CLUSTER,
+    OTHERS,
+    "other passage",
+    "of several relations",
+    "of several groups",
+)
 FIXED = {
     FOUND: ("#0072b2", "circle"),
     MISSED: ("#d55e00", "x"),
@@ -71,7 +80,14 @@ def held_figure(map: Map, found: Sequence[str], views: Sequence[int], marked: fr
 
 @st.cache_resource(max_entries=12, show_spinner=False)
 def _held(
-    _map: Map, _found: Sequence[str], _parts: tuple, folder: Path, made: str, views: tuple[int, ...], marked: frozenset[str], mark: int
+    _map: Map,
+    _found: Sequence[str],
+    _parts: tuple,
+    folder: Path,
+    made: str,
+    views: tuple[int, ...],
+    marked: frozenset[str],
+    mark: int,
 ) -> Any:
     titles, starts, ids, labelled = _parts
     return figure(_map, titles, starts, ids, _found, views, marked, labelled)
@@ -99,7 +115,9 @@ def figure(
 
     shown = selectable(len(map), len(views))
     names = map.encoders
-    heads = [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
+    heads = (
+        [f"{'before: ' if number == 0 else 'after: '}{names[number]}" for number in views] if len(views) > 1 else None
+    )
     made = make_subplots(rows=1, cols=len(views), subplot_titles=heads, horizontal_spacing=0.02)
     every = categories(found, most=len(COLOURS))
     kept = set(every)
@@ -150,7 +168,9 @@ def height(views: int) -> int:
 def selectable(points: int, views: int) -> np.ndarray:
     """Rows that are drawn as points: all, or a fixed random part where they are too many. (m,) int64, rising."""
     room = SELECTABLE // views
-    return np.arange(points) if points <= room else np.sort(np.random.default_rng(0).choice(points, room, replace=False))
+    return (
+        np.arange(points) if points <= room else np.sort(np.random.default_rng(0).choice(points, room, replace=False))
+    )
 
 
 def _colours(names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -165,7 +185,15 @@ def _shape(shape: str, name: str, question: bool) -> str:
 
 
 def _trace(
-    places: np.ndarray, ids: list[str], texts: list[str], name: str, question: bool, colour: str, shape: str, legend: bool, quiet: bool
+    places: np.ndarray,
+    ids: list[str],
+    texts: list[str],
+    name: str,
+    question: bool,
+    colour: str,
+    shape: str,
+    legend: bool,
+    quiet: bool,
 ) -> dict[str, Any]:
     return {
         "type": "scattergl",
@@ -252,7 +280,14 @@ def _lay_out(made: Any, map: Map, views: int) -> None:
         margin={"l": 4, "r": 4, "t": 30 if views > 1 else 12, "b": 4},
         dragmode="lasso",
         hovermode="closest",
-        legend={"orientation": "h", "yanchor": "top", "y": -0.02, "x": 0, "itemsizing": "constant", "font": {"size": 12}},
+        legend={
+            "orientation": "h",
+            "yanchor": "top",
+            "y": -0.02,
+            "x": 0,
+            "itemsizing": "constant",
+            "font": {"size": 12},
+        },
         hoverlabel={"align": "left"},
         uirevision=map.name,
     )

@@ -17,7 +17,11 @@ from backend.core.study import Study
 from backend.maps import MapRequest
 from db.errors import BlindspotError
 
-SOURCES = {"gold": "gold passages of the questions", "top": "the first passages that a run found", "random": "random passages"}
+SOURCES = {
+    "gold": "gold passages of the questions",
+    "top": "the first passages that a run found",
+    "random": "random passages",
+}
 METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
 CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups alone", "none": "none"}
 
@@ -27,11 +31,24 @@ def form(study: Study, taken: set[str]) -> None:
     indexes = study.parts("indexes")
     dense = [name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"]
     if not dense:
-        show(notice("A map needs a dense index: make one on ", link("Home", HOME), " or with ", tag("code", "blindspot index dense"), "."))
+        show(
+            notice(
+                "A map needs a dense index: make one on ",
+                link("Home", HOME),
+                " or with ",
+                tag("code", "blindspot index dense"),
+                ".",
+            )
+        )
         return
     runs = list(opened_study.runs(study))
     sets = list(
-        dict.fromkeys([*(c["split"] for c in study.questions.counts()), *(c["dataset"] for c in study.questions.counts() if c["dataset"])])
+        dict.fromkeys(
+            [
+                *(c["split"] for c in study.questions.counts()),
+                *(c["dataset"] for c in study.questions.counts() if c["dataset"]),
+            ]
+        )
     )
     with st.container(key="map-form"):
         show(tag("h2", "Make a map"))
@@ -50,43 +67,83 @@ def _asked(study: Study, dense: list[str], runs: list[str], sets: list[str], tak
     with st.expander("Method, seed, clusters"):
         given |= _how_drawn(study)
     defaults = {each.name: each.default for each in fields(MapRequest)}
-    return {key: value for key, value in given.items()
-            if key == "name" or value != (list(defaults[key]) if key == "passages" else defaults[key])}
+    return {
+        key: value
+        for key, value in given.items()
+        if key == "name" or value != (list(defaults[key]) if key == "passages" else defaults[key])
+    }
 
 
 def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
     encoder = first.selectbox("Encoder", dense, key="make-encoder")
     others = ["", *(name for name in dense if name != encoder)]
-    after = second.selectbox("Compare with (after)", others, key="make-second", format_func=lambda name: name or "no other",
-                             help="A second encoder of the same passages: both are shown side by side, before and after training.")
-    default_run = next((i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0)
-    run = third.selectbox("Run", runs, index=default_run if runs else None, key="make-run", help="Whose first passages go on the map.")
-    asked = fourth.selectbox("Questions", ["", *sets], key="make-questions", format_func=lambda name: name or "those of the run",
-                             help="A split or a set.")
-    passages = st.multiselect("Passages", list(SOURCES), default=list(SOURCES) if run else ["gold", "random"], key="make-passages",
-                              format_func=SOURCES.get)
+    after = second.selectbox(
+        "Compare with (after)",
+        others,
+        key="make-second",
+        format_func=lambda name: name or "no other",
+        help="A second encoder of the same passages: both are shown side by side, before and after training.",
+    )
+    default_run = next(
+        (i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0
+    )
+    run = third.selectbox(
+        "Run", runs, index=default_run if runs else None, key="make-run", help="Whose first passages go on the map."
+    )
+    asked = fourth.selectbox(
+        "Questions",
+        ["", *sets],
+        key="make-questions",
+        format_func=lambda name: name or "those of the run",
+        help="A split or a set.",
+    )
+    passages = st.multiselect(
+        "Passages",
+        list(SOURCES),
+        default=list(SOURCES) if run else ["gold", "random"],
+        key="make-passages",
+        format_func=SOURCES.get,
+    )
     first, second, third, fourth = st.columns(4)
     top = first.number_input("First k of the run", 1, 1000, 10, key="make-top")
     random = second.number_input("Random passages", 0, 200_000, 2000, step=500, key="make-random")
-    most = third.number_input("Passages at most", 30, 200_000, 10_000, step=1000, key="make-most",
-                              help="20,000 points can be chosen from; more are drawn as density. UMAP takes a minute or two for 10,000.")
+    most = third.number_input(
+        "Passages at most",
+        30,
+        200_000,
+        10_000,
+        step=1000,
+        key="make-most",
+        help="20,000 points can be chosen from; more are drawn as density. UMAP takes a minute or two for 10,000.",
+    )
     name = fourth.text_input("Name", _free_name(encoder, after, taken), key=f"make-name-{encoder}-{after}")
-    return {"name": name.strip(), "encoder": encoder, "second": after or None, "run": run, "questions": asked or None,
-            "passages": list(passages), "top": top, "random": random, "most": most}
+    return {
+        "name": name.strip(),
+        "encoder": encoder,
+        "second": after or None,
+        "run": run,
+        "questions": asked or None,
+        "passages": list(passages),
+        "top": top,
+        "random": random,
+        "most": most,
+    }
 
 
 def _how_drawn(study: Study) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
     given = {"method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.get)}
     if given["method"] == "umap":
-        given["neighbours"] = second.number_input("Neighbours", 2, 200, 15, key="make-neighbours",
-                                                  help="Low: fine detail; high: the large.")
+        given["neighbours"] = second.number_input(
+            "Neighbours", 2, 200, 15, key="make-neighbours", help="Low: fine detail; high: the large."
+        )
         given["min_dist"] = third.number_input("Least distance", 0.0, 1.0, 0.1, key="make-min-dist")
     else:
         given["perplexity"] = float(second.number_input("Perplexity", 2, 500, 30, key="make-perplexity"))
-    given["seed"] = fourth.number_input("Seed", 0, 10**6, study.settings.seed, key="make-seed",
-                                        help="Look at two seeds: what differs is no finding.")
+    given["seed"] = fourth.number_input(
+        "Seed", 0, 10**6, study.settings.seed, key="make-seed", help="Look at two seeds: what differs is no finding."
+    )
     first, second, third, _ = st.columns(4)
     given["clusters"] = first.selectbox("Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.get)
     if given["clusters"] == "kmeans":
@@ -107,7 +164,11 @@ def _wrong(arguments: dict[str, Any]) -> str:
 
 def _free_name(encoder: str, after: str | None, taken: set[str]) -> str:
     base = f"{encoder}-and-{after}" if after else encoder
-    return next(name for number in range(1, len(taken) + 2) if (name := base if number == 1 else f"{base}-{number}") not in taken)
+    return next(
+        name
+        for number in range(1, len(taken) + 2)
+        if (name := base if number == 1 else f"{base}-{number}") not in taken
+    )
 
 
 def _command(arguments: dict[str, Any], study: Study) -> str:

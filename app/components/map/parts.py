@@ -22,8 +22,12 @@ TRUST = (
     "Trustworthiness: 1 where no point that is near on the map is far in the original space; 0.5 or so for points strewn at random "
     "(Venna and Kaski 2001). 95% bootstrap interval over the measured points."
 )
-OVERLAP = "Neighbour overlap: the share of a point's k true nearest neighbours that are also among its k nearest on the map."
-SIMILARITY = "Mean cosine of two different positives of the group: 1 is one spot, 0 is every direction. 95% jackknife interval."
+OVERLAP = (
+    "Neighbour overlap: the share of a point's k true nearest neighbours that are also among its k nearest on the map."
+)
+SIMILARITY = (
+    "Mean cosine of two different positives of the group: 1 is one spot, 0 is every direction. 95% jackknife interval."
+)
 NEAREST = "Mean cosine of a positive with the nearest other positive of the group. 95% bootstrap interval."
 MARGIN = (
     "Of each question: the cosine with its own best positive less that with the best positive of other questions of the group, on "
@@ -52,8 +56,16 @@ def quality_line(map: Map) -> Html:
             div(
                 span(term(f"trustworthiness{of}", TRUST), " ", _plain(quality["trustworthiness"], 3)),
                 " · ",
-                span(term("neighbour overlap", OVERLAP), " ", _plain(quality["overlap"], 3), f" ({quality['by_chance']:.4f} by chance)"),
-                span(f" at k = {quality['k']}, measured on {quality['rows']:,} of {quality['points']:,} points", cls="soft"),
+                span(
+                    term("neighbour overlap", OVERLAP),
+                    " ",
+                    _plain(quality["overlap"], 3),
+                    f" ({quality['by_chance']:.4f} by chance)",
+                ),
+                span(
+                    f" at k = {quality['k']}, measured on {quality['rows']:,} of {quality['points']:,} points",
+                    cls="soft",
+                ),
             )
         )
     explained = " and ".join(f"{100 * share:.0f}%" for share in manifest["explained"])
@@ -95,7 +107,11 @@ def warnings(map: Map, drawn: int) -> Html:
     """What keeps the picture from being all there is."""
     said = []
     if drawn < len(map):
-        said.append(notice(f"{len(map):,} points: {drawn:,} of them, drawn at random, can be chosen; all are in the grey density beneath."))
+        said.append(
+            notice(
+                f"{len(map):,} points: {drawn:,} of them, drawn at random, can be chosen; all are in the grey density beneath."
+            )
+        )
     old = map.outdated()
     if old:
         said.append(
@@ -114,12 +130,20 @@ def spread_table(map: Map) -> Html:
         return Html("")
     two = "before" in rows[0]
     names = map.encoders
-    columns = [("similarity", "mean cosine", SIMILARITY), ("nearest", "nearest other", NEAREST), ("margin", "margin", MARGIN)]
+    columns = [
+        ("similarity", "mean cosine", SIMILARITY),
+        ("nearest", "nearest other", NEAREST),
+        ("margin", "margin", MARGIN),
+    ]
     top = [tag("th", "", scope="col"), tag("th", "", scope="col")]
     heads = [tag("th", "positives of", scope="col", cls="left"), tag("th", "n", scope="col")]
     for _, words, explained in columns:
         top.append(tag("th", term(words, explained), scope="colgroup", colspan="3" if two else "1", cls="group"))
-        heads += [tag("th", word, scope="col") for word in (names[0], names[1], "change")] if two else [tag("th", names[0], scope="col")]
+        heads += (
+            [tag("th", word, scope="col") for word in (names[0], names[1], "change")]
+            if two
+            else [tag("th", names[0], scope="col")]
+        )
     lines = []
     for row in rows:
         first = row["before"] if two else row
@@ -127,7 +151,8 @@ def spread_table(map: Map) -> Html:
         for key, _, _ in columns:
             shown = (first[key], row["after"][key], row[key]) if two else (first[key],)
             cells += [
-                tag("td", _figure(each, signed=number == 2), cls="change" if number == 2 else None) for number, each in enumerate(shown)
+                tag("td", _figure(each, signed=number == 2), cls="change" if number == 2 else None)
+                for number, each in enumerate(shown)
             ]
         few = first["positives"] < FEW
         group = "every relation" if row["group"] == ALL else relation_label(row["group"])
@@ -135,7 +160,11 @@ def spread_table(map: Map) -> Html:
             tag(
                 "tr",
                 tag("th", group, scope="row"),
-                tag("td", f"{first['positives']:,}", title=f"{first['positives']:,} positives, {first['questions']:,} questions"),
+                tag(
+                    "td",
+                    f"{first['positives']:,}",
+                    title=f"{first['positives']:,} positives, {first['questions']:,} questions",
+                ),
                 *cells,
                 cls="few" if few else None,
                 title="fewer than 30 positives: too few to say much" if few else None,
@@ -146,7 +175,9 @@ def spread_table(map: Map) -> Html:
         "Cosines in the original space, all dimensions, whatever the encoder's own score. Positives are the gold passages on this map, "
         "as labels have corrected them when it was made. Groups of fewer than 30 are grey."
     )
-    return div(tag("h2", "How widely each group is spread"), scrolling(table), tag("p", said, cls="convention"), cls="panel")
+    return div(
+        tag("h2", "How widely each group is spread"), scrolling(table), tag("p", said, cls="convention"), cls="panel"
+    )
 
 
 def opened_point(map: Map, points: Points, number: int, view: int) -> Html:
@@ -157,15 +188,25 @@ def opened_point(map: Map, points: Points, number: int, view: int) -> Html:
         body = join(
             tag("p", f"Answers: {', '.join(question.answers) or 'none known'}"),
             tag(
-                "p", link("open the question", url.href(url.QUESTION, {"question": question.id, "a": url.value("a"), "b": url.value("b")}))
+                "p",
+                link(
+                    "open the question",
+                    url.href(url.QUESTION, {"question": question.id, "a": url.value("a"), "b": url.value("b")}),
+                ),
             ),
         )
         kind = relation_label(question.relation)
     else:
         passage = map.study.corpus.passage(int(map.ordinals[number - map.drawn]))
         body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
-    head = div(tag("h2", points.titles[number] or "(no title)"), link("close", address(map, point=None), cls="quiet"), cls="list-head")
-    return div(head, tag("p", kind, cls="convention"), body, _neighbours(map, number, view, where), cls="panel map-point")
+    head = div(
+        tag("h2", points.titles[number] or "(no title)"),
+        link("close", address(map, point=None), cls="quiet"),
+        cls="list-head",
+    )
+    return div(
+        head, tag("p", kind, cls="convention"), body, _neighbours(map, number, view, where), cls="panel map-point"
+    )
 
 
 def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html:
@@ -178,7 +219,11 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
         map.study.corpus.passages(found.rows[0].tolist()), found.rows[0].tolist(), found.similarity[0].tolist()
     ):
         title = passage.title or "(no title)"
-        shown = link(title, address(map, point=PASSAGE + passage.id)) if ordinal in where else span(title, title="not on this map")
+        shown = (
+            link(title, address(map, point=PASSAGE + passage.id))
+            if ordinal in where
+            else span(title, title="not on this map")
+        )
         lines.append(
             tag(
                 "li",
@@ -214,7 +259,11 @@ def point_list(map: Map, points: Points, chosen: Sequence[str], pages: int, each
         for number in shown
     ]
     left = len(chosen) - len(shown)
-    more = link(f"{min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points") if left > 0 else ""
+    more = (
+        link(f"{min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points")
+        if left > 0
+        else ""
+    )
     return div(tag("ul", *lines, cls="map-list"), more)
 
 
@@ -225,7 +274,10 @@ def _figure(estimate: dict | None, signed: bool = False) -> Html:
     form = "+.3f" if signed else ".3f"
     interval = "" if low is None else f"{low:{form}} to {high:{form}}"
     return span(
-        f"{estimate['value']:{form}}", span(interval, cls="interval"), cls="figure", title=f"n = {estimate['n']:,}, {estimate['method']}"
+        f"{estimate['value']:{form}}",
+        span(interval, cls="interval"),
+        cls="figure",
+        title=f"n = {estimate['n']:,}, {estimate['method']}",
     )
 
 

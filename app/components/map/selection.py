@@ -75,7 +75,9 @@ def person(map: Map) -> str | None:
     return here.name if here else None
 
 
-def panel(map: Map, points: Points, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True) -> None:
+def panel(
+    map: Map, points: Points, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True
+) -> None:
     """A list of points and what can be done with it."""
     known = known_of(map)
     questions = sum(id.startswith(QUESTION) for id in ids)
@@ -96,7 +98,13 @@ def panel(map: Map, points: Points, ids: Sequence[str], heading: str, run: str |
 
 def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, name: str) -> None:
     if run is None:
-        show(tag("p", "To send passages to judging, choose a run: it says which question a passage was found for.", cls="convention"))
+        show(
+            tag(
+                "p",
+                "To send passages to judging, choose a run: it says which question a passage was found for.",
+                cls="convention",
+            )
+        )
         return
     opened = map.study.run(run)
     found = pairs_to_judge(map, known, opened, ids, k)

@@ -26,8 +26,17 @@ def agreement_panel(found: Quality) -> Html:
         )
         return div(tag("h2", "Agreement"), tag("p", said, cls="convention"), cls="panel")
     lines = [
-        row(coefficient(each), share(each.agreed), f"{each.passages:,}", f"{each.questions:,}", head=term(words, explained))
-        for words, explained, each in (("four labels", FOUR, together.four), ("positive or not", POSITIVE, together.positive))
+        row(
+            coefficient(each),
+            share(each.agreed),
+            f"{each.passages:,}",
+            f"{each.questions:,}",
+            head=term(words, explained),
+        )
+        for words, explained, each in (
+            ("four labels", FOUR, together.four),
+            ("positive or not", POSITIVE, together.positive),
+        )
     ]
     table = tag(
         "table",
@@ -86,7 +95,10 @@ def people_panel(found: Quality) -> Html:
         term("per hour", f"Labels in an hour of labelling; a gesture counts {LONGEST // 60_000} minutes at most"),
         "positive",
         "unsure",
-        term("same again", "Of passages judged blind a second time, in another batch: those that got the same label as before"),
+        term(
+            "same again",
+            "Of passages judged blind a second time, in another batch: those that got the same label as before",
+        ),
     )
     lines = [_person(each) for each in found.work]
     drift = found.drift

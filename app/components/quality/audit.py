@@ -56,24 +56,38 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         _headline(found.overall),
         tag("p", _convention(found.overall), cls="convention"),
         _by(found, by, here),
-        tag("p", link("People beside the cross-encoder and the answer match, by rank", url.href(url.TRAINING, {"view": VIEW})),
-            cls="convention"),
+        tag(
+            "p",
+            link(
+                "People beside the cross-encoder and the answer match, by rank", url.href(url.TRAINING, {"view": VIEW})
+            ),
+            cls="convention",
+        ),
         cls="panel",
     )
 
 
 def _headline(rates: Rates) -> Html:
-    parts = (("answer the question, though nobody labelled them", rates.positive), ("answer it or are related to it", rates.with_related))
+    parts = (
+        ("answer the question, though nobody labelled them", rates.positive),
+        ("answer it or are related to it", rates.with_related),
+    )
     return div(
         *(
             div(
                 div(
                     f"{percent(rate.value)}%",
-                    span(f"95%: {bounds(rate.low, rate.high)}" if rate.low is not None else "no interval", cls="interval"),
+                    span(
+                        f"95%: {bounds(rate.low, rate.high)}" if rate.low is not None else "no interval", cls="interval"
+                    ),
                     cls="big",
                 ),
                 div(words, cls="what"),
-                div(f"{count(rate.passages, 'passage')}, {count(rate.questions, 'question')}; ", stopping(rate), cls="rule"),
+                div(
+                    f"{count(rate.passages, 'passage')}, {count(rate.questions, 'question')}; ",
+                    stopping(rate),
+                    cls="rule",
+                ),
             )
             for words, rate in parts
         ),
@@ -147,13 +161,19 @@ def _by(found: Audit, by: str, here: Callable[..., str]) -> Html:
         )
         for group, rates in groups.items()
     ]
-    return join(div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")))
+    return join(
+        div(choices, cls="choice-line"), scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates"))
+    )
 
 
 def _group(by: str, group: str) -> Html | str:
     if by != "relation":
         return group
-    return link(relation_label(group), url.href(url.COMPARE, {"relation": group}), title="The questions of this relation, on Compare")
+    return link(
+        relation_label(group),
+        url.href(url.COMPARE, {"relation": group}),
+        title="The questions of this relation, on Compare",
+    )
 
 
 def _batch_picker(batches: tuple[str, ...], chosen: str | None, here: Callable[..., str]) -> Html:

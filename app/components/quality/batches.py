@@ -17,7 +17,13 @@ def batches_panel(batches: Sequence[Progress]) -> Html:
     if not batches:
         return div(
             title,
-            tag("p", "There is no batch yet. A lead makes one with ", tag("code", "blindspot batch new"), ".", cls="convention"),
+            tag(
+                "p",
+                "There is no batch yet. A lead makes one with ",
+                tag("code", "blindspot batch new"),
+                ".",
+                cls="convention",
+            ),
             cls="panel",
         )
     head = heads(
@@ -27,14 +33,23 @@ def batches_panel(batches: Sequence[Progress]) -> Html:
         tag("th", "", scope="col"),
         tag("th", "state", scope="col", cls="left"),
     )
-    table = tag("table", head, tag("tbody", *(line for each in reversed(batches) for line in _lines(each))), cls="figures batches")
+    table = tag(
+        "table",
+        head,
+        tag("tbody", *(line for each in reversed(batches) for line in _lines(each))),
+        cls="figures batches",
+    )
     return div(title, scrolling(table), _strata(batches), cls="panel")
 
 
 def _lines(each: Progress) -> list[Html]:
     batch = each.batch
     share = batch.done / batch.questions
-    made = "practice" if batch.practice else ", ".join(f"{each.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in each.arms)
+    made = (
+        "practice"
+        if batch.practice
+        else ", ".join(f"{each.arms[arm]:,} {words}" for arm, words in ARMS.items() if arm in each.arms)
+    )
     bar = div(
         span(style=f"width:{100 * share:.1f}%"),
         cls="progress",

@@ -35,10 +35,21 @@ def disputes_panel(
     page = min(page, pages)
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
     passages = sum(len(each.passages) for each in disputes)
-    toggle = link("hide names" if names else "show names", here(names=None if names else 1), cls="quiet", data_focus="names")
+    toggle = link(
+        "hide names" if names else "show names", here(names=None if names else 1), cls="quiet", data_focus="names"
+    )
     head = div(
-        tag("h2", "Disagreements ", span(f"{count(passages, 'passage')} of {count(len(disputes), 'question')}", cls="soft")),
-        span(toggle, " ", link("Adjudicate", adjudicate(disputes[0].question), cls="button", data_focus="adjudicate"), cls="foot"),
+        tag(
+            "h2",
+            "Disagreements ",
+            span(f"{count(passages, 'passage')} of {count(len(disputes), 'question')}", cls="soft"),
+        ),
+        span(
+            toggle,
+            " ",
+            link("Adjudicate", adjudicate(disputes[0].question), cls="button", data_focus="adjudicate"),
+            cls="foot",
+        ),
         cls="list-head",
     )
     said = tag(
@@ -47,7 +58,11 @@ def disputes_panel(
         "Decide before you look at the names.",
         cls="convention",
     )
-    more = pager(len(disputes), page, PER_PAGE, "question", lambda number: here(page=number if number > 1 else None)) if pages > 1 else ""
+    more = (
+        pager(len(disputes), page, PER_PAGE, "question", lambda number: here(page=number if number > 1 else None))
+        if pages > 1
+        else ""
+    )
     return div(head, said, *(_dispute(each, names) for each in shown), more, _bad(bad), cls="panel")
 
 
@@ -59,7 +74,12 @@ def adjudicate(question: str) -> str:
 def _dispute(dispute: Dispute, names: bool) -> Html:
     asked = div(
         link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
-        link("settle", adjudicate(dispute.question), aria_label=f"Adjudicate: {dispute.text}", data_focus=f"settle-{dispute.question}"),
+        link(
+            "settle",
+            adjudicate(dispute.question),
+            aria_label=f"Adjudicate: {dispute.text}",
+            data_focus=f"settle-{dispute.question}",
+        ),
         cls="asked",
     )
     return div(asked, tag("ul", *(_passage(each, names) for each in dispute.passages)), cls="dispute")
@@ -67,7 +87,8 @@ def _dispute(dispute: Dispute, names: bool) -> Html:
 
 def _passage(passage: Disputed, names: bool) -> Html:
     votes = [
-        span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}") for label, people in passage.votes.items()
+        span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}")
+        for label, people in passage.votes.items()
     ]
     return tag("li", span(passage.title or passage.passage, cls="title"), span(*votes, cls="votes"))
 
@@ -76,7 +97,13 @@ def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:
     if not bad:
         return Html("")
     items = [
-        tag("li", link(text, url.href(url.QUESTION, {"question": id})), span(f" by {count(people, 'annotator')}", cls="soft"))
+        tag(
+            "li",
+            link(text, url.href(url.QUESTION, {"question": id})),
+            span(f" by {count(people, 'annotator')}", cls="soft"),
+        )
         for id, text, people in bad
     ]
-    return tag("details", tag("summary", f"{count(len(bad), 'question')} called bad"), tag("ul", *items), cls="bad-list")
+    return tag(
+        "details", tag("summary", f"{count(len(bad), 'question')} called bad"), tag("ul", *items), cls="bad-list"
+    )

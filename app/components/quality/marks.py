@@ -20,7 +20,12 @@ def rate_figure(rate: Rate) -> Html:
         return span("–", title="nothing settled was sampled")
     unsettled = f"; {rate.unsettled:,} unsettled left out" if rate.unsettled else ""
     said = f"{percent(rate.value)}% of {count(rate.passages, 'passage')} of {count(rate.questions, 'question')}{unsettled}. {COVERS}."
-    return span(percent(rate.value), span(bounds(rate.low, rate.high) or "no interval", cls="interval"), title=said, cls="figure")
+    return span(
+        percent(rate.value),
+        span(bounds(rate.low, rate.high) or "no interval", cls="interval"),
+        title=said,
+        cls="figure",
+    )
 
 
 def gauge(rate: Rate) -> Html:
@@ -62,7 +67,9 @@ def coefficient(agreement: Agreement) -> Html:
         why = "all labels are the same" if agreement.passages else "no passage was judged by two people"
         return span("–", title=f"not defined: {why}")
     interval = "" if agreement.low is None else f"{agreement.low:.2f} to {agreement.high:.2f}"
-    return span(f"{agreement.value:.2f}", span(interval, cls="interval"), cls="figure", title=f"{agreement.method}. {COVERS}.")
+    return span(
+        f"{agreement.value:.2f}", span(interval, cls="interval"), cls="figure", title=f"{agreement.method}. {COVERS}."
+    )
 
 
 def share(value: float | None) -> str:
@@ -84,6 +91,9 @@ def heads(first: str, *rest: object) -> Html:
         tag(
             "tr",
             tag("th", first, scope="col", cls="left"),
-            *(each if isinstance(each, Html) and each.startswith("<th") else tag("th", each, scope="col") for each in rest),
+            *(
+                each if isinstance(each, Html) and each.startswith("<th") else tag("th", each, scope="col")
+                for each in rest
+            ),
         ),
     )

@@ -39,7 +39,12 @@ def render(opened: Study, person: Person | None) -> None:
     chosen = url.one_of("batch", everything.batches, "") or None
     audited = _audit(opened, mark, chosen) if chosen else everything
     by, names, page = url.one_of("by", BYS, BYS[0]), url.value("names") == "1", url.number("page", 1)
-    now = {"names": 1 if names else None, "page": page if page > 1 else None, "batch": chosen, "by": by if by != BYS[0] else None}
+    now = {
+        "names": 1 if names else None,
+        "page": page if page > 1 else None,
+        "batch": chosen,
+        "by": by if by != BYS[0] else None,
+    }
 
     def here(**changes: object) -> str:
         return url.href(HERE, now | changes)
@@ -53,7 +58,10 @@ def render(opened: Study, person: Person | None) -> None:
 
 def _refusal(person: Person | None) -> Html:
     if person is None:
-        return empty("Say who you are", join("This page shows other people's labels. Say who you are on ", link("Judge", JUDGE), " first."))
+        return empty(
+            "Say who you are",
+            join("This page shows other people's labels. Say who you are on ", link("Judge", JUDGE), " first."),
+        )
     return empty(
         "Not for annotators",
         "This page shows other people's labels, and who has seen them can no longer judge independently. It is for adjudicators and leads.",
@@ -65,7 +73,13 @@ def _nothing() -> Html:
         "There are no labels yet",
         "Here you will see where people disagree, how far they agree, how fast they work, and how many of the unlabelled passages "
         "answer their question after all.",
-        join("A lead makes a batch with ", tag("code", "blindspot batch new"), "; then people label it on ", link("Judge", JUDGE), "."),
+        join(
+            "A lead makes a batch with ",
+            tag("code", "blindspot batch new"),
+            "; then people label it on ",
+            link("Judge", JUDGE),
+            ".",
+        ),
     )
 
 

@@ -38,11 +38,15 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
         start = columns[2].selectbox("From", list(opened.settings.encoders))
-        steps = columns[3].number_input("Steps", 1, 1_000_000, 2000 if gpu else 40, help="Batches. On a CPU few, as a proof that it runs.")
+        steps = columns[3].number_input(
+            "Steps", 1, 1_000_000, 2000 if gpu else 40, help="Batches. On a CPU few, as a proof that it runs."
+        )
         batch = columns[4].number_input(
             "Batch", 2, 4096, 128 if gpu else 8, help="Questions in a batch; the others' passages are negatives too."
         )
-        tokens = columns[5].number_input("Tokens", 16, 512, 256 if gpu else 96, help="Longer passages are cut while training.")
+        tokens = columns[5].number_input(
+            "Tokens", 16, 512, 256 if gpu else 96, help="Longer passages are cut while training."
+        )
         with st.expander("More settings"):
             settings = _more(opened)
         with st.container(horizontal=True):
@@ -56,7 +60,9 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
             show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
         jobs.submit(
-            opened, "train dual-encoder", {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings}
+            opened,
+            "train dual-encoder",
+            {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings},
         )
         st.session_state[BEGUN] = name.strip()
         url.write("model", name.strip())
@@ -66,9 +72,15 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
 def _more(opened: Study) -> dict[str, Any]:
     judges = cross_encoders(opened)
     columns = st.columns([1.3, 1.3, 1.3, 1.3, 2.2, 1.3], vertical_alignment="bottom")
-    hard = columns[0].number_input("Hard negatives", 0, 100, 1, help="Of each question, besides the passages of the others in its batch.")
-    rate = columns[1].number_input("Learning rate", 0.0, 1.0, 2e-5, step=1e-5, format="%.0e", help="The highest; it rises to it and falls.")
-    layers = columns[2].number_input("Layers", 0, 100, 0, help="Only the first so many of the start model; 0 keeps all.")
+    hard = columns[0].number_input(
+        "Hard negatives", 0, 100, 1, help="Of each question, besides the passages of the others in its batch."
+    )
+    rate = columns[1].number_input(
+        "Learning rate", 0.0, 1.0, 2e-5, step=1e-5, format="%.0e", help="The highest; it rises to it and falls."
+    )
+    layers = columns[2].number_input(
+        "Layers", 0, 100, 0, help="Only the first so many of the start model; 0 keeps all."
+    )
     seed = columns[3].number_input("Seed", 0, 1_000_000, 0, help="Of the order, of what is drawn, and of dropout.")
     teacher = columns[4].selectbox(
         "Learn from cross-encoder",

@@ -26,7 +26,10 @@ PER_PAGE = 25
 CUTS = ("0.5", "0.1", "0.3", "0.7", "0.9")
 FORGET = ("cell", "ranks", "page")
 WHO = {
-    PEOPLE: term(PEOPLE, "What people hold: positive says yes, related and negative say no. Unsure and what is in dispute say nothing."),
+    PEOPLE: term(
+        PEOPLE,
+        "What people hold: positive says yes, related and negative say no. Unsure and what is in dispute say nothing.",
+    ),
     CROSS_ENCODER: term(CROSS_ENCODER, "Says yes from the probability on that is chosen above, no below it."),
     ANSWERS: term(ANSWERS, "Says yes where the passage holds an answer of the question, by the run's matching rule."),
 }
@@ -34,7 +37,10 @@ MEANS = {
     (PEOPLE, YES): "Both machines may miss it: the answer stands there in other words.",
     (PEOPLE, NO): "Both machines may be fooled: the answer stands there by chance.",
     (CROSS_ENCODER, YES): "The cross-encoder may take the topic for the answer, or people were too strict.",
-    (CROSS_ENCODER, NO): "Cleaning by the cross-encoder would train it as a negative, if its probability is low enough.",
+    (
+        CROSS_ENCODER,
+        NO,
+    ): "Cleaning by the cross-encoder would train it as a negative, if its probability is low enough.",
     (ANSWERS, YES): "The words of the answer may stand there by chance.",
     (ANSWERS, NO): "An alias, or other words: cleaning by answer match would train it as a negative.",
 }
@@ -44,7 +50,11 @@ def judges_panel(opened: Study) -> None:
     show(Html(f"<style>{_style()}</style>"))
     runs = study.runs(opened)
     if not runs:
-        show(notice("There is no run yet whose passages could be judged; ", link("Home", url.HOME), " says how to make one."))
+        show(
+            notice(
+                "There is no run yet whose passages could be judged; ", link("Home", url.HOME), " says how to make one."
+            )
+        )
         return
     over_train = [name for name, manifest in runs.items() if manifest.get("split") == "train"]
     models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]
@@ -73,7 +83,10 @@ def judges_panel(opened: Study) -> None:
         )
     )
     cells = {_key(pattern): pattern for pattern in table.patterns}
-    chosen, where = cells.get(url.value("cell")), dict(zip(map(_words, table.spans), table.spans, strict=True)).get(url.value("ranks"))
+    chosen, where = (
+        cells.get(url.value("cell")),
+        dict(zip(map(_words, table.spans), table.spans, strict=True)).get(url.value("ranks")),
+    )
     if chosen and where:
         _pairs(opened, found, run, pairs_of(ranks, said, where, chosen), chosen, where)
 
@@ -90,7 +103,9 @@ def _found(opened: Study, run: str, made: str | None, model: str | None) -> Verd
 
 
 @st.cache_resource(max_entries=4, show_spinner="Setting people, cross-encoder and answers side by side …")
-def _held(_study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int) -> Verdicts:
+def _held(
+    _study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int
+) -> Verdicts:
     return verdicts(_study, run, model)
 
 
@@ -121,13 +136,22 @@ def _table(found: Verdicts, table: Disagreements) -> Html:
     heads = []
     for pattern in table.patterns:
         judge = _alone(found.judges, pattern)
-        words = _yes_or_no(pattern[0]) if judge is None else _yes_or_no(pattern[found.judges.index(judge)]) if three else WHO[judge]
+        words = (
+            _yes_or_no(pattern[0])
+            if judge is None
+            else _yes_or_no(pattern[found.judges.index(judge)])
+            if three
+            else WHO[judge]
+        )
         heads.append(tag("th", words, scope="col", title=_means(found.judges, pattern)))
     lines = []
     for number, ranks in enumerate(table.spans):
         n = int(table.counts[number].sum())
         of = int(found.found[ranks[0] - 1 : ranks[1]].sum())
-        cells = [_cell(found, int(each), n, ranks, pattern) for each, pattern in zip(table.counts[number], table.patterns, strict=True)]
+        cells = [
+            _cell(found, int(each), n, ranks, pattern)
+            for each, pattern in zip(table.counts[number], table.patterns, strict=True)
+        ]
         share = span(f"of {of:,} found", cls="interval")
         lines.append(tag("tr", tag("th", _words(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells))
     head = join(
@@ -147,7 +171,9 @@ def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
 
 def _means(judges: tuple[str, ...], pattern: Pattern) -> str:
     judge = _alone(judges, pattern)
-    return MEANS.get((judge, pattern[judges.index(judge)]), "") if judge and len(judges) == 3 else _said(judges, pattern)
+    return (
+        MEANS.get((judge, pattern[judges.index(judge)]), "") if judge and len(judges) == 3 else _said(judges, pattern)
+    )
 
 
 def _said(judges: tuple[str, ...], pattern: Pattern) -> str:
@@ -171,14 +197,20 @@ def _cell(found: Verdicts, number: int, n: int, ranks: tuple[int, int], pattern:
 
 
 def _convention(found: Verdicts) -> str:
-    of = "that people judged are no random sample" if PEOPLE in found.judges else "that were scored need be no random sample"
+    of = (
+        "that people judged are no random sample"
+        if PEOPLE in found.judges
+        else "that were scored need be no random sample"
+    )
     return (
         f"Counts, and in small print their share of the line. Pairs {of}: this says where judges differ, not how often "
         "they do elsewhere. Point at a head to read what a column may mean; a click on a count opens its pairs."
     )
 
 
-def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]) -> None:
+def _pairs(
+    opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]
+) -> None:
     pages = max(1, -(-len(places) // PER_PAGE))
     page = url.number("page", 1, 1, pages)
     some = places[(page - 1) * PER_PAGE : page * PER_PAGE].tolist()
@@ -197,10 +229,16 @@ def _pairs(opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern
     where = f"rank {ranks[0]}" if ranks[0] == ranks[1] else f"ranks {_words(ranks)}"
     show(
         div(
-            div(tag("h2", f"{count(len(places), 'pair')} at {where}"), span(_said(found.judges, pattern), cls="soft"), cls="list-head"),
+            div(
+                tag("h2", f"{count(len(places), 'pair')} at {where}"),
+                span(_said(found.judges, pattern), cls="soft"),
+                cls="list-head",
+            ),
             tag("p", _means(found.judges, pattern), cls="convention") if _alone(found.judges, pattern) else "",
             scrolling(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures")),
-            pager(len(places), page, PER_PAGE, "pair", lambda number: _here(page=number if number > 1 else None)) if pages > 1 else "",
+            pager(len(places), page, PER_PAGE, "pair", lambda number: _here(page=number if number > 1 else None))
+            if pages > 1
+            else "",
             cls="panel",
             id="pairs",
         )

@@ -97,7 +97,14 @@ def unfinished(opened: Study) -> set[str]:
 
 def _go_on(opened: Study, name: str) -> None:
     """The job that was stopped, with the same arguments: it goes on from its last checkpoint."""
-    job = next((job for job in work.recent(opened, 100) if job.arguments.get("name") == name and job.kind.startswith("train ")), None)
+    job = next(
+        (
+            job
+            for job in work.recent(opened, 100)
+            if job.arguments.get("name") == name and job.kind.startswith("train ")
+        ),
+        None,
+    )
     if job is not None and name in unfinished(opened) and not job.unfinished:
         show(notice(f"The training of {name} was stopped."))
         jobs.start_button(opened, job.kind, job.arguments, key=f"go-on-{name}", words="Go on where it was")
@@ -108,7 +115,9 @@ def _watch(opened: Study, name: str, was_running: bool) -> None:
     losses = [line for line in log if "loss" in line]
     compared_by = next((figure for figure in COMPARED_BY for line in log if figure in line), "average_rank")
     ranks = [line for line in log if compared_by in line]
-    running = was_running and any(job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20))
+    running = was_running and any(
+        job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20)
+    )
     if losses or ranks:
         last = losses[-1] if losses else {}
         told = (
@@ -166,7 +175,9 @@ def after_training(opened: Study, name: str) -> None:
     runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
-            jobs.start_button(opened, "read", {"run": run, "reader": name}, key=f"read-{name}-{run}", words=f"Read {run}")
+            jobs.start_button(
+                opened, "read", {"run": run, "reader": name}, key=f"read-{name}-{run}", words=f"Read {run}"
+            )
         return
     if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
@@ -179,7 +190,9 @@ def after_training(opened: Study, name: str) -> None:
         made = run_name(name, split)
         if made not in runs:
             arguments = {"name": name, "split": split, **fewer(opened)}
-            jobs.start_button(opened, "try model", arguments, key=f"try-{name}", words=f"Index, and retrieve over {split}")
+            jobs.start_button(
+                opened, "try model", arguments, key=f"try-{name}", words=f"Index, and retrieve over {split}"
+            )
             continue
         before = [
             run
@@ -187,12 +200,22 @@ def after_training(opened: Study, name: str) -> None:
             if run != made and manifest.get("split") == split and manifest.get("retriever") != "hybrid"
         ]
         start = start_name(opened, models_of(opened).get(name, {}))
-        first = next((run for run in before if start and runs[run].get("retriever") == start), before[-1] if before else None)
+        first = next(
+            (run for run in before if start and runs[run].get("retriever") == start), before[-1] if before else None
+        )
         if first:
             show(
                 div(
-                    link(f"Compare {first} (before) with {made} (after)", url.href(url.COMPARE, {"a": first, "b": made}), cls="button"),
+                    link(
+                        f"Compare {first} (before) with {made} (after)",
+                        url.href(url.COMPARE, {"a": first, "b": made}),
+                        cls="button",
+                    ),
                     " ",
-                    link("which questions got worse", url.href(url.COMPARE, {"a": first, "b": made, "cell": "only_a"}), cls="quiet"),
+                    link(
+                        "which questions got worse",
+                        url.href(url.COMPARE, {"a": first, "b": made, "cell": "only_a"}),
+                        cls="quiet",
+                    ),
                 )
             )

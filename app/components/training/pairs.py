@@ -14,7 +14,9 @@ def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]
 
     Texts are read in one go. A passage that the collection no longer has is its id.
     """
-    asked = {question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))}
+    asked = {
+        question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))
+    }
     known = opened.corpus.ordinals({passage for _, passage, *_ in pairs})
     titles = {passage.id: passage.title or "untitled" for passage in opened.corpus.passages(list(known.values()))}
     return [

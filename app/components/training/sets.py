@@ -43,7 +43,16 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
         "tr",
         *(
             tag("th", name, scope="col", cls="left" if name in ("set", "policy", "mined from") else None)
-            for name in ("set", "policy", "mined from", "questions", "positives", "negatives", "up to label", "made (UTC)")
+            for name in (
+                "set",
+                "policy",
+                "mined from",
+                "questions",
+                "positives",
+                "negatives",
+                "up to label",
+                "made (UTC)",
+            )
         ),
     )
     rows = []
@@ -82,23 +91,35 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mined from", runs, runs[:1])
-        policy = columns[2].selectbox("Cleaned by", list(POLICIES), index=list(POLICIES).index("answer_match+labels"), help=POLICY)
+        policy = columns[2].selectbox(
+            "Cleaned by", list(POLICIES), index=list(POLICIES).index("answer_match+labels"), help=POLICY
+        )
         last = columns[3].number_input("Down to rank", 1, 1000, 100)
         with columns[4]:
             pressed = st.form_submit_button("Build")
     if pressed:
-        jobs.submit(opened, "build training set", {"name": name.strip(), "runs": chosen, "policy": policy, "last": last})
+        jobs.submit(
+            opened, "build training set", {"name": name.strip(), "runs": chosen, "policy": policy, "last": last}
+        )
         st.rerun()
 
 
 def _run_over_train(opened: Study) -> None:
     splits = {row["split"] for row in opened.questions.counts()}
     if "train" not in splits:
-        show(empty("No training questions", "A training set is made of questions of the split train, with their gold. Import some."))
+        show(
+            empty(
+                "No training questions",
+                "A training set is made of questions of the split train, with their gold. Import some.",
+            )
+        )
         return
     show(notice("Negatives are mined from a run over the training questions, and there is none yet."))
     indexes = opened.parts("indexes")
-    for kind, there in (("bm25", "bm25" in indexes), ("dense", any(m.get("kind") == "dense index" for m in indexes.values()))):
+    for kind, there in (
+        ("bm25", "bm25" in indexes),
+        ("dense", any(m.get("kind") == "dense index" for m in indexes.values())),
+    ):
         if there:
             jobs.start_button(
                 opened,
@@ -130,7 +151,9 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     others = [name for name in made if name != chosen.name]
     if others:
         with st.columns([1, 2])[0]:
-            before = url.select("What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set")
+            before = url.select(
+                "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
+            )
         if before:
             _changes(opened, TrainingSet.open(opened, before), chosen)
     show(
@@ -230,7 +253,12 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     rows = pair_rows(
         opened,
         [
-            (each.question, each.passage, each.now or "taken back", f"{each.role or 'not there'} → {each.becomes or 'as without people'}")
+            (
+                each.question,
+                each.passage,
+                each.now or "taken back",
+                f"{each.role or 'not there'} → {each.becomes or 'as without people'}",
+            )
             for each in found[:NEW_SHOWN]
         ],
     )
@@ -247,7 +275,9 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     )
     request = chosen.manifest["request"]
     name = next(
-        name for n in range(2, 10_000) if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
+        name
+        for n in range(2, 10_000)
+        if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
     )
     arguments = {key: value for key, value in request.items() if key != "until"} | {"name": name, "policy": wanted}
     jobs.start_button(opened, "build training set", arguments, key="build-again", words=f"Build {name} with them")

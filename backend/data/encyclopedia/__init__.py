@@ -29,7 +29,9 @@ Progress = Callable[[int, int | None, str], None]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test
-SKIPPED_PER_MENTION = 0.9  # a training question is left out with this probability to the power of its subject's frequency
+SKIPPED_PER_MENTION = (
+    0.9  # a training question is left out with this probability to the power of its subject's frequency
+)
 QUESTION_FIELDS = "id question answers relation subject template frequency bucket dataset split gold".split()
 
 
@@ -46,7 +48,9 @@ class Encyclopedia:
 
     def __init__(self, passages: int, seed: int = 0):
         if not SMALLEST <= passages <= LARGEST:
-            raise Refused(f"an encyclopedia has {SMALLEST:,} to {LARGEST:,} passages, not {passages:,}: choose another size")
+            raise Refused(
+                f"an encyclopedia has {SMALLEST:,} to {LARGEST:,} passages, not {passages:,}: choose another size"
+            )
         if seed < 0:
             raise Refused(f"the seed of an encyclopedia is 0 or more, not {seed}: choose another seed")
         self.size, self.seed = passages, seed
@@ -150,7 +154,13 @@ def write(folder: str | Path, passages: int, seed: int = 0, progress: Progress |
     finally:
         for path in partial.values():
             path.unlink(missing_ok=True)
-    return {"passages": passages, "entities": made.world.entities, **summary, "unlabelled": len(unlabelled), "seed": seed}
+    return {
+        "passages": passages,
+        "entities": made.world.entities,
+        **summary,
+        "unlabelled": len(unlabelled),
+        "seed": seed,
+    }
 
 
 def _write_passages(made: Encyclopedia, path: Path, progress: Progress | None) -> None:

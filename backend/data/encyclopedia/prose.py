@@ -23,8 +23,15 @@ NAMED_AGAIN = 0.6  # how often the next sentence names such an entity in full ag
 FOLLOWED = 0.5  # how often one more sentence follows
 
 NOUNS = {
-    "country": "the country", "town": "the town", "landmark": "the building", "novel": "the book", "painting": "the picture",
-    "song": "the song", "product": "the machine", "maker": "the firm", "label": "the label",
+    "country": "the country",
+    "town": "the town",
+    "landmark": "the building",
+    "novel": "the book",
+    "painting": "the picture",
+    "song": "the song",
+    "product": "the machine",
+    "maker": "the firm",
+    "label": "the label",
 }
 PRONOUNS = {"female": ("she", "her", "her"), "male": ("he", "his", "him"), "": ("it", "its", "it")}
 FEW = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -158,13 +165,19 @@ class _Writer:
             rest += free[: DWELT_ON if dwell else 1]
         reference = self._reference_to(other, relations[:1])
         for relation in rest:
-            sentences.append(speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), reference))
+            sentences.append(
+                speaker.state(self._pick(NAMING_OWN[relation]), self._pick(other.facts[relation]), reference)
+            )
             reference = self._reference_to(other, (relation,))
         following = list(FOLLOWING[other.group])
         self._shuffle(following)
         wanted = 0 if hushed else 2 if dwell else len(sentences) == 1 or self.random() < FOLLOWED
         sentences += [speaker.say(form, reference) for form in following[:wanted]]
-        self._named(other.name, bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations), not other.gender or bool(relations))
+        self._named(
+            other.name,
+            bool(other.gender) or not PERSON_OBJECTS.isdisjoint(relations),
+            not other.gender or bool(relations),
+        )
         return " ".join(sentences)
 
     def _reference_to(self, other: Entity, relations: tuple[str, ...]) -> str:

@@ -80,24 +80,55 @@ TITLES = {
 MAKER_WORDS = ("Motors", "Instruments", "Works", "Optics", "Engines", "Tools")
 LANDMARK_WORDS = ("Museum", "Gallery", "Theatre", "Library", "Hall", "Observatory", "Arcade", "Pavilion")
 PRODUCT_ENDS = "ex on ara ette ino ix or ane el ova ist ura ero eon ima alis enta olis ado ique".split()
-PRODUCT_NUMBERS = "10 12 14 16 18 20 24 28 30 32|40 45 50 55 60 65 70 75 80 90|100 120 150 180 200 240 250 300 320 400".split("|")
+PRODUCT_NUMBERS = (
+    "10 12 14 16 18 20 24 28 30 32|40 45 50 55 60 65 70 75 80 90|100 120 150 180 200 240 250 300 320 400".split("|")
+)
 SERIES_NUMBERS = range(1, 13)
 PRODUCT_KINDS = ("motorcycle", "camera", "typewriter", "tractor", "radio", "sewing machine")
 
 OCCUPATIONS = {
-    "writer": (("novelist",), ("playwright", "dramatist"), ("journalist", "newspaper reporter"), ("historian",), ("essayist",)),
+    "writer": (
+        ("novelist",),
+        ("playwright", "dramatist"),
+        ("journalist", "newspaper reporter"),
+        ("historian",),
+        ("essayist",),
+    ),
     "musician": (("violinist", "fiddler"), ("singer", "vocalist"), ("pianist",), ("trumpeter",), ("guitarist",)),
     "footballer": (("footballer", "football player"), ("footballer", "professional football player")),
     "painter": (("painter",), ("sculptor",), ("printmaker", "engraver"), ("illustrator",)),
-    "founder": (("engineer",), ("merchant", "trader"), ("inventor",), ("chemist",), ("watchmaker", "clockmaker"), ("lawyer", "barrister")),
+    "founder": (
+        ("engineer",),
+        ("merchant", "trader"),
+        ("inventor",),
+        ("chemist",),
+        ("watchmaker", "clockmaker"),
+        ("lawyer", "barrister"),
+    ),
 }
 POSITIONS = (
-    ("goalkeeper", "keeper"), ("left back", "left-back"), ("right back", "right-back"), ("centre half", "central defender"),
-    ("midfielder",), ("winger",), ("striker", "centre forward"), ("sweeper",),
+    ("goalkeeper", "keeper"),
+    ("left back", "left-back"),
+    ("right back", "right-back"),
+    ("centre half", "central defender"),
+    ("midfielder",),
+    ("winger",),
+    ("striker", "centre forward"),
+    ("sweeper",),
 )
 GENRES = (
-    ("jazz",), ("folk music", "folk songs"), ("chamber music",), ("blues",), ("swing",), ("church music", "sacred music"),
-    ("dance music",), ("brass band music",), ("opera", "operatic music"), ("country music",), ("rock and roll",), ("ballads",),
+    ("jazz",),
+    ("folk music", "folk songs"),
+    ("chamber music",),
+    ("blues",),
+    ("swing",),
+    ("church music", "sacred music"),
+    ("dance music",),
+    ("brass band music",),
+    ("opera", "operatic music"),
+    ("country music",),
+    ("rock and roll",),
+    ("ballads",),
 )
 NOTABLE = {
     "writer": ("{n} Sonnets", "{a} Chronicles", "{n} Dialogues"),
@@ -106,6 +137,10 @@ NOTABLE = {
     "founder": ("{a} Lamp", "{n} Engine", "{a} Patent"),
 }
 SCHOOLS = (
-    ("University of {t}", "{t} University"), ("{t} Academy",), ("{t} Conservatory",), ("{t} Grammar School",),
-    ("{t} Polytechnic",), ("Royal College of {t}",),
+    ("University of {t}", "{t} University"),
+    ("{t} Academy",),
+    ("{t} Conservatory",),
+    ("{t} Grammar School",),
+    ("{t} Polytechnic",),
+    ("Royal College of {t}",),
 )

@@ -164,7 +164,9 @@ class World:
         if died:
             towns["P20"] = self._draw("town", random)
             if towns["P20"] == towns["P19"]:
-                towns["P20"] = self._kinds.number("town", (self._kinds.of(towns["P19"])[1] + 1) % self._kinds.counts["town"])
+                towns["P20"] = self._kinds.number(
+                    "town", (self._kinds.of(towns["P19"])[1] + 1) % self._kinds.counts["town"]
+                )
         for relation, town in towns.items():
             facts[relation] = (self.name(town),)
         school = _pick(words.SCHOOLS, random)

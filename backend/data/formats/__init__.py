@@ -15,7 +15,13 @@ from backend.data.formats.streams import head
 from db.errors import BadInput, Refused
 
 _LAST = "plain"  # any text might be it
-_COMMAND = {"passages": "passages", "questions": "questions", "frequencies": "frequencies", "runs": "run", "qrels": "qrels"}
+_COMMAND = {
+    "passages": "passages",
+    "questions": "questions",
+    "frequencies": "frequencies",
+    "runs": "run",
+    "qrels": "qrels",
+}
 
 
 @cache
@@ -78,7 +84,10 @@ def settings_of(chosen: Format, given: Iterable[str]) -> dict[str, Any]:
         name, sign, value = each.partition("=")
         if not sign or name not in values:
             known = ", ".join(f"{key} ({default})" for key, default in values.items())
-            raise Refused(f"--set {each}: the format {chosen.name} knows " + (f"{known}; say --set NAME=VALUE" if known else "no settings"))
+            raise Refused(
+                f"--set {each}: the format {chosen.name} knows "
+                + (f"{known}; say --set NAME=VALUE" if known else "no settings")
+            )
         if isinstance(chosen.settings[name], int):
             if not (value.isascii() and value.isdigit() and len(value) < 16):
                 raise Refused(f"--set {each}: {name} must be a whole number")

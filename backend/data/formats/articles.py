@@ -29,7 +29,9 @@ def recognise(head: Head) -> bool:
     except fields.Wrong:
         cut_short = len(head.first_line) == len(head.text)
         named = '"id"' in head.text or '"_id"' in head.text
-        return cut_short and head.text.startswith(('{"title"', '{"text"')) and not named and '"question"' not in head.text
+        return (
+            cut_short and head.text.startswith(('{"title"', '{"text"')) and not named and '"question"' not in head.text
+        )
     return {"title", "text"} <= set(record) and not {"id", "_id", "question", "answers", "gold", "split"} & set(record)
 
 
@@ -89,7 +91,9 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
         made = AutoTokenizer.from_pretrained(locate(tokenizer))
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).splitlines() or [""])[0][:120]
-        raise Refused(f"--set tokenizer={tokenizer}: cannot be loaded ({reason}); name a folder that holds one") from error
+        raise Refused(
+            f"--set tokenizer={tokenizer}: cannot be loaded ({reason}); name a folder that holds one"
+        ) from error
 
     def cut(text: str) -> Iterator[str]:
         words = text.split()
@@ -107,4 +111,13 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
     return cut
 
 
-FORMATS = [Format("articles", "passages", "JSON lines of articles (title, text), cut into blocks", recognise, read, settings=SETTINGS)]
+FORMATS = [
+    Format(
+        "articles",
+        "passages",
+        "JSON lines of articles (title, text), cut into blocks",
+        recognise,
+        read,
+        settings=SETTINGS,
+    )
+]

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields, passage_jsonl
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Judgement, Options, Written, wrong_with_id, wrong_with_question
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    Item,
+    Judgement,
+    Options,
+    Written,
+    wrong_with_id,
+    wrong_with_question,
+)
 from backend.data.formats.files import written_whole
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
@@ -36,7 +46,15 @@ def recognise_queries(head: Head) -> bool:
         record = fields.parse_object(head.first_line)
     except fields.Wrong:
         return False
-    return {"_id", "text"} <= set(record) and not {"title", "answers", "gold", "split", "relation", "set", "subject"} & set(record)
+    return {"_id", "text"} <= set(record) and not {
+        "title",
+        "answers",
+        "gold",
+        "split",
+        "relation",
+        "set",
+        "subject",
+    } & set(record)
 
 
 def recognise_qrels(head: Head) -> bool:
@@ -48,7 +66,10 @@ def corpus_files(folder: Path) -> list[Path]:
 
 
 def query_files(folder: Path) -> list[Path]:
-    return [_part(folder, "queries"), *(file for split in _SPLITS if (file := folder / "qrels" / f"{split}.tsv").is_file())]
+    return [
+        _part(folder, "queries"),
+        *(file for split in _SPLITS if (file := folder / "qrels" / f"{split}.tsv").is_file()),
+    ]
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -88,7 +109,9 @@ class _Gold:
             if isinstance(row, BadInput):
                 yield row
             elif (row.question_id, row.passage_id) in seen:
-                yield BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line)
+                yield BadInput(
+                    f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line
+                )
             else:
                 seen.add((row.question_id, row.passage_id))
                 self.splits.setdefault(row.question_id, file.name.split(".")[0])
@@ -102,7 +125,9 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | B
     for file in files[1:]:
         yield from known.read(file)
     if not files[1:] and options.split is None:
-        raise BadInput("there are no qrels beside it to tell the split; say --split train, dev, test or unlabelled", path)
+        raise BadInput(
+            "there are no qrels beside it to tell the split; say --split train, dev, test or unlabelled", path
+        )
     dataset = options.dataset or (stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
     empty = True
     for line, text in numbered_lines(ByteSource(files[0])):
@@ -160,7 +185,25 @@ def _lines(path: Path, made: Iterable[dict]) -> Written:
 
 
 FORMATS = [
-    Format("beir", "passages", "BEIR's folder (corpus.jsonl)", recognise_folder, passage_jsonl.read, write_corpus, ".jsonl", corpus_files),
-    Format("beir", "questions", "BEIR's folder or queries.jsonl", recognise_queries, read_queries, write_queries, ".jsonl", query_files),
+    Format(
+        "beir",
+        "passages",
+        "BEIR's folder (corpus.jsonl)",
+        recognise_folder,
+        passage_jsonl.read,
+        write_corpus,
+        ".jsonl",
+        corpus_files,
+    ),
+    Format(
+        "beir",
+        "questions",
+        "BEIR's folder or queries.jsonl",
+        recognise_queries,
+        read_queries,
+        write_queries,
+        ".jsonl",
+        query_files,
+    ),
     Format("beir", "qrels", "BEIR's qrels (a header, tabs)", recognise_qrels, read_qrels, write_qrels, ".tsv"),
 ]

@@ -24,7 +24,11 @@ MAX_ANSWERS_TEXT = 1_000_000  # characters
 
 
 def recognise(head: Head) -> bool:
-    return len(head.columns) == 2 and head.columns[1].lstrip().startswith(_LIST) and head.columns[1].rstrip().endswith(("]", ")", '"'))
+    return (
+        len(head.columns) == 2
+        and head.columns[1].lstrip().startswith(_LIST)
+        and head.columns[1].rstrip().endswith(("]", ")", '"'))
+    )
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
@@ -76,7 +80,9 @@ def _answers(text: str) -> tuple[str, ...]:
         # A wrong list warns about its escapes before it fails; the message below is enough.
         value = _quietly(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise fields.Wrong(f"the answers are {text[:60]!r}; they must be a list, as in ['Oslo', 'Kristiania']") from None
+        raise fields.Wrong(
+            f"the answers are {text[:60]!r}; they must be a list, as in ['Oslo', 'Kristiania']"
+        ) from None
     if not isinstance(value, list | tuple) or not all(isinstance(answer, str) for answer in value):
         raise fields.Wrong("the answers must be a list of texts, as in ['Oslo', 'Kristiania']")
     return tuple(dict.fromkeys(value))
@@ -103,4 +109,14 @@ def write(path: Path, questions: Iterable[Question]) -> Written:
     return Written(rows, (f"{folded:,} questions held tabs or line ends, which became spaces",) if folded else ())
 
 
-FORMATS = [Format("dpr-csv", "questions", "DPR's questions, tab separated (question, ['answers'])", recognise, read, write, ".qa.csv")]
+FORMATS = [
+    Format(
+        "dpr-csv",
+        "questions",
+        "DPR's questions, tab separated (question, ['answers'])",
+        recognise,
+        read,
+        write,
+        ".qa.csv",
+    )
+]

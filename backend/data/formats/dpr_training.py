@@ -67,10 +67,14 @@ def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Optio
 def _paragraph(value: Any) -> Paragraph:
     if not isinstance(value, dict):
         raise fields.Wrong(f"'positive_ctxs' holds {fields.kind_of(value)}; it must be a list of passages")
-    id = fields.identifier(value, *(name for name in ("passage_id", "psg_id") if value.get(name) is not None), required=False)
+    id = fields.identifier(
+        value, *(name for name in ("passage_id", "psg_id") if value.get(name) is not None), required=False
+    )
     title, text = fields.text(value, "title", ""), fields.text(value, "text", "")
-    if message := (id is not None and wrong_with_id(id)) or wrong_with_text("title", title, empty=True) or wrong_with_text(
-        "text", text, empty=id is not None
+    if (
+        message := (id is not None and wrong_with_id(id))
+        or wrong_with_text("title", title, empty=True)
+        or wrong_with_text("text", text, empty=id is not None)
     ):
         raise fields.Wrong(f"a positive: {message}")
     return Paragraph(title, text, id)

@@ -14,7 +14,9 @@ from db.errors import BadInput
 
 MAX_VALUE = 256 << 20  # characters of one value; what is longer is no list of questions
 _SPACE = re.compile(r"[ \t\r\n]*")
-_LONGEST_WORD = 12  # characters: -Infinity, \uXXXX\uXXXX; an error nearer to the end may only mean that the rest is to come
+_LONGEST_WORD = (
+    12  # characters: -Infinity, \uXXXX\uXXXX; an error nearer to the end may only mean that the rest is to come
+)
 
 
 class JsonStream:
@@ -131,7 +133,9 @@ class JsonStream:
 
     def _broken(self, error: ValueError) -> BadInput:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
-        line = self.line() + (self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0)
+        line = self.line() + (
+            self._text.count("\n", self._at, error.pos) if isinstance(error, json.JSONDecodeError) else 0
+        )
         return BadInput(f"this is not JSON ({reason}); is the file cut short?", self.place, line)
 
     def _bad(self, message: str) -> BadInput:

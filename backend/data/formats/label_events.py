@@ -21,8 +21,32 @@ from db.gestures import LABELLING, Choice, Gesture, check
 HEADER = (*COLUMNS, "split")
 _WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}
 _REAL = {"score", "suggestion", "inclusion_probability", "client_time", "server_time"}
-_NEEDED = {"number", "gesture", "part", "kind", "question", "annotator", "practice", "blind", "guideline_version", "server_time"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last: full-width, Excel takes them too
+_NEEDED = {
+    "number",
+    "gesture",
+    "part",
+    "kind",
+    "question",
+    "annotator",
+    "practice",
+    "blind",
+    "guideline_version",
+    "server_time",
+}
+_FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "'",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # the last: full-width, Excel takes them too
 _LARGEST = 2**63 - 1
 _MAX_NAME = 64
 
@@ -71,7 +95,10 @@ def _csv_writer(file: TextIO) -> Callable[[Event, str], None]:
     rows.writerow(HEADER)
 
     def write(event: Event, split: str) -> None:
-        values = ("" if value is None else safe_cell(value) if isinstance(value, str) else value for value in (*_values(event), split))
+        values = (
+            "" if value is None else safe_cell(value) if isinstance(value, str) else value
+            for value in (*_values(event), split)
+        )
         rows.writerow(values)
 
     return write
@@ -112,7 +139,15 @@ def _csv_line(line: int, header: list[str], row: list[str]) -> Line | Problem:
     value: dict[str, Any] = {}
     for name, cell in zip(header, row, strict=True):
         try:
-            value[name] = None if cell == "" else int(cell) if name in _WHOLE else float(cell) if name in _REAL else plain_cell(cell)
+            value[name] = (
+                None
+                if cell == ""
+                else int(cell)
+                if name in _WHOLE
+                else float(cell)
+                if name in _REAL
+                else plain_cell(cell)
+            )
         except ValueError:
             return Problem(line, f"{name} is {cell[:40]!r}; it must be a number")
     return _line(line, value)
@@ -131,18 +166,43 @@ def _event(value: dict[str, Any]) -> Event:
         raise BadInput(f"there is no {absent[0]}")
     for name in COLUMNS:
         _check_type(name, value.get(name))
-    event = Event(**{name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name) for name in COLUMNS})
-    choices = () if event.passage is None or event.kind == "undo" else (
-        Choice(event.passage, event.label, event.run, event.rank, event.score, event.suggestion),)
+    event = Event(
+        **{
+            name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name)
+            for name in COLUMNS
+        }
+    )
+    choices = (
+        ()
+        if event.passage is None or event.kind == "undo"
+        else (Choice(event.passage, event.label, event.run, event.rank, event.score, event.suggestion),)
+    )
     if event.label is not None and event.kind not in LABELLING:
         raise BadInput(f"an event of the kind {event.kind!r} has no label")
-    check(Gesture(event.gesture, event.kind, event.question, choices, event.note, None if event.undoes is None else str(event.undoes),
-                  event.batch, bool(event.blind), event.guideline_version, event.milliseconds, event.client_time))
+    check(
+        Gesture(
+            event.gesture,
+            event.kind,
+            event.question,
+            choices,
+            event.note,
+            None if event.undoes is None else str(event.undoes),
+            event.batch,
+            bool(event.blind),
+            event.guideline_version,
+            event.milliseconds,
+            event.client_time,
+        )
+    )
     if event.number < 1 or event.part < 0 or event.practice not in (0, 1) or event.blind not in (0, 1):
         raise BadInput("number is from 1, part from 0, practice and blind are 0 or 1")
     if event.inclusion_probability is not None and not 0 < event.inclusion_probability <= 1:
         raise BadInput("inclusion_probability must be above 0 and at most 1")
-    if len(event.annotator) > _MAX_NAME or event.annotator != event.annotator.strip() or not event.annotator.isprintable():
+    if (
+        len(event.annotator) > _MAX_NAME
+        or event.annotator != event.annotator.strip()
+        or not event.annotator.isprintable()
+    ):
         raise BadInput(f"{event.annotator[:80]!r} will not do as an annotator's name")
     return event
 

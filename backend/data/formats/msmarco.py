@@ -36,7 +36,12 @@ _SPLITS = {"train": "train", "dev": "dev", "eval": "test", "test": "test"}
 
 def recognise_texts(head: Head) -> bool:
     columns = head.columns
-    return len(columns) == 2 and _number(columns[0]) and not columns[1].lstrip('"').startswith("[") and not _number(columns[1].strip())
+    return (
+        len(columns) == 2
+        and _number(columns[0])
+        and not columns[1].lstrip('"').startswith("[")
+        and not _number(columns[1].strip())
+    )
 
 
 def recognise_run(head: Head) -> bool:
@@ -158,7 +163,9 @@ def _folded(count: int, what: str) -> tuple[str, ...]:
 
 
 FORMATS = [
-    Format("msmarco", "passages", "MS MARCO's collection.tsv", recognise_texts, read_collection, write_collection, ".tsv"),
+    Format(
+        "msmarco", "passages", "MS MARCO's collection.tsv", recognise_texts, read_collection, write_collection, ".tsv"
+    ),
     Format("msmarco", "questions", "MS MARCO's queries.*.tsv", recognise_texts, read_queries, write_queries, ".tsv"),
     Format("msmarco", "runs", "an MS MARCO run (question, passage, rank)", recognise_run, read_run, write_run, ".tsv"),
     Format("msmarco", "qrels", "MS MARCO's qrels, with tabs", lambda head: False, trec.read_qrels, write_qrels, ".tsv"),

@@ -40,7 +40,13 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
                 raise fields.Wrong("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
-            question = Question(f"{prefix}.{split}.{line}", fields.required_text(record, "question"), answers, dataset=dataset, split=split)
+            question = Question(
+                f"{prefix}.{split}.{line}",
+                fields.required_text(record, "question"),
+                answers,
+                dataset=dataset,
+                split=split,
+            )
             if message := wrong_with_question(question):
                 raise fields.Wrong(message)
             yield Item(question, str(path), line)

@@ -31,7 +31,12 @@ def recognise(head: Head) -> bool:
     except fields.Wrong:
         return False
     answers = record.get("answers")
-    return "question" in record and isinstance(answers, list) and isinstance(next(iter(answers), None), dict) and "passage_id" in answers[0]
+    return (
+        "question" in record
+        and isinstance(answers, list)
+        and isinstance(next(iter(answers), None), dict)
+        and "passage_id" in answers[0]
+    )
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
@@ -87,7 +92,9 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
                 raise fields.Wrong("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
-            if message := wrong_with_question(question) or next(filter(None, map(wrong_with_id, _passages(record))), None):
+            if message := wrong_with_question(question) or next(
+                filter(None, map(wrong_with_id, _passages(record))), None
+            ):
                 raise fields.Wrong(message)
             yield line, record
         except fields.Wrong as error:
@@ -108,4 +115,8 @@ def _answers(record: dict[str, Any]) -> tuple[str, ...]:
     return fields.texts({"answer": [value] if isinstance(value, str) else value}, "answer")
 
 
-FORMATS = [Format("paq", "questions", "PAQ with metadata, sampled (answers with passage_id)", recognise, read, settings=SETTINGS)]
+FORMATS = [
+    Format(
+        "paq", "questions", "PAQ with metadata, sampled (answers with passage_id)", recognise, read, settings=SETTINGS
+    )
+]

@@ -19,7 +19,12 @@ def recognise(head: Head) -> bool:
     except fields.Wrong:
         # A line longer than the head: judge by how it begins.
         named = '"id"' in head.text or '"_id"' in head.text
-        return len(head.first_line) == len(head.text) and head.text.startswith('{"') and named and '"question"' not in head.text
+        return (
+            len(head.first_line) == len(head.text)
+            and head.text.startswith('{"')
+            and named
+            and '"question"' not in head.text
+        )
     return "text" in record and bool({"id", "_id"} & set(record)) and not {"question", "answers", "gold"} & set(record)
 
 

@@ -120,9 +120,13 @@ def write(path: Path, questions: Iterable[Question]) -> Written:
     with written_whole(path) as file:
         for question in questions:
             known = {name: value for name, value in asdict(question).items() if value not in (None, ())}
-            file.write(json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n")
+            file.write(
+                json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n"
+            )
             rows += 1
     return Written(rows)
 
 
-FORMATS = [Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read, write, ".jsonl")]
+FORMATS = [
+    Format("question-jsonl", "questions", "JSON lines with question, answers, ...", recognise, read, write, ".jsonl")
+]

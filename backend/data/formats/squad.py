@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Paragraph, wrong_with_question, wrong_with_text
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    Item,
+    Options,
+    Paragraph,
+    wrong_with_question,
+    wrong_with_text,
+)
 from backend.data.formats.json_stream import open_json
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource
@@ -66,7 +75,11 @@ def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> I
 def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str) -> Item:
     record = _object(value, "a question")
     impossible = record.get("is_impossible") is True
-    answers = [] if impossible else [fields.required_text(_object(each, "an answer"), "text") for each in _list(record, "answers")]
+    answers = (
+        []
+        if impossible
+        else [fields.required_text(_object(each, "an answer"), "text") for each in _list(record, "answers")]
+    )
     question = Question(
         fields.identifier(record, "id"), fields.required_text(record, "question"), tuple(dict.fromkeys(answers)),
         dataset=dataset, split=split,

@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Context, Entry, Format, Head, Judgement, Options, Written, wrong_with_id
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Context,
+    Entry,
+    Format,
+    Head,
+    Judgement,
+    Options,
+    Written,
+    wrong_with_id,
+)
 from backend.data.formats.contexts import score as score_of
 from backend.data.formats.dpr_results import Retrieved
 from backend.data.formats.files import written_whole
@@ -90,7 +100,11 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
         for question, retrieved in entries:
             questions += 1
             silent += not retrieved
-            yield question.id, [p.id for p, _, _ in retrieved], np.array([score for _, score, _ in retrieved], dtype=np.float32)
+            yield (
+                question.id,
+                [p.id for p, _, _ in retrieved],
+                np.array([score for _, score, _ in retrieved], dtype=np.float32),
+            )
 
     _write_lines(path, name, rows())
     notes = (f"{silent:,} questions have no hits, and so no line",) if silent else ()

@@ -144,7 +144,12 @@ def _keep(study: Study, path: Path, sha256: str, reading: _Reading, left: LeftOu
         rule=DEFAULT_RULE, progress=progress,
     )  # fmt: skip
     compared = compare_flags(run, flags, DEFAULT_RULE)
-    said = {"run": run.name, "flags": compared.compared, "only_file": compared.only_file, "only_here": compared.only_here}
+    said = {
+        "run": run.name,
+        "flags": compared.compared,
+        "only_file": compared.only_file,
+        "only_here": compared.only_here,
+    }
     record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), left.count, json.dumps(said))
     Imports(study.labels_path).add(record)
     return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, left.count, left.file)
@@ -219,7 +224,9 @@ class _Gathered:
             try:
                 ordinal = self._passage(context, entry, file)
                 if ordinal in seen:
-                    raise BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line)
+                    raise BadInput(
+                        f"the passage {context.id!r} stands twice for one question", entry.path, context.line
+                    )
             except BadInput as problem:
                 left.add(problem)
                 continue
@@ -254,7 +261,9 @@ class _Gathered:
             raise BadInput(f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",
                            entry.path, context.line)  # fmt: skip
         row = (context.id, context.title or "", context.text)
-        digest = hashlib.blake2b(" ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12).digest()
+        digest = hashlib.blake2b(
+            " ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12
+        ).digest()
         known = self._passages.get(context.id) or self._passages.get(other_form(context.id))
         if known is not None:
             if known[1] != digest:

@@ -41,7 +41,9 @@ def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
     return {id: own[ordinal] for id, ordinal in ordinals.items()}
 
 
-def resolve(study: Study, items: Sequence[Item], progress: Progress | None = None) -> tuple[list[Question], list[GoldMatch]]:
+def resolve(
+    study: Study, items: Sequence[Item], progress: Progress | None = None
+) -> tuple[list[Question], list[GoldMatch]]:
     """The items' questions, with the passages that their paragraphs are as gold, and how each pair was found.
 
     A paragraph whose id the collection knows is that passage, unless the two texts have nothing in common: then the id
@@ -50,7 +52,11 @@ def resolve(study: Study, items: Sequence[Item], progress: Progress | None = Non
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []
     by_id = _by_id(study, items)
-    todo = {(item.question.id, number): (item.question, paragraph) for item in items for number, paragraph in enumerate(item.paragraphs)}
+    todo = {
+        (item.question.id, number): (item.question, paragraph)
+        for item in items
+        for number, paragraph in enumerate(item.paragraphs)
+    }
     todo = {key: pair for key, pair in todo.items() if key not in by_id}
     wanted = [_wanted(question, paragraph) for question, paragraph in todo.values()]
     found = dict(zip(todo, match_gold(study.corpus, wanted, progress=progress), strict=True))
@@ -65,7 +71,9 @@ def resolve(study: Study, items: Sequence[Item], progress: Progress | None = Non
                 made.append(GoldMatch(item.question.id, by_id[key], "id"))
             else:
                 match = found[key]
-                made.append(GoldMatch(item.question.id, ids.get(match.ordinal), match.how, round(match.score, 4), match.reason))
+                made.append(
+                    GoldMatch(item.question.id, ids.get(match.ordinal), match.how, round(match.score, 4), match.reason)
+                )
         gold = dict.fromkeys([*item.question.gold, *(match.passage for match in made if match.passage is not None)])
         questions.append(replace(item.question, gold=tuple(gold)))
         matches += made
@@ -94,7 +102,9 @@ def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]
 
 def _by_id(study: Study, items: Sequence[Item]) -> dict[tuple[str, int], str]:
     """(question, number of the paragraph) to the passage that its id names."""
-    named = [(item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None]
+    named = [
+        (item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None
+    ]
     ordinals = find_ordinals(study.corpus, {paragraph.id for _, _, paragraph in named})
     found: dict[tuple[str, int], str] = {}
     for start in range(0, len(named), 1000):

@@ -115,7 +115,9 @@ def import_questions(
     with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
         if not items:
-            wanted = "".join(f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value)
+            wanted = "".join(
+                f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value
+            )
             raise left.first or BadInput(f"holds no questions{wanted}", path)
         questions, matches = resolve(study, items, progress)
         tell.now(len(items), len(items), "saving questions")

@@ -71,7 +71,9 @@ def import_qrels(
     return ImportResult(len(matches), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
 
 
-def _matches(study: Study, corpus, block: list[Judgement], seen: set[tuple[str, str]], left: LeftOut) -> list[GoldMatch]:
+def _matches(
+    study: Study, corpus, block: list[Judgement], seen: set[tuple[str, str]], left: LeftOut
+) -> list[GoldMatch]:
     questions = study.questions.known({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
     made = []
@@ -82,7 +84,9 @@ def _matches(study: Study, corpus, block: list[Judgement], seen: set[tuple[str, 
         elif passage is None:
             left.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
         elif (row.question_id, passage) in seen:
-            left.add(BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line))
+            left.add(
+                BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line)
+            )
         else:
             seen.add((row.question_id, passage))
             made.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))

@@ -72,7 +72,9 @@ class RunRows:
         ids = list(self._parts)
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MOST_CELLS:
-            raise Refused(f"{len(ids):,} questions with up to {k:,} hits each are too many for a run; cut the file's depth")
+            raise Refused(
+                f"{len(ids):,} questions with up to {k:,} hits each are too many for a run; cut the file's depth"
+            )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)
         scores = np.full(ordinals.shape, -np.inf, dtype=np.float32)
         flags = np.full(ordinals.shape, UNKNOWN, dtype=np.int8)

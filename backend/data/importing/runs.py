@@ -142,7 +142,11 @@ class _Finder:
             raise BadInput(f"the question {entry.question[:80]!r} is not in the study", entry.path, entry.line)
         if len({(question.dataset, question.split) for question in found}) > 1:
             where = ", ".join(question.id for question in found[:3])
-            raise BadInput(f"the question {entry.question[:80]!r} stands in several sets ({where}); say --split", entry.path, entry.line)
+            raise BadInput(
+                f"the question {entry.question[:80]!r} stands in several sets ({where}); say --split",
+                entry.path,
+                entry.line,
+            )
         chosen = next((question for question in found if question.id not in self._taken), found[-1])
         self._taken.add(chosen.id)
         return chosen

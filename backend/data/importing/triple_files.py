@@ -54,8 +54,12 @@ def _or_wrong(read, text: str, path: Path, line: int) -> Triple | BadInput:
 def _from_columns(header: str, path: Path, line: int):
     names = [name.strip().lower() for name in header.split("\t")]
     if absent := [name for name in COLUMNS if name not in names]:
-        raise BadInput(f"the header names no column {absent[0]!r}; it must name subject, relation and object, with tabs between, or the "
-                       "file holds JSON lines", path, line)
+        raise BadInput(
+            f"the header names no column {absent[0]!r}; it must name subject, relation and object, with tabs between, or the "
+            "file holds JSON lines",
+            path,
+            line,
+        )
 
     def read(text: str) -> Triple:
         values = text.split("\t")
@@ -77,11 +81,19 @@ def _count(text: str) -> int | None:
 
 def _from_json(text: str) -> Triple:
     record = fields.parse_object(text)
-    objects = fields.texts(record, "object") if isinstance(record.get("object"), list) else (fields.required_text(record, "object"),)
+    objects = (
+        fields.texts(record, "object")
+        if isinstance(record.get("object"), list)
+        else (fields.required_text(record, "object"),)
+    )
     if not objects:
         raise fields.Wrong("there is no 'object'")
-    return Triple(fields.required_text(record, "subject"), fields.required_text(record, "relation"), objects,
-                  fields.integer(record, "frequency"))
+    return Triple(
+        fields.required_text(record, "subject"),
+        fields.required_text(record, "relation"),
+        objects,
+        fields.integer(record, "frequency"),
+    )
 
 
 def _checked(triple: Triple) -> Triple:
@@ -89,8 +101,11 @@ def _checked(triple: Triple) -> Triple:
     for name, text in named:
         if message := wrong_with_text(name, text):
             raise fields.Wrong(message)
-    return triple._replace(subject=triple.subject.strip(), relation=triple.relation.strip(),
-                           objects=tuple(each.strip() for each in triple.objects))
+    return triple._replace(
+        subject=triple.subject.strip(),
+        relation=triple.relation.strip(),
+        objects=tuple(each.strip() for each in triple.objects),
+    )
 
 
 def read_templates(path: str | Path) -> dict[str, str]:
@@ -106,5 +121,5 @@ def read_templates(path: str | Path) -> dict[str, str]:
         raise BadInput(str(error), path) from None
     for relation, template in templates.items():
         if not isinstance(template, str) or template.count("[X]") != 1:
-            raise BadInput(f"the question of {relation!r} must be text with one [X], as in \"Where was [X] born?\"", path)
+            raise BadInput(f'the question of {relation!r} must be text with one [X], as in "Where was [X] born?"', path)
     return templates

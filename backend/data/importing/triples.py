@@ -64,9 +64,20 @@ class Fact:
         return tuple([*self.own, *self.others][:MOST_GOLD])
 
 
-def import_triples(study: Study, path: str | Path, dataset: str | None = None, templates: str | Path | None = None,
-                   split: str | None = None, least: int = LEAST_FACTS, least_answers: int = LEAST_ANSWERS, most: int = MOST,
-                   gold: bool = True, seed: int = 0, skip_bad: bool = False, progress: Progress | None = None) -> ImportResult:
+def import_triples(
+    study: Study,
+    path: str | Path,
+    dataset: str | None = None,
+    templates: str | Path | None = None,
+    split: str | None = None,
+    least: int = LEAST_FACTS,
+    least_answers: int = LEAST_ANSWERS,
+    most: int = MOST,
+    gold: bool = True,
+    seed: int = 0,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> ImportResult:
     """Make questions of triples, and add them to a study that holds passages.
 
     Args:
@@ -86,15 +97,24 @@ def import_triples(study: Study, path: str | Path, dataset: str | None = None, t
     dataset = check_name(dataset or path.name.split(".")[0], "question set")
     if least < 1 or least_answers < 1 or most < 1 or split not in (None, "train", "dev", "test"):
         raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
-    wordings, tell, corpus = TEMPLATES if templates is None else read_templates(templates), Paced(progress), study.corpus
+    wordings, tell, corpus = (
+        TEMPLATES if templates is None else read_templates(templates),
+        Paced(progress),
+        study.corpus,
+    )
     with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         source = ByteSource(path)
         facts, unknown = _facts(source, wordings, left, tell)
         if not facts:
-            raise left.first or BadInput(f"no triple's relation has a question; relations: {', '.join(sorted(unknown)[:5]) or 'none'}; "
-                                         "give --templates", path)
+            raise left.first or BadInput(
+                f"no triple's relation has a question; relations: {', '.join(sorted(unknown)[:5]) or 'none'}; "
+                "give --templates",
+                path,
+            )
         _align(facts.values(), corpus.blocks(), len(corpus), tell)
-        questions, notes = made_of(list(facts.values()), wordings, dataset, split, least, least_answers, most, gold, seed)
+        questions, notes = made_of(
+            list(facts.values()), wordings, dataset, split, least, least_answers, most, gold, seed
+        )
         for question in questions:
             if message := wrong_with_question(question):
                 raise BadInput(f"the question {question.text[:80]!r}: {message}", path)
@@ -103,13 +123,17 @@ def import_triples(study: Study, path: str | Path, dataset: str | None = None, t
         if not questions:
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
         asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
-        record = ImportRecord("questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), left.count, asked)
+        record = ImportRecord(
+            "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), left.count, asked
+        )
         tell.now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
     return ImportResult(len(questions), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
 
 
-def _facts(source: ByteSource, wordings: Mapping[str, str], left: LeftOut, tell: Paced) -> tuple[dict[tuple[str, str], Fact], Counter]:
+def _facts(
+    source: ByteSource, wordings: Mapping[str, str], left: LeftOut, tell: Paced
+) -> tuple[dict[tuple[str, str], Fact], Counter]:
     """(facts by relation and subject, triples without a template by relation)."""
     facts: dict[tuple[str, str], Fact] = {}
     unknown: Counter[str] = Counter()
@@ -165,8 +189,17 @@ def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, tell:
         fact.frequency = counts[fact.subject] if fact.frequency is None else fact.frequency
 
 
-def made_of(facts: Sequence[Fact], wordings: Mapping[str, str], dataset: str, split: str | None = None, least: int = LEAST_FACTS,
-            least_answers: int = LEAST_ANSWERS, most: int = MOST, gold: bool = True, seed: int = 0) -> tuple[list[Question], list[str]]:
+def made_of(
+    facts: Sequence[Fact],
+    wordings: Mapping[str, str],
+    dataset: str,
+    split: str | None = None,
+    least: int = LEAST_FACTS,
+    least_answers: int = LEAST_ANSWERS,
+    most: int = MOST,
+    gold: bool = True,
+    seed: int = 0,
+) -> tuple[list[Question], list[str]]:
     """(questions, one line for each relation, also for those left out). `facts` are aligned with the passages."""
     by_relation: dict[str, list[Fact]] = {}
     for fact in facts:
@@ -183,11 +216,18 @@ def made_of(facts: Sequence[Fact], wordings: Mapping[str, str], dataset: str, sp
             notes.append(f"{said}; left out, fewer than {least_answers:,} answers")
         else:
             parts = _parts(told, split, most, seed)
-            questions += [_question(fact, wordings[relation], dataset, part, number, gold)
-                          for part, some in parts.items() for number, fact in enumerate(some)]
-            notes.append(f"{said}; questions: {', '.join(f'{len(some):,} {part}' for part, some in parts.items() if some)}")
+            questions += [
+                _question(fact, wordings[relation], dataset, part, number, gold)
+                for part, some in parts.items()
+                for number, fact in enumerate(some)
+            ]
+            notes.append(
+                f"{said}; questions: {', '.join(f'{len(some):,} {part}' for part, some in parts.items() if some)}"
+            )
     order = ("train", "dev", "test")
-    return sorted(questions, key=lambda question: (order.index(question.split), relation_order(question.relation))), notes
+    return sorted(
+        questions, key=lambda question: (order.index(question.split), relation_order(question.relation))
+    ), notes
 
 
 def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> dict[str, list[Fact]]:
@@ -201,7 +241,11 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
     rest = [subject for subject in by_subject if subject not in set(test)]
     dev = drawn(rest, tenth, seed)
     train = [subject for subject in rest if subject not in set(dev)]
-    chosen = {"train": drawn(train, most * (MOST_TRAINING // MOST), seed), "dev": drawn(dev, most, seed), "test": drawn(test, most, seed)}
+    chosen = {
+        "train": drawn(train, most * (MOST_TRAINING // MOST), seed),
+        "dev": drawn(dev, most, seed),
+        "test": drawn(test, most, seed),
+    }
     return {part: [by_subject[subject] for subject in some] for part, some in chosen.items()}
 
 
@@ -216,4 +260,3 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
 def _counts(unknown: Counter) -> str:
     most = ", ".join(f"{relation} ({count:,} triples)" for relation, count in unknown.most_common(5))
     return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")
-

@@ -53,11 +53,19 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
 
     found, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
     if found.overall is None:
-        raise BadInput("nobody has finished a question of an audit yet; make a batch with 'blindspot batch make NAME --run RUN', whose "
-                       "audit arm is drawn at random, and judge it")
+        raise BadInput(
+            "nobody has finished a question of an audit yet; make a batch with 'blindspot batch make NAME --run RUN', whose "
+            "audit arm is drawn at random, and judge it"
+        )
     groups = ["all", *found.by["rank"]]
-    cells = [Cell(group, shown, (Audited(kind, group, last),), 70.0 if (group, kind) == ("all", "with_related") else None)
-             for group in groups for shown, kind in KINDS.items()]
-    return Plan(cells, [Claim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
-                convention="Shares of unlabelled passages, from the audit arms of all batches, weighted by how likely each was drawn; n "
-                           "counts questions.")
+    cells = [
+        Cell(group, shown, (Audited(kind, group, last),), 70.0 if (group, kind) == ("all", "with_related") else None)
+        for group in groups
+        for shown, kind in KINDS.items()
+    ]
+    return Plan(
+        cells,
+        [Claim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
+        convention="Shares of unlabelled passages, from the audit arms of all batches, weighted by how likely each was drawn; n "
+        "counts questions.",
+    )

@@ -9,7 +9,11 @@ from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
 TAKES = frozenset({"batches"})
-DEFAULTS = {"ks": (5, 20, 100), "batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+DEFAULTS = {
+    "ks": (5, 20, 100),
+    "batches": (64,),
+    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
+}
 SHARES = (0.25, 0.5, 1.0)
 
 
@@ -17,13 +21,27 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     need_one_train(setting)
     count = unlabelled(bench)
     if count < 4:
-        raise BadInput(f"there are {count} unlabelled questions to add; import some with 'blindspot import questions FILE --split "
-                       "unlabelled'")
+        raise BadInput(
+            f"there are {count} unlabelled questions to add; import some with 'blindspot import questions FILE --split "
+            "unlabelled'"
+        )
     steps, at = steps_of(setting), setting.late()
-    models = {0: [each.denoised for each in steps],
-              **{round(share * count): [each.augmented(round(share * count)) for each in steps] for share in SHARES}}
-    cells = [cell for size, trained in models.items() for cell in success_cells(
-        f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks)]
-    return Plan(cells, [Claim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
-                        Claim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at))],
-                plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}))
+    models = {
+        0: [each.denoised for each in steps],
+        **{round(share * count): [each.augmented(round(share * count)) for each in steps] for share in SHARES},
+    }
+    cells = [
+        cell
+        for size, trained in models.items()
+        for cell in success_cells(
+            f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks
+        )
+    ]
+    return Plan(
+        cells,
+        [
+            Claim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
+            Claim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at)),
+        ],
+        plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}),
+    )

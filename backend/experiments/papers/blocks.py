@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from analysis.published import TOP_20
 from backend.experiments.blocks import TOKENS, AsMuchText, BlockHits, BlockIndex, Blocks, passages_for
-from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
+from backend.experiments.by_relation import (
+    AVERAGE,
+    chosen,
+    claimed,
+    column,
+    counted,
+    of_one_set,
+    relation_cells,
+    success_of,
+)
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting
@@ -32,11 +41,15 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     if not any(question.answers for question in asked.of(bench)):
-        raise Refused(f"the questions of {setting.on} have no answers, by which blocks are judged; take questions that have some")
+        raise Refused(
+            f"the questions of {setting.on} have no answers, by which blocks are judged; take questions that have some"
+        )
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
     blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
-    dense = {f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (Named(encoder),)))
-             for encoder in dict.fromkeys(setting.encoders)}
+    dense = {
+        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (Named(encoder),)))
+        for encoder in dict.fromkeys(setting.encoders)
+    }
     systems = {
         PASSAGES: success_of([passages]), BLOCKS: success_of([BlockHits(asked, k, BlockIndex(blocks))]),
         AS_MUCH: lambda k, relations, macro: (AsMuchText(passages, blocks, k, relations, macro),),
@@ -70,12 +83,18 @@ class _Notes:
     def __iter__(self) -> Iterator[str]:
         yield from self.first
         cut = self.blocks.cut(self.bench)
-        yield (f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} blocks of up to "
-               f"{self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, {cut.words_per_block:.0f} words on average. Blocks are "
-               "cut between words, not between sentences as REALM's.")
+        yield (
+            f"{cut.passages:,} passages of {cut.words_per_passage:.0f} words on average became {cut.blocks:,} blocks of up to "
+            f"{self.blocks.tokens} tokens of {self.blocks.tokenizer.encoder}, {cut.words_per_block:.0f} words on average. Blocks are "
+            "cut between words, not between sentences as REALM's."
+        )
         if cut.gaps:
-            yield (f"The articles are not whole: inside {cut.articles:,} of them passages are missing at {cut.gaps:,} places. No block "
-                   "goes over such a place, so blocks are shorter than they would be, and the difference is smaller.")
-        yield (f"As much text: the first {passages_for(cut, self.k)} passages hold as many words as the first {self.k} blocks. Where they "
-               "find as much as the blocks, blocks help by their length alone.")
+            yield (
+                f"The articles are not whole: inside {cut.articles:,} of them passages are missing at {cut.gaps:,} places. No block "
+                "goes over such a place, so blocks are shorter than they would be, and the difference is smaller."
+            )
+        yield (
+            f"As much text: the first {passages_for(cut, self.k)} passages hold as many words as the first {self.k} blocks. Where they "
+            "find as much as the blocks, blocks help by their length alone."
+        )
         yield "A dense encoder's column stands beside REALM's in the paper; it reads a block as far as its model can."

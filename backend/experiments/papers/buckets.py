@@ -49,29 +49,51 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     series: dict[str, list[tuple[float, str, str]]] = {}
 
     def add(row: str, measure: Callable[[str, int], Measure]) -> None:
-        cells.extend(Cell(row, column(system, one, setting.ks), (measure(system, one),))
-                     for system in (BM25, *encoders) for one in setting.ks)
+        cells.extend(
+            Cell(row, column(system, one, setting.ks), (measure(system, one),))
+            for system in (BM25, *encoders)
+            for one in setting.ks
+        )
 
     for lines in figures:
         for line in lines:
             for number in line.n:
-                add(line.row(number), lambda system, one, line=line, number=number: InBucket(line.bucket(system, number, k), one))
+                add(
+                    line.row(number),
+                    lambda system, one, line=line, number=number: InBucket(line.bucket(system, number, k), one),
+                )
             for system in (BM25, *encoders):
-                series[f"{system}, {line.name}"] = [(number, line.row(number), column(system, at, setting.ks)) for number in line.n]
+                series[f"{system}, {line.name}"] = [
+                    (number, line.row(number), column(system, at, setting.ks)) for number in line.n
+                ]
         for row, more, less in _contrasts(lines, 1 if setting.small else FEW):
-            add(row, lambda system, one, more=more, less=less: Between(
-                tuple(line.bucket(system, number, k) for line, number in more),
-                tuple(line.bucket(system, number, k) for line, number in less), one))
+            add(
+                row,
+                lambda system, one, more=more, less=less: Between(
+                    tuple(line.bucket(system, number, k) for line, number in more),
+                    tuple(line.bucket(system, number, k) for line, number in less),
+                    one,
+                ),
+            )
             for encoder in encoders:
-                claims += _claims(row, more[0][0] is less[0][0], encoder, lambda system, row=row: (row, column(system, at, setting.ks)))
-    return Plan(cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes)
+                claims += _claims(
+                    row,
+                    more[0][0] is less[0][0],
+                    encoder,
+                    lambda system, row=row: (row, column(system, at, setting.ks)),
+                )
+    return Plan(
+        cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes
+    )
 
 
 def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tuple[str, str]]) -> list[Claim]:
     if not by_frequency:
         return [Claim(f"{row}: {encoder} finds more of entities that training asks about", cell(encoder))]
-    return [Claim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
-            Claim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25))]
+    return [
+        Claim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
+        Claim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25)),
+    ]
 
 
 def _hits(system: str, asked: Asked, k: int) -> Hits:
@@ -83,26 +105,55 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
     held = {count["dataset"] for count in bench.questions.counts()}
     least = 1 if setting.small else LEAST
     if not setting.on and held >= set(OFFICIAL.values()):
-        relations, left_out = chosen(setting, counted(bench, Asked(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}")
-        figures = [[_line(bench, f"{relation_name(relation)}, {name}", setting.asked(dataset, relations=(relation,)), True, None, least)
-                    for name, dataset in OFFICIAL.items() if relation in counted(bench, Asked(dataset))] for relation in relations]
-        notes = ["Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities "
-                 "that Natural Questions asks about. Some questions are in both sets, so the interval of the difference is rather wide.",
-                 *left_out]
+        relations, left_out = chosen(
+            setting, counted(bench, Asked(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}"
+        )
+        figures = [
+            [
+                _line(
+                    bench,
+                    f"{relation_name(relation)}, {name}",
+                    setting.asked(dataset, relations=(relation,)),
+                    True,
+                    None,
+                    least,
+                )
+                for name, dataset in OFFICIAL.items()
+                if relation in counted(bench, Asked(dataset))
+            ]
+            for relation in relations
+        ]
+        notes = [
+            "Buckets are the official ones, of EntityQuestions' sets common-random-buckets and nq-seen-buckets. train ent: entities "
+            "that Natural Questions asks about. Some questions are in both sets, so the interval of the difference is rather wide.",
+            *left_out,
+        ]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = chosen(setting, counted(bench, Asked(on)), f"questions in {on}")[0] if setting.relations else ()
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
-        figures = [[_line(bench, f"{what}{name}", each, False, seen, least) for name, seen in (("other ent", False), ("train ent", True))]
-                   for what, each in (asked or {"": setting.asked(on)}).items()]
-        notes = ["Buckets are cut here by the subjects' frequency, each relation by itself, so that the frequencies of each add up to "
-                 f"about the same. train ent: the training questions ask about the subject. Frequencies: "
-                 f"{bench.questions.frequency_source}."]
+        figures = [
+            [
+                _line(bench, f"{what}{name}", each, False, seen, least)
+                for name, seen in (("other ent", False), ("train ent", True))
+            ]
+            for what, each in (asked or {"": setting.asked(on)}).items()
+        ]
+        notes = [
+            "Buckets are cut here by the subjects' frequency, each relation by itself, so that the frequencies of each add up to "
+            f"about the same. train ent: the training questions ask about the subject. Frequencies: "
+            f"{bench.questions.frequency_source}."
+        ]
     figures = [[line for line in lines if line.n] for lines in figures]
     if not any(figures):
-        raise Refused("no bucket has enough questions whose frequency is known; count them with 'blindspot import frequencies --count'")
-    return figures, [*notes, f"Buckets with fewer than {least} questions are left out; claims are about the most frequent and the rarest "
-                     f"bucket with {FEW}."]
+        raise Refused(
+            "no bucket has enough questions whose frequency is known; count them with 'blindspot import frequencies --count'"
+        )
+    return figures, [
+        *notes,
+        f"Buckets with fewer than {least} questions are left out; claims are about the most frequent and the rarest "
+        f"bucket with {FEW}.",
+    ]
 
 
 def _line(bench: Workbench, name: str, asked: Asked, official: bool, seen: bool | None, least: int) -> Line:
@@ -114,7 +165,9 @@ def _line(bench: Workbench, name: str, asked: Asked, official: bool, seen: bool 
     return Line(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
 
 
-def _contrasts(lines: Sequence[Line], least: int) -> Iterator[tuple[str, list[tuple[Line, int]], list[tuple[Line, int]]]]:
+def _contrasts(
+    lines: Sequence[Line], least: int
+) -> Iterator[tuple[str, list[tuple[Line, int]], list[tuple[Line, int]]]]:
     """(row, buckets, buckets that they are compared with): the ends of the first line, and one line with the other bucket by bucket."""
     if not lines:
         return
@@ -124,5 +177,8 @@ def _contrasts(lines: Sequence[Line], least: int) -> Iterator[tuple[str, list[tu
         yield f"{lines[0].row(first)} less bucket {last}", [(lines[0], first)], [(lines[0], last)]
     shared = [number for number in lines[0].n if number in lines[-1].n]
     if len(lines) > 1 and shared and sum(lines[-1].n[number] for number in shared) >= least:
-        yield (f"{lines[1].name} less {lines[0].name.split(', ')[-1]}, same buckets", [(lines[1], number) for number in shared],
-               [(lines[0], number) for number in shared])
+        yield (
+            f"{lines[1].name} less {lines[0].name.split(', ')[-1]}, same buckets",
+            [(lines[1], number) for number in shared],
+            [(lines[0], number) for number in shared],
+        )

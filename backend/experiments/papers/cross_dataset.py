@@ -22,7 +22,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         asked, column = setting.asked(measured_on(setting, bench, there)), f"{there} @{k}"
         cells += in_column(success_cells("BM25", [Bm25Hits(asked, k)], (k,)), column)
         for here in sets:
-            data = setting.data(questions=(f"{here}/train",), mined=setting.mined((f"{here}/train",)), policy="answer_match")
+            data = setting.data(
+                questions=(f"{here}/train",), mined=setting.mined((f"{here}/train",)), policy="answer_match"
+            )
             cells += in_column(dense_row(setting, f"trained on {here}", data, asked=asked), column)
             if here != there:
                 claims += [

@@ -48,7 +48,12 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     cells = [Cell(row, column, tuple(TakenOut(each.cleaned, *span) for each in steps)) for row, span in rows.items()]
     names = list(rows)
     early, late = (names[1 % len(names)], column), (names[-1], column)
-    return Plan(cells, [Claim("more is taken out at the first ranks than at the last", early, late)],
-                convention="The share of a question's mined passages at these ranks that the cross-encoder does not leave as negatives "
-                           "(0.1 or more), averaged over questions.",
-                plot=Plot("rank", "taken out", {"mined passages": [(first, row, column) for row, (first, _) in rows.items()]}, True))
+    return Plan(
+        cells,
+        [Claim("more is taken out at the first ranks than at the last", early, late)],
+        convention="The share of a question's mined passages at these ranks that the cross-encoder does not leave as negatives "
+        "(0.1 or more), averaged over questions.",
+        plot=Plot(
+            "rank", "taken out", {"mined passages": [(first, row, column) for row, (first, _) in rows.items()]}, True
+        ),
+    )

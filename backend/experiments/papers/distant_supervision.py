@@ -12,5 +12,7 @@ DEFAULTS = {"ks": (1, 5, 20, 100)}
 def plan(setting: Setting, bench: Workbench) -> Plan:
     rows = {kind: setting.data(mined=setting.mined(), policy="answer_match", positives=(kind,)) for kind in PUBLISHED}
     at = setting.late()
-    return Plan([cell for kind, data in rows.items() for cell in dense_row(setting, kind, data, PUBLISHED[kind])],
-                [Claim("distant supervision is within 3 points of gold", ("distant", at), ("gold", at), within=0.03)])
+    return Plan(
+        [cell for kind, data in rows.items() for cell in dense_row(setting, kind, data, PUBLISHED[kind])],
+        [Claim("distant supervision is within 3 points of gold", ("distant", at), ("gold", at), within=0.03)],
+    )

@@ -51,14 +51,20 @@ class Spread:
         from backend.retrieval.dense import Dense
 
         questions = [question for question in self.asked.of(bench) if question.gold]
-        ordinals = np.array(sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64)
+        ordinals = np.array(
+            sorted(bench.corpus.ordinals({id for question in questions for id in question.gold}).values()), np.int64
+        )
         own = positives(bench, Points(questions, ordinals))
         dense = Dense(bench, bench.name(self.index), bench.device)
         asked = [number for number, places in enumerate(own) if places]
         vectors = dense.encode([questions[number].text for number in asked])
         members = sorted({place for places in own for place in places})
         where = {place: number for number, place in enumerate(members)}
-        group = Group(np.arange(len(members)), np.arange(len(asked)), [[where[place] for place in own[number]] for number in asked])
+        group = Group(
+            np.arange(len(members)),
+            np.arange(len(asked)),
+            [[where[place] for place in own[number]] for number in asked],
+        )
         found = measured(unit(dense.vectors[ordinals[members]]), vectors, group)
         values = found[FIGURES.index(self.figure)]
         return np.zeros(0) if values is None else values
@@ -82,9 +88,16 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     largest_k(setting)
     setting = of_one_set(setting, bench)
     counts = counted(bench, setting.asked())
-    trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
-    relations, left_out = chosen(setting, {each: min(count, trained[each]) for each, count in counts.items()},
-                                 f"questions in {', '.join(setting.train)} and {setting.on}", MOST, PAPER)
+    trained = Counter(
+        question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation
+    )
+    relations, left_out = chosen(
+        setting,
+        {each: min(count, trained[each]) for each, count in counts.items()},
+        f"questions in {', '.join(setting.train)} and {setting.on}",
+        MOST,
+        PAPER,
+    )
     cells: list[Cell] = []
     claims: list[Claim] = []
     series = {}
@@ -92,18 +105,48 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         name, data = relation_name(relation), relation_data(setting, setting.train, relation)
         asked = setting.asked(relations=(relation,))
         others = Asked(setting.on, tuple(each for each in counts if each != relation), counts[relation])
-        indexes = {"before": [Index(before(setting))], "after": [Index(model) for model in Tuning((data,)).models(setting)]}
+        indexes = {
+            "before": [Index(before(setting))],
+            "after": [Index(model) for model in Tuning((data,)).models(setting)],
+        }
         groups = {name: asked, **({f"others than {relation}": others} if others.relations else {})}
         for when, some in indexes.items():
-            cells += [Cell(f"{group}, {when}", figure, tuple(Spread(index, which, figure) for index in some))
-                      for group, which in groups.items() for figure in FIGURES]
-        series |= {group: [(place, f"{group}, {when}", FIGURES[0]) for place, when in enumerate(indexes)] for group in groups}
-        claims.append(Claim(f"{name}: its passages lie further apart after training on it", (f"{name}, before", FIGURES[0]),
-                            (f"{name}, after", FIGURES[0])))
+            cells += [
+                Cell(f"{group}, {when}", figure, tuple(Spread(index, which, figure) for index in some))
+                for group, which in groups.items()
+                for figure in FIGURES
+            ]
+        series |= {
+            group: [(place, f"{group}, {when}", FIGURES[0]) for place, when in enumerate(indexes)] for group in groups
+        }
+        claims.append(
+            Claim(
+                f"{name}: its passages lie further apart after training on it",
+                (f"{name}, before", FIGURES[0]),
+                (f"{name}, after", FIGURES[0]),
+            )
+        )
         if others.relations:
             row = f"{name} less others, before"
-            cells.append(Cell(row, FIGURES[0], (Less(*(Spread(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),)))
-            claims.append(Claim(f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0])))
-    return Plan(cells, claims, CONVENTION, "cosine", Plot("0: before training, 1: after", FIGURES[0], series),
-                [*left_out, "The paper shows the picture alone; a map of two encoders shows yours. Others: as many questions of the other "
-                 "relations."])
+            cells.append(
+                Cell(
+                    row,
+                    FIGURES[0],
+                    (Less(*(Spread(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),),
+                )
+            )
+            claims.append(
+                Claim(f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0]))
+            )
+    return Plan(
+        cells,
+        claims,
+        CONVENTION,
+        "cosine",
+        Plot("0: before training, 1: after", FIGURES[0], series),
+        [
+            *left_out,
+            "The paper shows the picture alone; a map of two encoders shows yours. Others: as many questions of the other "
+            "relations.",
+        ],
+    )

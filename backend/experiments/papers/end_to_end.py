@@ -27,18 +27,36 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
     }  # fmt: skip
     trained_on = Asked(setting.train[0], limit=setting.data().limit)
-    readers = {row: [ReaderModel(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first) for seed in setting.seeds]
-               for row, way in ways.items()}
+    readers = {
+        row: [
+            ReaderModel(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first)
+            for seed in setting.seeds
+        ]
+        for row, way in ways.items()
+    }
     runs = {row: way(setting.asked(), deepest) for row, way in ways.items()}
     reads = {row: [Read(reader, runs[row], deepest) for reader in readers[row]] for row in ways}
-    cells = [cell for row in ways for cell in (*success_cells(row, [runs[row]], setting.ks),
-                                               *exact_cells(row, reads[row], setting.ks, PUBLISHED[row]))]
-    cells += exact_cells("dense, read by BM25's reader", [Read(reader, runs["dense"], deepest) for reader in readers["BM25"]], setting.ks)
+    cells = [
+        cell
+        for row in ways
+        for cell in (
+            *success_cells(row, [runs[row]], setting.ks),
+            *exact_cells(row, reads[row], setting.ks, PUBLISHED[row]),
+        )
+    ]
+    cells += exact_cells(
+        "dense, read by BM25's reader", [Read(reader, runs["dense"], deepest) for reader in readers["BM25"]], setting.ks
+    )
     at = f"EM@{deepest}"
     for row, most in ((MOST, True), (LEAST, False)):
         by_seed = zip(*reads.values(), strict=True)
         cells.append(Cell(row, at, tuple(OfTheOneThatFinds(some, deepest, most) for some in by_seed)))
-    return Plan(cells, [Claim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
-                convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
-                           "one of them holds an answer by DPR's rule.",
-                notes=["Which retriever finds most, and least, is decided on one half of the questions; those two rows are of the other."])
+    return Plan(
+        cells,
+        [Claim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
+        convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
+        "one of them holds an answer by DPR's rule.",
+        notes=[
+            "Which retriever finds most, and least, is decided on one half of the questions; those two rows are of the other."
+        ],
+    )

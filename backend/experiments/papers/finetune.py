@@ -8,8 +8,28 @@ from dataclasses import replace
 
 from analysis.relations import relation_name
 from backend.data.formats.entityquestions import MAIN
-from backend.experiments.by_relation import LEAST, SMALL_LEAST, K, Together, chosen, claimed, column, counted, of_one_set
-from backend.experiments.fine_tuning import WORDINGS, Adapted, Apart, Tuning, Words, before, datasets, largest_k, relation_data
+from backend.experiments.by_relation import (
+    LEAST,
+    SMALL_LEAST,
+    K,
+    Together,
+    chosen,
+    claimed,
+    column,
+    counted,
+    of_one_set,
+)
+from backend.experiments.fine_tuning import (
+    WORDINGS,
+    Adapted,
+    Apart,
+    Tuning,
+    Words,
+    before,
+    datasets,
+    largest_k,
+    relation_data,
+)
 from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.trainings import TrainingData
@@ -36,7 +56,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     k = largest_k(setting)
     setting, official = _sources(setting, bench)
     apart, counts, notes = _apart(setting, bench, official)
-    relations, left_out = chosen(setting, counts, "training questions that share no word with those measured on", MOST, PAPER)
+    relations, left_out = chosen(
+        setting, counts, "training questions that share no word with those measured on", MOST, PAPER
+    )
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
     rows: dict[str, dict[str, Sequence[Hits]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
     for relation in relations:
@@ -47,7 +69,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         for row, only in (("FT", None), ("FT OnlyP", "passage"), ("FT OnlyQ", "question")):
             rows[row][relation] = Tuning((here,), only).hits(setting, asked, k)
         if worded:
-            rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(setting, asked, k)
+            rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(
+                setting, asked, k
+            )
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return Plan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
@@ -64,13 +88,22 @@ def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:
     """The setting with what to train and to measure on; are these EntityQuestions' own sets for this? They are made for its test split."""
     trained = list(datasets(bench, "train"))
     official = not setting.train and OFFICIAL in trained and MAIN in datasets(bench, "test")
-    others = tuple(f"{name}/train" for name in trained if name not in (OFFICIAL, SIMILAR)) if {OFFICIAL, SIMILAR} & set(trained) else ()
-    made = replace(setting, train=setting.train or ((f"{OFFICIAL}/train",) if official else others or ("train",)),
-                   on=setting.on or (f"{MAIN}/test" if official else "dev"))
+    others = (
+        tuple(f"{name}/train" for name in trained if name not in (OFFICIAL, SIMILAR))
+        if {OFFICIAL, SIMILAR} & set(trained)
+        else ()
+    )
+    made = replace(
+        setting,
+        train=setting.train or ((f"{OFFICIAL}/train",) if official else others or ("train",)),
+        on=setting.on or (f"{MAIN}/test" if official else "dev"),
+    )
     return of_one_set(made, bench), official
 
 
-def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
+def _apart(
+    setting: Setting, bench: Workbench, official: bool
+) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
     """By relation: what training questions are kept apart from, how many there are, and a note. Official sets stay as they are."""
     of: dict[str, list[Question]] = {}
     for question in bench.questions.some(admitted(bench, setting.train, relations=setting.relations).ids):
@@ -84,19 +117,29 @@ def _apart(setting: Setting, bench: Workbench, official: bool) -> tuple[dict[str
         if measured < least or setting.relations and relation not in setting.relations:
             continue
         some = setting.asked(relations=(relation,))
-        kept = {which: sum(map(Apart(some, which).keeps(bench), of.get(relation, ()))) for which in ("subject and answers", "subject")}
+        kept = {
+            which: sum(map(Apart(some, which).keeps(bench), of.get(relation, ())))
+            for which in ("subject and answers", "subject")
+        }
         every, total = "subject and answers", len(of.get(relation, ()))
         which: Words = every if kept[every] >= enough else "subject"
-        said = (f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "
-                f"{measured:,} that are measured on, {kept['subject']:,} no word of their subject")
+        said = (
+            f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "
+            f"{measured:,} that are measured on, {kept['subject']:,} no word of their subject"
+        )
         apart[relation] = () if official else (Apart(some, which),)
         counts[relation] = total if official else kept[which]
-        notes[relation] = (f"{said}. The official set no-overlap is taken as it is." if official
-                           else f"{said}; the {'former' if which == every else 'latter'} train.")
+        notes[relation] = (
+            f"{said}. The official set no-overlap is taken as it is."
+            if official
+            else f"{said}; the {'former' if which == every else 'latter'} train."
+        )
     return apart, dict(counts), notes
 
 
-def _similar(setting: Setting, bench: Workbench, data: TrainingData, apart: tuple[Apart, ...], official: bool) -> Adapted:
+def _similar(
+    setting: Setting, bench: Workbench, data: TrainingData, apart: tuple[Apart, ...], official: bool
+) -> Adapted:
     """The same training in another wording: the official set, else the same questions in other words."""
     if official and SIMILAR in datasets(bench, "train"):
         return Adapted(relation_data(setting, (f"{SIMILAR}/train",), data.relations[0]), apart)
@@ -107,8 +150,17 @@ def _cells(row: str, hits: Mapping[str, Sequence[Hits]], ks: Sequence[int]) -> l
     made = []
     for k in ks:
         by_relation = {relation: [Success(each, k) for each in some] for relation, some in hits.items()}
-        made += [Cell(row, column(relation_name(relation), k, ks), tuple(some), PUBLISHED[row].get(relation) if k == K else None)
-                 for relation, some in by_relation.items()]
+        made += [
+            Cell(
+                row,
+                column(relation_name(relation), k, ks),
+                tuple(some),
+                PUBLISHED[row].get(relation) if k == K else None,
+            )
+            for relation, some in by_relation.items()
+        ]
         if len(hits) > 1:
-            made.append(Cell(row, column(ALL, k, ks), tuple(Together(each) for each in zip(*by_relation.values(), strict=True))))
+            made.append(
+                Cell(row, column(ALL, k, ks), tuple(Together(each) for each in zip(*by_relation.values(), strict=True)))
+            )
     return made

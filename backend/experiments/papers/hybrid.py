@@ -12,7 +12,11 @@ from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, Tun
 from backend.experiments.plan import Claim, Plan, Setting, success_cells
 from backend.experiments.workbench import Workbench
 
-PUBLISHED = {"BM25": {20: 59.1, 100: 73.7}, "dense": {20: 78.4, 100: 85.4}, "BM25 + weight x dense": {20: 76.6, 100: 83.8}}
+PUBLISHED = {
+    "BM25": {20: 59.1, 100: 73.7},
+    "dense": {20: 78.4, 100: 85.4},
+    "BM25 + weight x dense": {20: 76.6, 100: 83.8},
+}
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
@@ -24,6 +28,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         "reciprocal ranks": HybridHits(measured, k, index, "rrf"),
     }  # fmt: skip
     at = setting.late()
-    return Plan([cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],
-                [Claim("joined with dense, BM25 finds more than alone", ("BM25 + weight x dense", at), ("BM25", at))],
-                notes=["The weight is chosen for Success@20 on the half of the questions that is not measured on."])
+    return Plan(
+        [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],
+        [Claim("joined with dense, BM25 finds more than alone", ("BM25 + weight x dense", at), ("BM25", at))],
+        notes=["The weight is chosen for Success@20 on the half of the questions that is not measured on."],
+    )

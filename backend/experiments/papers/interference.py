@@ -35,8 +35,12 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     setting = of_one_set(setting, bench)
     k, asked = largest_k(setting), setting.asked()
     counts = counted(bench, asked)
-    trained = Counter(question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation)
-    relations, left_out = chosen(setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER)
+    trained = Counter(
+        question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation
+    )
+    relations, left_out = chosen(
+        setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
+    )
     cells: list[Cell] = []
     claims: list[Claim] = []
     for relation in relations:
@@ -50,7 +54,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         name = relation_name(relation)
         for row, (hits, place) in rows.items():
             published = BM25_PUBLISHED if place is None else PUBLISHED.get(relation, ((None,) * 3,) * 3)[place]
-            cells += _cells(f"{name}: {row}", hits(general), hits(asked), relation, tuple(counts), setting, general.split, published)
+            cells += _cells(
+                f"{name}: {row}", hits(general), hits(asked), relation, tuple(counts), setting, general.split, published
+            )
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
         at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
         claims += [
@@ -60,20 +66,40 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             Claim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
             Claim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
         ]  # fmt: skip
-    return Plan(cells, claims, notes=[said, *left_out, f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the one that was "
-                                      "trained on. The paper's figures are with Natural Questions as the general set."])
+    return Plan(
+        cells,
+        claims,
+        notes=[
+            said,
+            *left_out,
+            f"{ALL}: {len(counts)} relations of {setting.on}; {REST}: without the one that was "
+            "trained on. The paper's figures are with Natural Questions as the general set.",
+        ],
+    )
 
 
-def _cells(row: str, general: Sequence[Hits], hits: Sequence[Hits], relation: str, relations: tuple[str, ...], setting: Setting,
-           name: str, published: Sequence[float | None]) -> list[Cell]:
+def _cells(
+    row: str,
+    general: Sequence[Hits],
+    hits: Sequence[Hits],
+    relation: str,
+    relations: tuple[str, ...],
+    setting: Setting,
+    name: str,
+    published: Sequence[float | None],
+) -> list[Cell]:
     rest = tuple(each for each in relations if each != relation)
     made = []
     for k in setting.ks:
-        measures = {name: tuple(Success(each, k) for each in general),
-                    RELATION: tuple(Success(each, k, relations=(relation,)) for each in hits),
-                    ALL: tuple(Success(each, k, True, relations) for each in hits)}
-        made += [Cell(row, column(what, k, setting.ks), measured, figure if k == K else None)
-                 for (what, measured), figure in zip(measures.items(), published, strict=True)]
+        measures = {
+            name: tuple(Success(each, k) for each in general),
+            RELATION: tuple(Success(each, k, relations=(relation,)) for each in hits),
+            ALL: tuple(Success(each, k, True, relations) for each in hits),
+        }
+        made += [
+            Cell(row, column(what, k, setting.ks), measured, figure if k == K else None)
+            for (what, measured), figure in zip(measures.items(), published, strict=True)
+        ]
         if rest:
             made.append(Cell(row, column(REST, k, setting.ks), tuple(Success(each, k, True, rest) for each in hits)))
     return made
@@ -87,14 +113,23 @@ def _general(setting: Setting, bench: Workbench) -> tuple[Asked, tuple, str]:
         if len(setting.sets) > 1:
             raise BadInput(f"one general set at a time, not {', '.join(setting.sets)}")
         if general not in datasets(bench, "train") or general not in datasets(bench, split):
-            raise BadInput(f"the set {general!r} needs training questions and questions in {split} here; sets with training questions: "
-                           f"{', '.join(datasets(bench, 'train')) or 'none'}")
-        data = setting.data(questions=(f"{general}/train",), mined=setting.mined((f"{general}/train",)), policy="answer_match",
-                            positives=("gold", "distant"))
+            raise BadInput(
+                f"the set {general!r} needs training questions and questions in {split} here; sets with training questions: "
+                f"{', '.join(datasets(bench, 'train')) or 'none'}"
+            )
+        data = setting.data(
+            questions=(f"{general}/train",),
+            mined=setting.mined((f"{general}/train",)),
+            policy="answer_match",
+            positives=("gold", "distant"),
+        )
         said = f"The general set is {general}: its training questions, measured on its {split}."
         return setting.asked(f"{general}/{split}"), (data,), said
     if SECOND_DATASET not in datasets(bench, split):
         raise BadInput("there is no second question set here; name one that has training and dev questions with --set")
     whole = setting.data(mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
-    return (setting.asked(f"{SECOND_DATASET}/{split}"), (Adapted(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
-            f"The general set is {SECOND_DATASET}: all training questions in their second wording, measured on its {split}.")
+    return (
+        setting.asked(f"{SECOND_DATASET}/{split}"),
+        (Adapted(whole, wordings=tuple(sorted(SECOND_WORDINGS.items()))),),
+        f"The general set is {SECOND_DATASET}: all training questions in their second wording, measured on its {split}.",
+    )

@@ -26,10 +26,19 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     cells += success_cells("apart", [apart], setting.ks)
     cells += exact_cells("apart", [Read(reader, apart, deepest) for reader in readers], setting.ks, PUBLISHED["apart"])
     cells += success_cells("together", together, setting.ks)
-    cells += exact_cells("together", [Read(model, hits, deepest) for model, hits in zip(models, together, strict=True)], setting.ks,
-                         PUBLISHED["together"])
+    cells += exact_cells(
+        "together",
+        [Read(model, hits, deepest) for model, hits in zip(models, together, strict=True)],
+        setting.ks,
+        PUBLISHED["together"],
+    )
     at = f"EM@{deepest}"
-    return Plan(cells, [Claim("trained apart they answer better than trained together", ("apart", at), ("together", at))],
-                convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
-                           "one of them holds an answer by DPR's rule.",
-                notes=["Apart, the retriever is the encoder as it stands; together, its question encoder is trained with the reader."])
+    return Plan(
+        cells,
+        [Claim("trained apart they answer better than trained together", ("apart", at), ("together", at))],
+        convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
+        "one of them holds an answer by DPR's rule.",
+        notes=[
+            "Apart, the retriever is the encoder as it stands; together, its question encoder is trained with the reader."
+        ],
+    )

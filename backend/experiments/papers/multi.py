@@ -14,8 +14,11 @@ DEFAULTS = {"ks": (20,)}
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
     sets, k = training_sets(setting, bench), setting.ks[0]
-    data = {name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
-            for name in sets for train in (f"{name}/train",)}
+    data = {
+        name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
+        for name in sets
+        for train in (f"{name}/train",)
+    }
     cells = []
     for name in sets:
         asked, column = setting.asked(measured_on(setting, bench, name)), f"{name} @{k}"

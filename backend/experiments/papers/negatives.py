@@ -32,7 +32,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         **{f"{size - 1} gold + {size * count} BM25, IB": (mined, {"batch": size, "hard_negatives": count})
            for size, count in ((some, 1), (some, 2), (many, 1))},
     }  # fmt: skip
-    cells = [cell for row, (data, more) in rows.items() for cell in dense_row(setting, row, data, PUBLISHED.get(row), **more)]
+    cells = [
+        cell for row, (data, more) in rows.items() for cell in dense_row(setting, row, data, PUBLISHED.get(row), **more)
+    ]
     at = f"Success@{setting.ks[0]}"
     with_one, with_two = f"{some - 1} gold + {some} BM25, IB", f"{some - 1} gold + {2 * some} BM25, IB"
     return Plan(cells, [

@@ -10,7 +10,11 @@ from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
 TAKES = frozenset({"batches", "encoders"})
-DEFAULTS = {"ks": (5, 20, 100), "batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+DEFAULTS = {
+    "ks": (5, 20, 100),
+    "batches": (64,),
+    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
+}
 PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 
@@ -18,11 +22,27 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     need_one_train(setting)
     encoders = tuple(dict.fromkeys(setting.encoders or bench.settings.encoders))
     if len(encoders) < 2:
-        raise BadInput("name two encoders to start from, or more, with --encoder; study.toml names "
-                       f"{', '.join(bench.settings.encoders)}, and 'blindspot encoder add' adds one")
-    cells = [cell for name in encoders for cell in success_cells(
-        name, [found_by(each.cross_batch, setting.asked(), max(setting.ks)) for each in steps_of(setting, Named(name))], setting.ks,
-        PUBLISHED.get(name))]
+        raise BadInput(
+            "name two encoders to start from, or more, with --encoder; study.toml names "
+            f"{', '.join(bench.settings.encoders)}, and 'blindspot encoder add' adds one"
+        )
+    cells = [
+        cell
+        for name in encoders
+        for cell in success_cells(
+            name,
+            [found_by(each.cross_batch, setting.asked(), max(setting.ks)) for each in steps_of(setting, Named(name))],
+            setting.ks,
+            PUBLISHED.get(name),
+        )
+    ]
     at = f"Success@{setting.ks[-1]}"
-    return Plan(cells, [Claim(f"from {other} it is within 2 points of from {encoders[0]}", (other, at), (encoders[0], at), within=0.02)
-                        for other in encoders[1:]])
+    return Plan(
+        cells,
+        [
+            Claim(
+                f"from {other} it is within 2 points of from {encoders[0]}", (other, at), (encoders[0], at), within=0.02
+            )
+            for other in encoders[1:]
+        ],
+    )

@@ -18,11 +18,26 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     names = {0: "without hard negatives", 1: "with one hard negative"}
     for hard, name in names.items():
         for size in sizes:
-            cells += dense_row(setting, f"{size - 1}, {name}", data, batch=size, hard_negatives=hard,
-                               mini_batch=128 if size > 128 else None)
+            cells += dense_row(
+                setting,
+                f"{size - 1}, {name}",
+                data,
+                batch=size,
+                hard_negatives=hard,
+                mini_batch=128 if size > 128 else None,
+            )
     at = setting.late()
     few, many = sizes[0] - 1, sizes[-1] - 1
-    return Plan(cells, [Claim(f"more random negatives are better, {name}", (f"{many}, {name}", at), (f"{few}, {name}", at))
-                        for name in names.values()],
-                plot=Plot("random negatives of a question", at, {
-                    name: [(size - 1, f"{size - 1}, {name}", at) for size in sizes] for name in names.values()}, logarithmic=True))
+    return Plan(
+        cells,
+        [
+            Claim(f"more random negatives are better, {name}", (f"{many}, {name}", at), (f"{few}, {name}", at))
+            for name in names.values()
+        ],
+        plot=Plot(
+            "random negatives of a question",
+            at,
+            {name: [(size - 1, f"{size - 1}, {name}", at) for size in sizes] for name in names.values()},
+            logarithmic=True,
+        ),
+    )

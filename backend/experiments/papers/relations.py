@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from analysis.published import AVERAGE as PUBLISHED_AVERAGE
 from analysis.published import SYSTEMS, TOP_20, not_comparable
-from backend.experiments.by_relation import AVERAGE, chosen, claimed, column, counted, of_one_set, relation_cells, success_of
+from backend.experiments.by_relation import (
+    AVERAGE,
+    chosen,
+    claimed,
+    column,
+    counted,
+    of_one_set,
+    relation_cells,
+    success_of,
+)
 from backend.experiments.hits import Bm25Hits, DenseHits, Index
 from backend.experiments.parts import Named
 from backend.experiments.plan import Claim, Plan, Setting

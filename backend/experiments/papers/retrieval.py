@@ -22,13 +22,33 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         asked = setting.asked(name)
         rows = {"BM25": Bm25Hits(asked, k)}
         for encoder in encoders:
-            rows |= {encoder: DenseHits(asked, k, Index(Named(encoder))),
-                     f"BM25 + {encoder}": HybridHits(asked, k, Index(Named(encoder)), "auto")}
+            rows |= {
+                encoder: DenseHits(asked, k, Index(Named(encoder))),
+                f"BM25 + {encoder}": HybridHits(asked, k, Index(Named(encoder)), "auto"),
+            }
         for at in setting.ks:
             printed = PUBLISHED["BM25"].get(name.lower().partition("/")[0], ()) if at in (20, 100) else ()
-            cells += [cell for row, hits in rows.items() for cell in in_column(success_cells(
-                row, [hits], (at,), {at: printed[at == 100]} if printed and row == "BM25" else None), f"{name} @{at}")]
-        claims += [Claim(f"{encoder} beats BM25 on {name}", (encoder, f"{name} @{setting.ks[0]}"), ("BM25", f"{name} @{setting.ks[0]}"))
-                   for encoder in encoders]
-    return Plan(cells, claims, notes=["BM25 and dense are joined by the weight of study.toml for encoders that do not normalise, for "
-                                      "others by reciprocal ranks."])
+            cells += [
+                cell
+                for row, hits in rows.items()
+                for cell in in_column(
+                    success_cells(row, [hits], (at,), {at: printed[at == 100]} if printed and row == "BM25" else None),
+                    f"{name} @{at}",
+                )
+            ]
+        claims += [
+            Claim(
+                f"{encoder} beats BM25 on {name}",
+                (encoder, f"{name} @{setting.ks[0]}"),
+                ("BM25", f"{name} @{setting.ks[0]}"),
+            )
+            for encoder in encoders
+        ]
+    return Plan(
+        cells,
+        claims,
+        notes=[
+            "BM25 and dense are joined by the weight of study.toml for encoders that do not normalise, for "
+            "others by reciprocal ranks."
+        ],
+    )

@@ -21,7 +21,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     if setting.small:
         sizes = [max(2, count // 4), max(3, count // 2), count]
     if len(sizes) < 2:
-        raise BadInput(f"the {count:,} training questions are fewer than the smallest size, {sizes[0]:,}; name smaller ones with --size")
+        raise BadInput(
+            f"the {count:,} training questions are fewer than the smallest size, {sizes[0]:,}; name smaller ones with --size"
+        )
     cells = success_cells("BM25", [Bm25Hits(setting.asked(), max(setting.ks))], setting.ks)
     for size in sizes:
         data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)

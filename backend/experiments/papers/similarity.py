@@ -19,7 +19,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     for shown, similarity in SIMILARITIES.items():
         for loss in ("softmax", "triplet"):
             row = f"{shown}, {loss}"
-            cells += dense_row(setting, row, data, PUBLISHED.get(row), similarity=similarity, loss=loss, normalise=False)
+            cells += dense_row(
+                setting, row, data, PUBLISHED.get(row), similarity=similarity, loss=loss, normalise=False
+            )
     at = setting.late()
     return Plan(cells, [
         Claim("L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03),

@@ -53,15 +53,21 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
     admitted(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
-    data = setting.data(relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant"))
+    data = setting.data(
+        relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")
+    )
     runs: dict[str, list[Hits]] = {}
     for encoder in encoders:
         index = Index(Named(encoder))
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(asked, k, index)]
         runs[f"{encoder}, FT by relation"] = [
-            SpecialisedHits(asked, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST)) for each in settings]
-        runs[f"{encoder}, FT for all"] = [DenseHits(asked, k, index, DualEncoder((data,), each, Named(encoder))) for each in settings]
+            SpecialisedHits(asked, k, QuestionEncoders(data, each, index, SMALL_LEAST if setting.small else LEAST))
+            for each in settings
+        ]
+        runs[f"{encoder}, FT for all"] = [
+            DenseHits(asked, k, index, DualEncoder((data,), each, Named(encoder))) for each in settings
+        ]
     runs["BM25"] = [Bm25Hits(asked, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
     at = claimed(setting.ks)
@@ -69,13 +75,29 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     def cell(system: str) -> tuple[str, str]:
         return AVERAGE, column(system, at, setting.ks)
 
-    claims = [Claim(f"a question encoder for each relation finds more than {encoder} alone", cell(f"{encoder}, FT by relation"),
-                    cell(encoder)) for encoder in encoders]
+    claims = [
+        Claim(
+            f"a question encoder for each relation finds more than {encoder} alone",
+            cell(f"{encoder}, FT by relation"),
+            cell(encoder),
+        )
+        for encoder in encoders
+    ]
     if len(encoders) > 1:
         first, second = encoders[:2]
-        claims += [Claim(f"over {second}'s passages they find more than over {first}'s", cell(f"{second}, FT by relation"),
-                         cell(f"{first}, FT by relation")),
-                   Claim(f"over {second}'s they come close to BM25 (5 points)", cell(f"{second}, FT by relation"), cell("BM25"), by=-CLOSE)]
+        claims += [
+            Claim(
+                f"over {second}'s passages they find more than over {first}'s",
+                cell(f"{second}, FT by relation"),
+                cell(f"{first}, FT by relation"),
+            ),
+            Claim(
+                f"over {second}'s they come close to BM25 (5 points)",
+                cell(f"{second}, FT by relation"),
+                cell("BM25"),
+                by=-CLOSE,
+            ),
+        ]
     return Plan(
         relation_cells({name: success_of(hits) for name, hits in runs.items()}, relations, setting.ks,
                        lambda relation, name: PUBLISHED[relation][places[name]] if relation in PUBLISHED and name in places else None),

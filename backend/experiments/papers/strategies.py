@@ -7,27 +7,52 @@ from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
 from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
 
-IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = ("in-batch negatives", "cross-batch negatives (step 1)", "hard negatives, not denoised",
-                                                   "hard negatives, denoised (step 3)", "data augmentation (step 4)")
+IN_BATCH, CROSS_BATCH, RAW, DENOISED, AUGMENTED = (
+    "in-batch negatives",
+    "cross-batch negatives (step 1)",
+    "hard negatives, not denoised",
+    "hard negatives, denoised (step 3)",
+    "data augmentation (step 4)",
+)
 PUBLISHED = {IN_BATCH: 68.5, CROSS_BATCH: 68.9, RAW: 68.0, DENOISED: 73.2, AUGMENTED: 74.0}
 TAKES = frozenset({"batches"})
-DEFAULTS = {"ks": (5, 20, 100), "batches": (64,), "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5}}
+DEFAULTS = {
+    "ks": (5, 20, 100),
+    "batches": (64,),
+    "training": {"question_tokens": 32, "passage_tokens": 128, "learning_rate": 3e-5},
+}
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
     need_one_train(setting)
     steps, more = steps_of(setting), unlabelled(bench)
-    rows = {IN_BATCH: [each.in_batch for each in steps], CROSS_BATCH: [each.cross_batch for each in steps],
-            RAW: [each.raw for each in steps], DENOISED: [each.denoised for each in steps],
-            **({AUGMENTED: [each.augmented() for each in steps]} if more else {})}
+    rows = {
+        IN_BATCH: [each.in_batch for each in steps],
+        CROSS_BATCH: [each.cross_batch for each in steps],
+        RAW: [each.raw for each in steps],
+        DENOISED: [each.denoised for each in steps],
+        **({AUGMENTED: [each.augmented() for each in steps]} if more else {}),
+    }
     at = f"Success@{setting.ks[0]}"
-    cells = [cell for row, models in rows.items() for cell in success_cells(
-        row, [found_by(model, setting.asked(), max(setting.ks)) for model in models], setting.ks, {5: PUBLISHED[row]})]
-    claims = [Claim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
-              Claim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
-              Claim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),
-              Claim("denoised hard negatives beat none", (DENOISED, at), (CROSS_BATCH, at))]
-    notes = [f"Step 1's batch is {steps[0].batch} questions for each of {steps[0].devices} devices, taken as one batch."]
+    cells = [
+        cell
+        for row, models in rows.items()
+        for cell in success_cells(
+            row,
+            [found_by(model, setting.asked(), max(setting.ks)) for model in models],
+            setting.ks,
+            {5: PUBLISHED[row]},
+        )
+    ]
+    claims = [
+        Claim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
+        Claim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
+        Claim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),
+        Claim("denoised hard negatives beat none", (DENOISED, at), (CROSS_BATCH, at)),
+    ]
+    notes = [
+        f"Step 1's batch is {steps[0].batch} questions for each of {steps[0].devices} devices, taken as one batch."
+    ]
     if more:
         claims.append(Claim("unlabelled questions add to that", (AUGMENTED, at), (DENOISED, at)))
     else:

@@ -17,9 +17,23 @@ GRID = tuple((k1, b) for k1 in (0.5, 0.9, 1.2, 1.6, 2.0) for b in (0.0, 0.2, 0.4
 def plan(setting: Setting, bench: Workbench) -> Plan:
     asked, k = setting.asked(), max(setting.ks)
     measured = replace(asked, every=(1, 2))
-    rows = {"k1 0.9, b 0.4": Bm25Hits(measured, k, k1=0.9, b=0.4), "k1 1.2, b 0.75": Bm25Hits(measured, k, k1=1.2, b=0.75),
-            "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(asked, every=(0, 2)), grid=GRID)}
+    rows = {
+        "k1 0.9, b 0.4": Bm25Hits(measured, k, k1=0.9, b=0.4),
+        "k1 1.2, b 0.75": Bm25Hits(measured, k, k1=1.2, b=0.75),
+        "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(asked, every=(0, 2)), grid=GRID),
+    }
     at = setting.late()
-    return Plan([cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks)],
-                [Claim("0.9 and 0.4 are within 1 point of the best", ("k1 0.9, b 0.4", at), ("best of the grid", at), within=0.01)],
-                notes=[f"The grid has {len(GRID)} pairs; the best by Success@20 on the half of the questions that is not measured on."])
+    return Plan(
+        [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks)],
+        [
+            Claim(
+                "0.9 and 0.4 are within 1 point of the best",
+                ("k1 0.9, b 0.4", at),
+                ("best of the grid", at),
+                within=0.01,
+            )
+        ],
+        notes=[
+            f"The grid has {len(GRID)} pairs; the best by Success@20 on the half of the questions that is not measured on."
+        ],
+    )

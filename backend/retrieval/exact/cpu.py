@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import torch
 
 FACTORS_PER_BLOCK = 1 << 19  # numbers of a block of rows: what is widened at once stays near the processor
-ROWS_PER_READING = 8192      # rows per block for one question, at least
-ROWS_TO_BEGIN = 2048         # the first rows, whose k-th score is where the sieve begins
-READINGS = 4                 # blocks that each thread then has, if they are not too long
-CANDIDATES = 4               # kept at most, in units of k, and
+ROWS_PER_READING = 8192  # rows per block for one question, at least
+ROWS_TO_BEGIN = 2048  # the first rows, whose k-th score is where the sieve begins
+READINGS = 4  # blocks that each thread then has, if they are not too long
+CANDIDATES = 4  # kept at most, in units of k, and
 MORE_CANDIDATES = 256
 
 
@@ -80,8 +80,8 @@ class Sieve:
         import torch
 
         for start in range(0, len(self.vectors), self._rows_per_block):
-            rows, squares = self._rows[start:start + self._rows_per_block], self._extent.squares
-            yield Block(start, rows, None if squares is None else torch.from_numpy(squares[start:start + len(rows)]))
+            rows, squares = self._rows[start : start + self._rows_per_block], self._extent.squares
+            yield Block(start, rows, None if squares is None else torch.from_numpy(squares[start : start + len(rows)]))
 
     @property
     def _rows_per_block(self) -> int:
@@ -106,7 +106,7 @@ class Sieve:
 
         def measure(some: Iterable[int]) -> None:
             for start in some:
-                norm, lost, squares = extent_of(self._rows[start:start + self._rows_per_block])
+                norm, lost, squares = extent_of(self._rows[start : start + self._rows_per_block])
                 parts[start] = norm, lost, squares.numpy()
 
         share_out(starts, measure, threads())
@@ -133,14 +133,18 @@ class _Product:
         self._scores = torch.empty((len(self._operand), rows), dtype=getattr(torch, precision.scores))
         if precision.operands != "float16":
             self._wide = torch.empty((rows, width))
-            self._narrow = torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
+            self._narrow = (
+                torch.empty((rows, width), dtype=torch.bfloat16) if precision.operands == "bfloat16" else None
+            )
 
     def __call__(self, start: int, stop: int) -> torch.Tensor:
         """(q, rows) products with the rows start to stop; good until the next call."""
         import torch
 
         rows, count = self._stored[start:stop], stop - start
-        scores = self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
+        scores = (
+            self._scores if count == self._rows else torch.empty((len(self._operand), count), dtype=self._scores.dtype)
+        )
         with torch.inference_mode():
             if self._rounded.precision.operands == "float16":
                 torch.mv(rows, self._operand[0], out=scores[0])
@@ -150,7 +154,9 @@ class _Product:
                 return torch.mm(self._operand, self._narrow[:count].copy_(block).T, out=scores)
             np.matmul(self._operand.numpy(), block.numpy().T, out=scores.numpy())
             if self._squares is not None:
-                scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(torch.from_numpy(self._squares[start:stop]))
+                scores.mul_(torch.from_numpy(self._rounded.factors)[:, None]).sub_(
+                    torch.from_numpy(self._squares[start:stop])
+                )
             return scores
 
 
@@ -177,7 +183,9 @@ class _Caught:
         index = np.flatnonzero(self._passes(products))
         if not len(index):
             return
-        questions, columns = np.divmod(index.astype(np.uint32) if products.numel() < 1 << 32 else index, np.uint32(products.shape[1]))
+        questions, columns = np.divmod(
+            index.astype(np.uint32) if products.numel() < 1 << 32 else index, np.uint32(products.shape[1])
+        )
         scores = products.view(-1)[_tensor(index)].float().numpy()
         with self._lock:
             self._parts.append((questions.astype(np.int32), columns.astype(np.int32) + start, scores))
@@ -223,7 +231,7 @@ class _Caught:
         import torch
 
         nearest = torch.from_numpy(floor).to(self._dtype).double().numpy()
-        step = 2.0 ** -6 * np.abs(np.where(np.isfinite(floor), floor, 0)) + 2.0 ** -24
+        step = 2.0**-6 * np.abs(np.where(np.isfinite(floor), floor, 0)) + 2.0**-24
         lower = torch.from_numpy(floor - step).to(self._dtype).double().numpy()
         return np.where(nearest <= floor, nearest, lower).astype(np.float32)
 

@@ -17,7 +17,7 @@ from backend.retrieval.exact.scores import exact_pairs
 if TYPE_CHECKING:
     import torch
 
-PAIRS_HELD = 1 << 22      # of a question and a row, for all questions together, beyond the k each may keep
+PAIRS_HELD = 1 << 22  # of a question and a row, for all questions together, beyond the k each may keep
 PAIRS_PER_BLOCK = 1 << 24  # products looked at together
 
 
@@ -30,8 +30,9 @@ class Block:
     squares: torch.Tensor | None
 
 
-def settle(blocks: Iterable[Block], vectors: np.ndarray, questions: np.ndarray, rounded: Rounded, k: int,
-           least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def settle(
+    blocks: Iterable[Block], vectors: np.ndarray, questions: np.ndarray, rounded: Rounded, k: int, least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The k best rows of each question by exact score, ties by ordinal: (q, k) int32 and float32.
 
     Args:
@@ -53,16 +54,18 @@ def _settle(blocks, vectors, questions, rounded, k, least):
     for block in blocks:
         per_piece = max(1, PAIRS_PER_BLOCK // len(questions))
         for first in range(0, len(block.rows), per_piece):
-            rows = block.rows[first:first + per_piece].float()
+            rows = block.rows[first : first + per_piece].float()
             wanted = wanted.to(rows.device)
             products = wanted @ rows.T
             if block.squares is not None:
                 factors = torch.from_numpy(rounded.factors).to(rows.device)
-                products.mul_(factors[:, None]).sub_(block.squares[first:first + per_piece].to(rows.device))
+                products.mul_(factors[:, None]).sub_(block.squares[first : first + per_piece].to(rows.device))
             reached = products >= torch.from_numpy(_float32_below(floors)).to(rows.device)[:, None]
             which, columns = (part.cpu().numpy() for part in reached.nonzero(as_tuple=True))
             ordinals = (columns + block.start + first).astype(np.int32)
-            waiting.append((which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity)))
+            waiting.append(
+                (which.astype(np.int32), ordinals, exact_pairs(vectors, questions, which, ordinals, rounded.similarity))
+            )
             if sum(len(part[0]) for part in waiting) > PAIRS_HELD:
                 held, waiting = _best([held, *waiting], k, len(questions)), []
                 floors = np.maximum(floors, rounded.least(_kth(held, k, least)))

@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, "int | None", str], None]
 
-GROUP = 32                     # rows whose largest score stands for them
-MARGIN = 32                    # candidates beyond k that are scored exactly
-SCORES_PER_BLOCK = 1 << 30     # of a product: 2 GiB in float16
-ROWS_PER_BLOCK = 1 << 22       # of a product with few questions
-ROWS_PER_TRANSFER = 1 << 16    # from the host to the device
-FACTORS_PER_BLOCK = 1 << 25    # float64 factors at once while scoring exactly: 256 MiB
-ROOM = 0.8                     # of the free memory that rows may take
-FEWEST_SCORES = 1 << 20        # per block, before the rows themselves have to go
+GROUP = 32  # rows whose largest score stands for them
+MARGIN = 32  # candidates beyond k that are scored exactly
+SCORES_PER_BLOCK = 1 << 30  # of a product: 2 GiB in float16
+ROWS_PER_BLOCK = 1 << 22  # of a product with few questions
+ROWS_PER_TRANSFER = 1 << 16  # from the host to the device
+FACTORS_PER_BLOCK = 1 << 25  # float64 factors at once while scoring exactly: 256 MiB
+ROOM = 0.8  # of the free memory that rows may take
+FEWEST_SCORES = 1 << 20  # per block, before the rows themselves have to go
 
 
 def devices(name: str) -> list[str]:
-    """"cuda" as all GPUs that there are, "cuda:1" as that one. Raises Refused where there is none."""
+    """ "cuda" as all GPUs that there are, "cuda:1" as that one. Raises Refused where there is none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -60,8 +60,10 @@ class Shards:
     def __init__(self, vectors: np.ndarray, similarity: str, devices: list[str]):
         self.vectors, self.similarity = vectors, similarity
         bounds = np.linspace(0, len(vectors), min(len(devices), len(vectors)) + 1).astype(int).tolist()
-        self._shards = [Shard(vectors, start, stop, similarity, device)
-                        for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)]
+        self._shards = [
+            Shard(vectors, start, stop, similarity, device)
+            for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)
+        ]
         self._extent: Extent | None = None
         self._loading = threading.Lock()
 
@@ -79,7 +81,9 @@ class Shards:
         parts = self._of_each(lambda shard: shard.propose(questions, rounded, k, progress))
         if len(parts) == 1:
             return parts[0]
-        ordinals, scores = (np.concatenate([getattr(part.hits, name) for part in parts], 1) for name in ("ordinals", "scores"))
+        ordinals, scores = (
+            np.concatenate([getattr(part.hits, name) for part in parts], 1) for name in ("ordinals", "scores")
+        )
         return Proposed(top_k(ordinals, scores, k), np.max([part.at_most for part in parts], 0))
 
     def rounded(self, questions: np.ndarray) -> Rounded:
@@ -141,7 +145,7 @@ class Shard:
             parts, squares = [], []
             for first, rows in self._staging().blocks():
                 if target is not None:
-                    target[first - self._start:first - self._start + len(rows)] = rows
+                    target[first - self._start : first - self._start + len(rows)] = rows
                 norm, lost, found = extent_of(rows)
                 squares.append(found)
                 parts.append((norm, lost, found.cpu().numpy()))
@@ -172,8 +176,10 @@ class Shard:
 
     @property
     def _streamed(self) -> str:
-        return (f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}: they are read from the host for every "
-                "batch of questions, which is slower")
+        return (
+            f"rows {self._start:,} to {self._stop:,} do not fit in the memory of {self.device}: they are read from the host for every "
+            "batch of questions, which is slower"
+        )
 
     def _allocate(self) -> torch.Tensor | None:
         """Memory for the rows, or None where it is short."""
@@ -197,7 +203,9 @@ class Shard:
             if progress is not None:
                 progress(0, None, self._streamed)
         else:
-            raise Refused(f"{self.device} has too little memory to search at all; free some, or use the device cpu") from error
+            raise Refused(
+                f"{self.device} has too little memory to search at all; free some, or use the device cpu"
+            ) from error
         if self.device.startswith("cuda"):
             torch.cuda.empty_cache()
 
@@ -210,7 +218,7 @@ class Shard:
             yield from self._staging().blocks()
             return
         for first in range(0, len(self._rows), rows):
-            yield self._start + first, self._rows[first:first + rows]
+            yield self._start + first, self._rows[first : first + rows]
 
     def _best(self, rounded: Rounded, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Scores and ordinals (q, count) of the `count` best products, in no order."""
@@ -219,11 +227,13 @@ class Shard:
         wanted = rounded.operand.to(self.device)
         factors = torch.from_numpy(rounded.factors).to(self.device)
         scores = ordinals = None
-        for first, rows in self._read(min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(wanted) // GROUP * GROUP))):
+        for first, rows in self._read(
+            min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(wanted) // GROUP * GROUP))
+        ):
             product = _product(rows, wanted, getattr(torch, rounded.precision.scores))
             if self._squares is not None:
                 here = slice(first - self._start, first - self._start + len(rows))
-                product[:len(rows)].mul_(factors).sub_(self._squares[here, None])
+                product[: len(rows)].mul_(factors).sub_(self._squares[here, None])
             found, where = best_rows(product, min(count, len(rows)))
             where += first
             del product  # before the next one is made
@@ -254,7 +264,9 @@ class Shard:
         for first in range(0, len(questions), per_block):
             part = slice(first, first + per_block)
             found, wanted = self._rows[ordinals[part] - self._start].double(), asked[part].double()[:, None, :]
-            exact[part] = found.mul_(wanted).sum(2) if self._similarity == "dot" else found.sub_(wanted).square_().sum(2).neg_()
+            exact[part] = (
+                found.mul_(wanted).sum(2) if self._similarity == "dot" else found.sub_(wanted).square_().sum(2).neg_()
+            )
         return exact
 
 
@@ -264,13 +276,13 @@ def _product(rows: torch.Tensor, questions: torch.Tensor, scores: torch.dtype) -
 
     whole = -(-len(rows) // GROUP) * GROUP
     product = torch.empty((whole, len(questions)), dtype=scores, device=rows.device)
-    product[len(rows):] = -torch.inf
+    product[len(rows) :] = -torch.inf
     if scores == torch.float16:
-        torch.mm(rows, questions.T, out=product[:len(rows)])
+        torch.mm(rows, questions.T, out=product[: len(rows)])
     elif rows.is_cuda:
-        product[:len(rows)] = torch.mm(rows, questions.T, out_dtype=scores)
+        product[: len(rows)] = torch.mm(rows, questions.T, out_dtype=scores)
     else:
-        torch.mm(rows.float(), questions.float().T, out=product[:len(rows)])
+        torch.mm(rows.float(), questions.float().T, out=product[: len(rows)])
     return product
 
 

@@ -45,11 +45,11 @@ from db.errors import Refused
 if TYPE_CHECKING:
     import torch
 
-STEP = 2.0 ** -22                                                        # v: one step of a sum in float32, with room
-UNIT = {"float32": 0.0, "float16": 2.0 ** -11, "bfloat16": 2.0 ** -8}    # u; float32 sums leave the product as they are
-LEAST = {"float32": 2.0 ** -126, "float16": 2.0 ** -25, "bfloat16": 2.0 ** -126}
-CERTAIN = 1 + 2.0 ** -20                                                 # for the rounding of the bound's own arithmetic
-LARGEST_EXPONENT = 14                                                    # float16 products stay under 2^15
+STEP = 2.0**-22  # v: one step of a sum in float32, with room
+UNIT = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # u; float32 sums leave the product as they are
+LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
+CERTAIN = 1 + 2.0**-20  # for the rounding of the bound's own arithmetic
+LARGEST_EXPONENT = 14  # float16 products stay under 2^15
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,17 @@ def joined(parts: list[tuple[float, float, np.ndarray]], keep_squares: bool, wid
     for norm, _, squares in parts:
         if not np.isfinite(norm):
             row = start + int(np.flatnonzero(~np.isfinite(squares))[0])
-            raise Refused(f"the stored vector of passage row {row} holds NaN or infinity; make the index again "
-                          "with 'blindspot index dense'")
+            raise Refused(
+                f"the stored vector of passage row {row} holds NaN or infinity; make the index again "
+                "with 'blindspot index dense'"
+            )
         start += len(squares)
     sure = 1 + width * STEP
-    return Extent(max(norm for norm, _, _ in parts) * sure, max(lost for _, lost, _ in parts) * sure + LEAST["bfloat16"],
-                  np.concatenate([squares for _, _, squares in parts]) if keep_squares else None)
+    return Extent(
+        max(norm for norm, _, _ in parts) * sure,
+        max(lost for _, lost, _ in parts) * sure + LEAST["bfloat16"],
+        np.concatenate([squares for _, _, squares in parts]) if keep_squares else None,
+    )
 
 
 class Rounded:
@@ -102,7 +107,9 @@ class Rounded:
     `operand` stays there.
     """
 
-    def __init__(self, questions: np.ndarray, similarity: str, precision: Precision, extent: Extent, device: str = "cpu"):
+    def __init__(
+        self, questions: np.ndarray, similarity: str, precision: Precision, extent: Extent, device: str = "cpu"
+    ):
         import torch
 
         self.similarity, self.precision = similarity, precision
@@ -115,10 +122,10 @@ class Rounded:
         length, lost, steps = _lengths(self.operand.double()), extent.lost(precision), wide.shape[1] * STEP
         error = _lengths(scaled - self.operand) * extent.norm + length * lost
         error += steps * length * (extent.norm + lost) + wide.shape[1] * LEAST["bfloat16"]
-        self._own = norms ** 2 if similarity == "l2" else np.zeros(len(norms))
+        self._own = norms**2 if similarity == "l2" else np.zeros(len(norms))
         if similarity == "l2":
-            error = np.ldexp(error, 1 - self._shift) + steps * (2 * norms * extent.norm + extent.norm ** 2)
-            error += 2.0 ** -50 * self._own
+            error = np.ldexp(error, 1 - self._shift) + steps * (2 * norms * extent.norm + extent.norm**2)
+            error += 2.0**-50 * self._own
         self.error = error * CERTAIN
 
     @property
@@ -138,7 +145,7 @@ class Rounded:
 
     def least(self, scores: np.ndarray) -> np.ndarray:
         """The least product of a row whose true score, rounded to float32, is `scores` or more."""
-        scores = scores.astype(np.float64) - 2.0 ** -23 * np.abs(scores) - 2.0 ** -149 + self._own
+        scores = scores.astype(np.float64) - 2.0**-23 * np.abs(scores) - 2.0**-149 + self._own
         scaled = scores if self.similarity == "l2" else np.ldexp(scores, self._shift)
         return scaled - self.slack(scaled)
 

@@ -27,7 +27,9 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
         for start in starts:
             rows = slice(start, start + per_block)
             used = int(last[rows].max())
-            exact[rows, :used] = _products(vectors, questions[rows].astype(np.float64), ordinals[rows, :used], similarity)
+            exact[rows, :used] = _products(
+                vectors, questions[rows].astype(np.float64), ordinals[rows, :used], similarity
+            )
 
     starts, held = range(0, len(questions), per_block), ordinals >= 0
     last = (ordinals.shape[1] - held[:, ::-1].argmax(1)) * held.any(1)  # where the padding of each row begins
@@ -36,12 +38,16 @@ def exact_scores(vectors: np.ndarray, questions: np.ndarray, ordinals: np.ndarra
     return exact
 
 
-def exact_pairs(vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str) -> np.ndarray:
+def exact_pairs(
+    vectors: np.ndarray, questions: np.ndarray, which: np.ndarray, ordinals: np.ndarray, similarity: str
+) -> np.ndarray:
     """Scores (m,) float32 of the rows `ordinals` (m,) for the questions `which` (m,)."""
     exact, per_block = np.empty(len(which), np.float32), max(1, FACTORS_PER_BLOCK // questions.shape[1])
     for start in range(0, len(which), per_block):
         part = slice(start, start + per_block)
-        exact[part] = _products(vectors, questions[which[part]].astype(np.float64), ordinals[part, None], similarity)[:, 0]
+        exact[part] = _products(vectors, questions[which[part]].astype(np.float64), ordinals[part, None], similarity)[
+            :, 0
+        ]
     return exact
 
 

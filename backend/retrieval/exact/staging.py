@@ -53,8 +53,10 @@ class Staging:
         start, stop = self._starts[i], min(self._starts[i] + self._rows, self._stop)
         bounds = np.linspace(start, stop, READERS + 1).astype(int).tolist()
         rows = target.numpy()
-        return [readers.submit(np.copyto, rows[first - start:last - start], self._vectors[first:last])
-                for first, last in zip(bounds, bounds[1:])]
+        return [
+            readers.submit(np.copyto, rows[first - start : last - start], self._vectors[first:last])
+            for first, last in zip(bounds, bounds[1:])
+        ]
 
 
 class _Copies:

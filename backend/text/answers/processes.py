@@ -65,7 +65,9 @@ class Processes:
     def match(self, blocks: Iterator[tuple[np.ndarray, Block]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(positions, which of them hold an answer) of each (positions, block), in the order in which they are done."""
         done, lock = SimpleQueue(), Lock()
-        self.threads = [Thread(target=self._feed, args=(process, blocks, lock, done), daemon=True) for process in self.started]
+        self.threads = [
+            Thread(target=self._feed, args=(process, blocks, lock, done), daemon=True) for process in self.started
+        ]
         for thread in self.threads:
             thread.start()
         running = len(self.threads)
@@ -82,7 +84,11 @@ class Processes:
         """Give a process one block after another. Its results, then None or what went wrong, go to `done`."""
         asked = self.asked
         try:
-            for part in (json.dumps([str(self.corpus), asked.rule, asked.answers]).encode(), asked.starts, asked.members):
+            for part in (
+                json.dumps([str(self.corpus), asked.rule, asked.answers]).encode(),
+                asked.starts,
+                asked.members,
+            ):
                 send(process.stdin, part)
             while True:
                 with lock:
@@ -94,7 +100,11 @@ class Processes:
                 packed = np.frombuffer(receive(process.stdout), np.uint8)
                 done.put((positions, np.unpackbits(packed, count=len(positions)).astype(bool)))
         except (EOFError, OSError):
-            done.put(Refused(f"a process that matched answers ended before its work was done (status {process.wait()}); try again"))
+            done.put(
+                Refused(
+                    f"a process that matched answers ended before its work was done (status {process.wait()}); try again"
+                )
+            )
         except BaseException as error:
             done.put(error)
         else:

@@ -53,9 +53,13 @@ class Asked:
     @classmethod
     def of(cls, questions: Sequence[Question], rule: str) -> Asked:
         positions: dict[str, int] = {}
-        members = [[positions.setdefault(answer, len(positions)) for answer in question.answers] for question in questions]
+        members = [
+            [positions.setdefault(answer, len(positions)) for answer in question.answers] for question in questions
+        ]
         starts = np.cumsum([0, *map(len, members)], dtype=np.int64)
-        return cls(rule, list(positions), starts, np.array([position for some in members for position in some], np.int32))
+        return cls(
+            rule, list(positions), starts, np.array([position for some in members for position in some], np.int32)
+        )
 
 
 class Matcher:

@@ -44,8 +44,17 @@ def forms() -> dict[str, Form]:
     return {form.name: form for form in sorted(found, key=lambda form: form.name)}
 
 
-def export(study: Study, name: str, format: str, path: str | Path | None = None, negatives: int | None = None, draw: str = "top",
-           seed: int = 0, template: str = TEMPLATE, progress: Progress | None = None) -> Exported:
+def export(
+    study: Study,
+    name: str,
+    format: str,
+    path: str | Path | None = None,
+    negatives: int | None = None,
+    draw: str = "top",
+    seed: int = 0,
+    template: str = TEMPLATE,
+    progress: Progress | None = None,
+) -> Exported:
     """Write a training set.
 
     Args:
@@ -72,9 +81,18 @@ def export(study: Study, name: str, format: str, path: str | Path | None = None,
         counts, notes = form.write(building, rows)
         sha256 = {file: file_sha256(building / file) for file in counts}
         write_text(building / "README.md", card(study, training_set, form, counts, notes))
-        write_manifest(building, {
-            "kind": "training set export", "form": form.name, "training_set": name, "fingerprint": training_set.manifest["fingerprint"],
-            "last_event": training_set.manifest["inputs"]["labels"]["last_event"], "settings": options.as_dict(), "rows": counts,
-            "sha256": sha256, "notes": list(notes),
-        })
+        write_manifest(
+            building,
+            {
+                "kind": "training set export",
+                "form": form.name,
+                "training_set": name,
+                "fingerprint": training_set.manifest["fingerprint"],
+                "last_event": training_set.manifest["inputs"]["labels"]["last_event"],
+                "settings": options.as_dict(),
+                "rows": counts,
+                "sha256": sha256,
+                "notes": list(notes),
+            },
+        )
     return Exported(target, counts, notes)

@@ -84,8 +84,14 @@ class Rows:
         return self.options.template.format(title=passage.title, text=passage.text)
 
     def _rows(self, block: list[tuple[str, list[Pair]]]) -> Iterator[Row]:
-        chosen = [(positives_of(pairs), self._drawn([pair for pair in pairs if pair.hard]),
-                   [pair for pair in pairs if pair.role == "negative" and not pair.hard]) for _, pairs in block]
+        chosen = [
+            (
+                positives_of(pairs),
+                self._drawn([pair for pair in pairs if pair.hard]),
+                [pair for pair in pairs if pair.role == "negative" and not pair.hard],
+            )
+            for _, pairs in block
+        ]
         known = self.study.corpus.ordinals({pair.passage for kinds in chosen for pairs in kinds for pair in pairs})
         passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
         questions = self.study.questions.some([question for question, _ in block])
@@ -95,7 +101,9 @@ class Rows:
     def _drawn(self, pairs: list[Pair]) -> list[Pair]:
         if self.options.draw == "random":
             seed = self.options.seed
-            pairs = sorted(pairs, key=lambda pair: hashlib.sha256(f"{seed}\0{pair.question}\0{pair.passage}".encode()).digest())
+            pairs = sorted(
+                pairs, key=lambda pair: hashlib.sha256(f"{seed}\0{pair.question}\0{pair.passage}".encode()).digest()
+            )
         return pairs[: self.options.negatives]
 
 

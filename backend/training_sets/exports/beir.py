@@ -22,7 +22,9 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
         QUERIES: write_queries(folder / QUERIES, (row.question for row in rows)).rows,
         QRELS: write_qrels(folder / QRELS, _judgements(rows)).rows,
     }
-    return counts, (f"{CORPUS} holds the passages of this set alone; 'blindspot export passages --format beir' writes them all",)
+    return counts, (
+        f"{CORPUS} holds the passages of this set alone; 'blindspot export passages --format beir' writes them all",
+    )
 
 
 def _judgements(rows: Rows) -> Iterator[tuple[str, str, int]]:
@@ -40,7 +42,7 @@ def _passages(rows: Rows) -> Iterator[Passage]:
         named[list(corpus.ordinals(ids).values())] = True
     ordinals = np.flatnonzero(named)
     for start in range(0, len(ordinals), 1000):
-        yield from corpus.passages(ordinals[start:start + 1000].tolist())
+        yield from corpus.passages(ordinals[start : start + 1000].tolist())
 
 
 FORMS = [Form("beir", "a BEIR folder: corpus, queries, qrels", write)]

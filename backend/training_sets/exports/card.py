@@ -19,17 +19,22 @@ SOURCE_WORDS = {
     "cross_encoder": "a cross-encoder that was sure", "run": "mined from runs", "random": "drawn at random",
     "other_gold": "gold of other questions",
 }  # fmt: skip
-LICENCE = ("The questions and passages belong to whoever made the question sets and the collection, and keep their licences (text of "
-           "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask them, and say whose they are, "
-           "before you pass them on. No annotator is named here.")
+LICENCE = (
+    "The questions and passages belong to whoever made the question sets and the collection, and keep their licences (text of "
+    "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask them, and say whose they are, "
+    "before you pass them on. No annotator is named here."
+)
 
 
 def card(study: Study, training_set: TrainingSet, form: Form, files: Mapping[str, int], notes: Sequence[str]) -> str:
     """Markdown."""
     manifest = training_set.manifest
     counts = manifest["counts"]
-    sources = [f"- {count:,} {role}: {SOURCE_WORDS[source]}" for role in ("positive", "negative")
-               for source, count in counts["sources"][role].items()]
+    sources = [
+        f"- {count:,} {role}: {SOURCE_WORDS[source]}"
+        for role in ("positive", "negative")
+        for source, count in counts["sources"][role].items()
+    ]
     dropped = sum(counts["sources"]["dropped"].values())
     parts = [
         f"# Training set {training_set.name}", "",
@@ -47,12 +52,16 @@ def card(study: Study, training_set: TrainingSet, form: Form, files: Mapping[str
 
 def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
     request, inputs = manifest["request"], manifest["inputs"]
-    yield (f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}; "
-           f"seed {request['seed']}")
+    yield (
+        f"- policy `{manifest['policy']}`; ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}; "
+        f"seed {request['seed']}"
+    )
     if inputs["scores"]:
         thresholds = request["thresholds"]
-        yield (f"- cross-encoder `{inputs['scores']['model']}`: negatives below {thresholds['keep_below']}, positives above "
-               f"{thresholds['propose_above']}")
+        yield (
+            f"- cross-encoder `{inputs['scores']['model']}`: negatives below {thresholds['keep_below']}, positives above "
+            f"{thresholds['propose_above']}"
+        )
     used = "used up to" if inputs["labels"]["used"] else "not used; the last was"
     yield f"- labels {used} event {inputs['labels']['last_event']}"
     yield f"- fingerprint `{manifest['fingerprint']}`: the same inputs give the same pairs"
@@ -73,8 +82,10 @@ def _agreement(found: Agreement) -> str:
     if found.value is None:
         return f"not defined (n = {found.passages:,} passages judged twice or more)"
     interval = "" if found.low is None else f" (95%: {found.low:.2f} to {found.high:.2f})"
-    return (f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} questions, "
-            "over all labels of the study")
+    return (
+        f"Krippendorff's alpha {found.value:.2f}{interval}, n = {found.passages:,} passages of {found.questions:,} questions, "
+        "over all labels of the study"
+    )
 
 
 def _left(left: Left | None) -> str:
@@ -82,9 +93,11 @@ def _left(left: Left | None) -> str:
         return "not known; no question of a random audit is in this set"
     if left.rate.value is None:
         return f"not known; none of the {left.rate.unsettled:,} audited negatives is settled"
-    return (f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that the audits drew "
-            f"from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); {left.unjudged:,} kept negatives are "
-            "not judged")
+    return (
+        f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that the audits drew "
+        f"from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); {left.unjudged:,} kept negatives are "
+        "not judged"
+    )
 
 
 def _share(rate: Rate) -> str:
@@ -93,4 +106,6 @@ def _share(rate: Rate) -> str:
 
 
 def _left_out(manifest: Mapping[str, Any]) -> list[str]:
-    return [f"- {count:,} questions: {reason}" for reason, count in manifest["left_out"].items()] or ["No question was left out."]
+    return [f"- {count:,} questions: {reason}" for reason, count in manifest["left_out"].items()] or [
+        "No question was left out."
+    ]

@@ -25,19 +25,35 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
             count += 1
             several += len(row.positives) > 1
         file.write("\n]\n")
-    notes = (f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's where there is one",)
+    notes = (
+        f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's where there is one",
+    )
     return {FILE: count}, notes if several else ()
 
 
 def _record(row: Row) -> dict[str, Any]:
     question = row.question
-    return {"dataset": question.dataset, "question_id": question.id, "question": question.text, "answers": list(question.answers),
-            "positive_ctxs": _contexts(row.positives), "negative_ctxs": _contexts(row.easy), "hard_negative_ctxs": _contexts(row.hard)}
+    return {
+        "dataset": question.dataset,
+        "question_id": question.id,
+        "question": question.text,
+        "answers": list(question.answers),
+        "positive_ctxs": _contexts(row.positives),
+        "negative_ctxs": _contexts(row.easy),
+        "hard_negative_ctxs": _contexts(row.hard),
+    }
 
 
 def _contexts(held: Sequence[Held]) -> list[dict[str, Any]]:
-    return [{"title": passage.title, "text": passage.text, "score": 0.0 if pair.score is None else pair.score, "passage_id": passage.id}
-            for pair, passage in held]
+    return [
+        {
+            "title": passage.title,
+            "text": passage.text,
+            "score": 0.0 if pair.score is None else pair.score,
+            "passage_id": passage.id,
+        }
+        for pair, passage in held
+    ]
 
 
 FORMS = [Form("dpr", "DPR's training JSON", write)]

@@ -37,8 +37,15 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
 def _records(row: Row) -> Iterator[dict[str, Any]]:
     question = row.question
     for pair, passage in (*row.positives, *row.hard, *row.easy):
-        yield {"question_id": question.id, "question": question.text, "answers": list(question.answers), "passage_id": passage.id,
-               "title": passage.title, "text": passage.text, **{name: getattr(pair, name) for name in _PAIR}}
+        yield {
+            "question_id": question.id,
+            "question": question.text,
+            "answers": list(question.answers),
+            "passage_id": passage.id,
+            "title": passage.title,
+            "text": passage.text,
+            **{name: getattr(pair, name) for name in _PAIR},
+        }
 
 
 FORMS = [Form("parquet", "Parquet, a row for each pair, with texts and everything known of it", write)]

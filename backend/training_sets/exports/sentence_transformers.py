@@ -19,13 +19,20 @@ DEFAULT_NEGATIVES = 4
 def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
     """n-tuples have one width: questions with fewer hard negatives than `Options.negatives` are in the other files alone."""
     width = rows.options.negatives
-    counts = {PAIRS: write_lines(folder / PAIRS, _pairs(rows)), TRIPLETS: write_lines(folder / TRIPLETS, _triplets(rows)),
-              TUPLES: write_lines(folder / TUPLES, (record for record, _ in _tuples(rows, width)))}
-    notes = left_out_note(counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives")
+    counts = {
+        PAIRS: write_lines(folder / PAIRS, _pairs(rows)),
+        TRIPLETS: write_lines(folder / TRIPLETS, _triplets(rows)),
+        TUPLES: write_lines(folder / TUPLES, (record for record, _ in _tuples(rows, width))),
+    }
+    notes = left_out_note(
+        counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
+    )
     if rows.training_set.manifest["request"]["model"] is not None:
         scored = ({**record, "scores": scores} for record, scores in _tuples(rows, width) if None not in scores)
         counts[SCORED] = write_lines(folder / SCORED, scored)
-        notes += left_out_note(counts[TUPLES] - counts[SCORED], f"rows of {SCORED}", "not all of their scores are known")
+        notes += left_out_note(
+            counts[TUPLES] - counts[SCORED], f"rows of {SCORED}", "not all of their scores are known"
+        )
     return counts, notes
 
 
@@ -39,7 +46,11 @@ def _triplets(rows: Rows) -> Iterator[dict[str, str]]:
     for row in rows:
         for _, positive in row.positives:
             for _, negative in row.hard:
-                yield {"anchor": row.question.text, "positive": rows.one_text(positive), "negative": rows.one_text(negative)}
+                yield {
+                    "anchor": row.question.text,
+                    "positive": rows.one_text(positive),
+                    "negative": rows.one_text(negative),
+                }
 
 
 def _tuples(rows: Rows, width: int) -> Iterator[tuple[dict[str, Any], list[float | None]]]:
@@ -52,4 +63,11 @@ def _tuples(rows: Rows, width: int) -> Iterator[tuple[dict[str, Any], list[float
             yield {"anchor": row.question.text, "positive": rows.one_text(passage), **negatives}, scores
 
 
-FORMS = [Form("sentence-transformers", "JSON lines for sentence-transformers: pairs, triplets, n-tuples", write, DEFAULT_NEGATIVES)]
+FORMS = [
+    Form(
+        "sentence-transformers",
+        "JSON lines for sentence-transformers: pairs, triplets, n-tuples",
+        write,
+        DEFAULT_NEGATIVES,
+    )
+]

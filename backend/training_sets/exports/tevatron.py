@@ -18,8 +18,13 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
 
 def _records(rows: Rows) -> Iterator[dict[str, Any]]:
     for row in rows:
-        yield {"query_id": row.question.id, "query": row.question.text, "answers": list(row.question.answers),
-               "positive_passages": _passages(row.positives), "negative_passages": _passages([*row.hard, *row.easy])}
+        yield {
+            "query_id": row.question.id,
+            "query": row.question.text,
+            "answers": list(row.question.answers),
+            "positive_passages": _passages(row.positives),
+            "negative_passages": _passages([*row.hard, *row.easy]),
+        }
 
 
 def _passages(held: Sequence[Held]) -> list[dict[str, str]]:
