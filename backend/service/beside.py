@@ -120,7 +120,7 @@ def _wait(kept: _Kept, backend: Backend) -> None:
             raise BlindspotError(
                 f"the retrieval backend ended at once (exit {kept.process.returncode}); what it said stands above"
             )
-        if backend.text.answers():
+        if backend.answers():
             return
         time.sleep(0.05)
     raise BlindspotError(f"the retrieval backend did not answer within {SECONDS_TO_START} s")
