@@ -26,7 +26,7 @@ from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
 from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
-from db.events import Judgement
+from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
