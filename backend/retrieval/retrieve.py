@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backend.core.runs import Run, refuse_existing, write_run
 from backend.core.settings import check_name
+from backend.progress import Progress
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Candidates, Hybrid, weighted
@@ -20,8 +21,6 @@ from db.records import SPLITS, Hits, Question
 if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.retrieval.retriever import Retriever
-
-Progress = Callable[[int, "int | None", str], None]
 
 KINDS = ("bm25", "dense", "hybrid", "milvus")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
