@@ -31,9 +31,9 @@ HEAVY = (
 )
 
 
-# The packages of backend/, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
+# The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
 LAYERS = (
-    "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
+    "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
     "reader", "maps", "recipes", "experiments", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
