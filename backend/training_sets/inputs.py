@@ -14,7 +14,7 @@ from backend.training_sets.leaks import Admitted, admitted
 from backend.training_sets.request import SetRequest
 from backend.training_sets.scores import ScoreStore
 from db.errors import Missing
-from db.events import as_of
+from db.judgements import as_of
 from db.labels import Labels
 
 if TYPE_CHECKING:
