@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from backend.progress import Progress
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from db.errors import Missing
 from db.records import Passage
 
