@@ -24,7 +24,6 @@ def shown() -> Iterator[Watch]:
 
 @contextmanager
 def _bar() -> Iterator[Watch]:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -33,6 +32,8 @@ def _bar() -> Iterator[Watch]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+
+    from app.terminal import Terminal
 
     columns = (
         TextColumn("{task.description}"),
@@ -43,7 +44,7 @@ def _bar() -> Iterator[Watch]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
         task, at = None, ""
 
         def watch(done: int, total: int | None, doing: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="The training set.")]
@@ -69,7 +69,7 @@ def dual_encoder(
     pool: Annotated[int | None, typer.Option(help="Passages that held-out positives are ranked among; default 1000.")] = None,
     batch: Batch = None, mini_batch: MiniBatch = None, epochs: Epochs = None, steps: Steps = None, learning_rate: Rate = None,
     warmup: Warmup = None, decay: Decay = None, held_out: HeldOut = None, evaluate_every: Every = None, patience: Patience = None,
-    seed: Seed = None, precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False,
+    seed: Seed = None, precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False, trust: Trust = False,
     study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
@@ -108,6 +108,7 @@ def dual_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -130,7 +131,7 @@ def cross_encoder(
     calibration: Annotated[str | None, typer.Option(metavar="auto|platt|isotonic", help="Default auto: isotonic from 1,000 pairs.")] = None,
     batch: Batch = None, epochs: Epochs = None, steps: Steps = None, learning_rate: Rate = None, warmup: Warmup = None,
     decay: Decay = None, held_out: HeldOut = None, evaluate_every: Every = None, patience: Patience = None, seed: Seed = None,
-    precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
+    precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False, trust: Trust = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
     settings = _given(
@@ -156,6 +157,7 @@ def cross_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -258,11 +260,13 @@ def _given(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
+def _train(job: str, folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
     """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
     from backend.training.distributed import leads
 
     study = open_study(folder)
+    if trust:
+        trust_models(study, arguments["start"])
     if leads():
         return do(study, job, **arguments)
     from importlib import import_module
