@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ import numpy as np
 
 from backend.core.manifest import read_json
 from backend.core.model_files import open_model, readable_model
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.progress import Progress
 from db.errors import Missing
 from db.records import Passage
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 CALIBRATION = "calibration.json"
 TEMPLATE = "{title} [SEP] {text}"
 PER_STEP = 8  # questions whose pairs are scored, and kept, at a time
