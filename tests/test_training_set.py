@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
+from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
 from backend.training.set_examples import SetExamples
 from backend.training_sets import building, denoising
@@ -22,11 +24,9 @@ from backend.training_sets.building import make_training_set
 from backend.training_sets.denoising import POLICIES
 from backend.training_sets.differences import diff, summary
 from backend.training_sets.inputs import NOT_SEARCHED
-from backend.training_sets.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from backend.training_sets.new_labels import NewLabel, new_labels
 from backend.training_sets.pairs import read_groups
 from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore, lookup
 from backend.training_sets.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
 from backend.training_sets.training_set import TrainingSet, roles, training_sets
 from db.errors import BadInput, Missing, Refused

@@ -10,10 +10,10 @@ import numpy as np
 
 from backend.core.runs import write_run
 from backend.core.study import Study
+from backend.judges.scores import ScoreStore
 from backend.training_sets.building import make_training_set
 from backend.training_sets.denoising import Thresholds
 from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.training_set import TrainingSet
 from db.events import Choice, LabelEvent
 from db.labels import Labels

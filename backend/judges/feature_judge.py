@@ -34,7 +34,9 @@ ModelKind = Literal["auto", "logistic", "boosting"]
 class FeatureJudgeSettings:
     """What the feature judge learns with."""
 
-    depth: int = Field(20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000)
+    depth: int = Field(
+        20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000
+    )
     model: ModelKind = Field(
         "auto",
         title="Model",
@@ -49,7 +51,11 @@ class FeatureJudgeSettings:
         lt=0.5,
     )
     precision: float = Field(
-        0.95, title="Precision of positives", description="Lowest precision of the positives that are added", gt=0.5, lt=1
+        0.95,
+        title="Precision of positives",
+        description="Lowest precision of the positives that are added",
+        gt=0.5,
+        lt=1,
     )
     seed: int = Field(0, title="Seed", description="Seed of the folds and of boosting", ge=0, le=2**32 - 1)
 

@@ -39,7 +39,9 @@ def question_vectors(
     store = PerThread(study.path("indexes", dense.name, FILE))
     try:
         store.connection.executescript(_SCHEMA)
-        keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions]
+        keys = [
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in questions
+        ]
         model = dense.manifest["model_hash"]
         kept = _kept(store, model, keys)
         absent = {key: text for key, text in zip(keys, questions, strict=True) if key not in kept}
@@ -59,8 +61,7 @@ def question_vectors(
 
 def _kept(store: PerThread, model: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
     rows = store.connection.execute(
-        "SELECT question, vector FROM question_vector "
-        "WHERE model = ? AND question IN (SELECT value FROM json_each(?))",
+        "SELECT question, vector FROM question_vector WHERE model = ? AND question IN (SELECT value FROM json_each(?))",
         (model, json.dumps(sorted(set(keys)))),
     )
     return {key: np.frombuffer(vector, np.float32) for key, vector in rows}

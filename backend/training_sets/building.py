@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from backend.judges.scores import ScoreStore
 from backend.progress import Progress
 from backend.training_sets.counts import Counts, tally
 from backend.training_sets.inputs import Inputs
 from backend.training_sets.maker import Maker
 from backend.training_sets.parts import Parts
 from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.training_set import LEFT_OUT, PAIRS, TrainingSet
 from db.backup import sync
 from db.errors import BadInput, Refused

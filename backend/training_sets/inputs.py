@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.data.leaks import Admitted, admitted
+from backend.judges.scores import ScoreStore
 from backend.progress import Progress
-from backend.training_sets.leaks import Admitted, admitted
 from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore
 from db.errors import Missing
 from db.judgements import as_of
 from db.labels import Labels

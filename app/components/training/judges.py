@@ -17,7 +17,7 @@ from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
-from backend.training_sets.scores import ScoreStore
+from backend.judges.scores import ScoreStore
 from backend.training_sets.verdicts import ANSWERS, CROSS_ENCODER, PEOPLE, Verdicts, verdicts
 from db.labels import Labels
 
