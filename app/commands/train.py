@@ -260,10 +260,10 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
     """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
     study = open_study(folder)
-    if leads():
+    if is_main_process():
         return do(study, job, **arguments)
     from importlib import import_module
 

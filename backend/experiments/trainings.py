@@ -69,10 +69,10 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training_sets.building import NothingTrains, make_training_set
-        from backend.training_sets.request import SetRequest
+        from backend.training_sets.builder import NothingTrains, make_training_set
+        from backend.training_sets.spec import TrainingSetSpec
 
-        request = SetRequest(
+        request = TrainingSetSpec(
             name,
             tuple(bench.name(each) for each in self.mined),
             self.policy,
@@ -97,10 +97,14 @@ class TrainingData(Part):
 
     def examples(self, bench: Workbench) -> Sequence[Example]:
         """What it holds to train on, easy negatives too."""
-        from backend.training.set_examples import SetExamples
+        from backend.training.examples import TrainingSetExamples
         from backend.training_sets.training_set import TrainingSet
 
-        return [] if self.empty(bench) else SetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
+        return (
+            []
+            if self.empty(bench)
+            else TrainingSetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
+        )
 
 
 class Joined:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from backend.core.manifest import read_json
 from backend.reader.inputs import TOKENS, ReaderInputs
 from backend.retrieval.encoder import DPR_TOWERS, locate
-from backend.training.resuming import TRAINING
+from backend.training.checkpoints import TRAINING
+from backend.training.initial_model import keep_layers
 from backend.training.scoring import weights_hash
-from backend.training.starting import keep_layers
 from db.errors import BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backend.training.distributed import launched
-from backend.training.starting import Shape, Towers
+from backend.training.distributed import is_distributed
+from backend.training.initial_model import Shape, Towers
 from db.errors import Refused
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
@@ -110,7 +110,7 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(
             "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
         )
-    if settings.batch == 1 and not settings.hard_negatives and not launched():
+    if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
         raise Refused(
