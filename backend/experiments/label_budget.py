@@ -83,7 +83,7 @@ class Experiment:
 
     def check(self) -> list[Question]:
         """The questions to measure on. Raises BadInput, Refused or Missing for what cannot be."""
-        from backend.retrieval.retrieve import questions_of
+        from backend.core.splits import questions_in_split
 
         check_name(self.name, "experiment")
         if len(self.name) > 48:
@@ -104,7 +104,7 @@ class Experiment:
             raise BadInput(
                 f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
             ) from error
-        questions = questions_of(self.study, self.split)
+        questions = questions_in_split(self.study, self.split)
         if any(question.split in TRAINS for question in questions):
             raise Refused(f"{self.split!r} holds questions that train; measure on dev or test")
         return questions

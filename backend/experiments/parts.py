@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest
-from backend.training_sets.leaks import drawn, eligible_questions
+from backend.core.sampling import nested_sample
+from backend.training_sets.leaks import eligible_questions
 from db.errors import Missing
 from db.labels import Labels
 from db.records import Question
@@ -97,11 +98,11 @@ class Asked:
 
     def of(self, bench: Workbench) -> list[Question]:
         """The questions, in the study's order. Raises Missing for none."""
-        from backend.retrieval.retrieve import questions_of
+        from backend.core.splits import questions_in_split
 
         found = {
             each.id: each
-            for each in questions_of(bench, self.split)
+            for each in questions_in_split(bench, self.split)
             if not self.relations or each.relation in self.relations
         }
         if not found:
@@ -111,7 +112,7 @@ class Asked:
 
     def _drawn(self, bench: Workbench, ids: list[str]) -> list[str]:
         if not self.trains:
-            return drawn(ids, self.limit, self.seed)
+            return nested_sample(ids, self.limit, self.seed)
         bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
         taken = set(eligible_questions(bench, (self.split,), bad, self.relations, self.limit, self.seed).ids)
         return [id for id in ids if id in taken]

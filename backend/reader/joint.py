@@ -290,9 +290,10 @@ def retrieve_joint(
         Missing: there is no such training. Refused: its index was made by other weights since.
     """
     from backend.core.runs import refuse_existing, write_run
-    from backend.retrieval.retrieve import default_name, questions_of
+    from backend.core.splits import questions_in_split
+    from backend.retrieval.retrieve import default_name
 
-    questions, run = questions_of(study, split), run or default_name("dense", name, split)
+    questions, run = questions_in_split(study, split), run or default_name("dense", name, split)
     refuse_existing(study, run, replace_old)
     index, vectors = question_vectors(study, name, [question.text for question in questions], device)
     hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)

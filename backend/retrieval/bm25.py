@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.children import child
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.retrieval.lucene import java_class, java_command, on_jvm
 from backend.retrieval.lucene_batch import FIELD, BatchSearch
@@ -99,16 +100,11 @@ def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: P
         str(threads),
     ]
     log = index / "java.log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        try:
-            while process.poll() is None:
-                if progress is not None:
-                    progress(0, passages, "indexing with Lucene")
-                time.sleep(0.2)
-        finally:
-            process.kill()
-            process.wait()
+    with open(log, "w") as output, child(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        while process.poll() is None:
+            if progress is not None:
+                progress(0, passages, "indexing with Lucene")
+            time.sleep(0.2)
     text = log.read_text(encoding="utf-8", errors="replace")
     indexed = re.search(r"indexed:\s+([\d,]+)", text)
     if process.returncode != 0 or indexed is None:

@@ -202,9 +202,10 @@ def retrieve_per_relation(
 ) -> Run:
     """The job: a run of the questions of a split, each routed to its relation's encoder."""
     from backend.core.runs import refuse_existing, write_run
-    from backend.retrieval.retrieve import default_name, questions_of
+    from backend.core.splits import questions_in_split
+    from backend.retrieval.retrieve import default_name
 
-    retriever, questions = PerRelationRetriever(study, name, device), questions_of(study, split)
+    retriever, questions = PerRelationRetriever(study, name, device), questions_in_split(study, split)
     run = run or default_name("dense", name, split)
     refuse_existing(study, run, replace_old)
     hits = retriever.search(questions, min(k, len(study.corpus)), progress)

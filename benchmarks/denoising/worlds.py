@@ -127,9 +127,9 @@ def _set(study: Study, policy: str, model: str | None, name: str | None = None, 
 
 
 def _questions(study: Study, splits: Sequence[str]) -> list[Question]:
-    from backend.retrieval.retrieve import questions_of
+    from backend.core.splits import questions_in_split
 
-    return [question for split in splits for question in questions_of(study, split)]
+    return [question for split in splits for question in questions_in_split(study, split)]
 
 
 def _told(say: Say) -> Callable[[int, int | None, str], None]:
