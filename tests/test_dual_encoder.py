@@ -116,7 +116,7 @@ def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, m
     from backend.training import dual_encoder
 
     quick(bert, tmp_path / "whole")
-    monkeypatch.setattr(dual_encoder, "_keep", lambda *_: (_ for _ in ()).throw(Stopped))
+    monkeypatch.setattr(dual_encoder, "_save_best", lambda *_: (_ for _ in ()).throw(Stopped))
     with pytest.raises(Stopped):
         quick(bert, tmp_path / "again")
     monkeypatch.undo()
@@ -140,7 +140,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
         seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
         return {"average_rank": next(script), "first": 0.0}
 
-    monkeypatch.setattr(training_loop, "measure", measure)
+    monkeypatch.setattr(evaluators, "measure", measure)
     made = quick(bert, tmp_path / "model")
     assert (made.best_step, made.average_rank, made.steps) == (4, 2.0, 6)
     kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
@@ -150,7 +150,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
 
 def test_it_stops_when_nothing_gets_better(bert, tmp_path, monkeypatch):
     script = iter([9.0, 5.0, 6.0, 6.0, 1.0])
-    monkeypatch.setattr(training_loop, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
+    monkeypatch.setattr(evaluators, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
     made = quick(bert, tmp_path / "model", steps=20, patience=2)
     assert (made.best_step, made.steps) == (2, 6)
 

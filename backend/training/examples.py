@@ -135,7 +135,7 @@ class Pool:
     questions: tuple[str, ...]
     passages: tuple[Passage, ...]
     known: tuple[tuple[int, ...], ...]
-    examples_digest: str = field(compare=False, default="")
+    digest: str = field(compare=False, default="")
 
 
 def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), seed: int = 0) -> Pool:
@@ -165,8 +165,8 @@ def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), see
         if len(passages) >= size:
             break
         row(others[number].positives[0])
-    examples_digest = hashlib.sha256("\0".join([*(example.id for example in held_out), "", *rows]).encode()).hexdigest()
-    return Pool(tuple(example.question for example in held_out), tuple(passages), known, examples_digest)
+    digest = hashlib.sha256("\0".join([*(example.id for example in held_out), "", *rows]).encode()).hexdigest()
+    return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
 
 
 def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
