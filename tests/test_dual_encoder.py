@@ -13,6 +13,7 @@ import torch
 from backend.core.manifest import read_json
 from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
+from backend.training import evaluators
 from backend.training import trainer as training_loop
 from backend.training.checkpoints import readable_training_errors
 from backend.training.evaluators import ranks
