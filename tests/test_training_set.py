@@ -288,12 +288,12 @@ KILLED = """
 import sys, time
 from backend.core.study import Study
 from backend.training_sets import builder as building
-from backend.training_sets.spec import SetRequest
+from backend.training_sets.spec import TrainingSetSpec
 building.QUESTIONS_PER_PART = 1
 def slow(done, total, doing):
     print(done, flush=True)
     time.sleep(0.2)
-building.make_training_set(Study.open(sys.argv[1]), SetRequest("killed", ("r",), "answer_match", random=2), slow)
+building.make_training_set(Study.open(sys.argv[1]), TrainingSetSpec("killed", ("r",), "answer_match", random=2), slow)
 """
 
 

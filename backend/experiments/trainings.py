@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
+from backend.progress import Progress
 from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
@@ -19,12 +20,10 @@ from backend.training_sets.denoising import Thresholds
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
-Progress = Callable[[int, "int | None", str], None]
-
 
 @dataclass(frozen=True)
 class TrainingData(Part):
-    """A training set; see `SetRequest`, whose fields these are.
+    """A training set; see `TrainingSetSpec`, whose fields these are.
 
     mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
     may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.

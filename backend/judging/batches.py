@@ -24,6 +24,7 @@ from backend.core.manifest import text_sha256
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
 from db.events import Judgement
@@ -35,7 +36,6 @@ from db.records import SPLITS
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
 """Pairs of (question id, passage id) to a cross-encoder's probability; a pair that is absent is not known."""
 

@@ -18,7 +18,8 @@ from backend.data.formats.label_events import CSV, JSONL, Line, Problem
 from backend.data.formats.streams import file_sha256
 from backend.data.formats.trec import read_qrels, write_qrels
 from backend.data.importing.left_out import LeftOut
-from backend.data.importing.tools import Progress, writable
+from backend.data.importing.tools import writable
+from backend.progress import Progress
 from db.errors import BadInput, Missing, Refused
 from db.events import Event
 from db.labels import Labels

@@ -19,14 +19,13 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import TrainerState
 
 from backend.core.manifest import write_json
+from backend.progress import Progress
 from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
 from backend.training.distributed import average_gradients, is_main_process, wait_for_all
 from backend.training.examples import BatchSampler, SampledExample, passage_number
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 @dataclass(frozen=True)

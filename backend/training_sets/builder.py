@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from backend.progress import Progress
 from backend.training_sets.assemble import QuestionEvidence, assemble
 from backend.training_sets.mining import (
     EasyNegativeSampler,
@@ -35,7 +36,6 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 
 QUESTIONS_PER_PART = 500
 

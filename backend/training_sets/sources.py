@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.progress import Progress
 from backend.training_sets.leaks import EligibleQuestions, eligible_questions
 from backend.training_sets.scores import ScoreStore
 from backend.training_sets.spec import TrainingSetSpec
@@ -19,8 +20,6 @@ from db.labels import Labels
 if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 VERSION = 1
 """Of how pairs are made: a part that another version made is not gone on with."""
