@@ -18,7 +18,7 @@ from backend.core.manifest import whole_folder
 from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.reader.settings import PASSAGES, ReaderSettings
 from backend.training.checkpoints import (
     best_checkpoint,
     check_packages,
@@ -78,7 +78,6 @@ def train_reader(
         Missing: no such run, or the start cannot be loaded.
     """
     target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
-    check(chosen)
     examples = RunExamples(study, opened, chosen.depth)
     with study.building(f"models/{name}") if is_main_process() else nullcontext():
         return train(
@@ -127,7 +126,6 @@ def train(
     check_packages()
     on = training_device(device)
     settings = settings or ReaderSettings()
-    check(settings)
     settings = replace(settings, passages=settings.passages or PASSAGES[on])
     arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
     arguments.greater_is_better = True

@@ -14,7 +14,7 @@ from backend.training_sets.leaks import EligibleQuestions, eligible_questions
 from backend.training_sets.scores import ScoreStore
 from backend.training_sets.spec import TrainingSetSpec
 from db.errors import Missing
-from db.events import as_of
+from db.judgements import as_of
 from db.labels import Labels
 
 if TYPE_CHECKING:
