@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from backend.core.manifest import read_json
-from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
 from backend.training.examples import Example
 from backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run
@@ -212,7 +212,9 @@ def test_isotonic_is_sklearns_after_a_round_trip_through_json():
     kept = json.loads(json.dumps(fitted.points))
     new = np.linspace(-9, 9, 301)
     expected = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, positive).predict(new)
-    np.testing.assert_allclose(Calibration("isotonic", points=tuple(map(tuple, kept)))(new), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        ProbabilityCalibration("isotonic", points=tuple(map(tuple, kept)))(new), expected, atol=1e-12
+    )
 
 
 def test_few_pairs_are_fitted_by_platt():
@@ -233,9 +235,9 @@ def test_what_is_reported_was_not_fitted():
         [str(i // 3) for i in range(600)],
     )
     seen = fit(scores, positive, "isotonic")(scores)
-    apart = unseen(scores, positive, questions, "isotonic")
+    apart = cross_validated(scores, positive, questions, "isotonic")
     assert brier(seen, positive) < 0.25 < brier(apart, positive)
-    assert unseen(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
+    assert cross_validated(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
 
 
 def test_reliability_is_sklearns_curve():

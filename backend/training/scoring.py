@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
-from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.progress import Progress
 from db.errors import Missing
 from db.records import Passage
@@ -59,7 +59,7 @@ def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = 
     scores = logits(model, [(pair.question, pair.passage) for pair in pairs])
     fitted = fit(scores, positive, method)
     questions = [pair.question_id for pair in pairs]
-    apart = unseen(scores, positive, questions, fitted.method, seed)
+    apart = cross_validated(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
     return {
         **asdict(fitted),
@@ -94,9 +94,9 @@ class CrossEncoderScorer:
         self.report = read_json(path) if path.is_file() else None
         self.calibrated = self.report is not None
         self.probabilities = (
-            Calibration("platt")
+            ProbabilityCalibration("platt")
             if self.report is None
-            else Calibration(
+            else ProbabilityCalibration(
                 self.report["method"],
                 self.report["slope"],
                 self.report["intercept"],
