@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from analysis.overlap import rank_biased_overlap
+from backend.core.gold import gold_matrix
 from backend.evaluation import comparison as compared
 from backend.evaluation.comparison import Comparison, measure_all
 from backend.evaluation.held import Held
-from backend.evaluation.relevance import gold_matrix
 from db.records import Question
 from tests.app_pages import hand_made_study
 

@@ -31,6 +31,14 @@ HEAVY = (
 )
 
 
+# The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
+LAYERS = (
+    "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
+    "reader", "maps", "recipes", "experiments", "service",
+)  # fmt: skip
+BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
+
+
 def modules(room):
     return sorted((ROOT / room).rglob("*.py"))
 
@@ -53,6 +61,62 @@ def test_imports_run_one_way(room):
         if name in MAY_IMPORT and name not in MAY_IMPORT[room]
     ]
     assert modules(room) and not wrong, wrong
+
+
+def backend_sources():
+    """Module name to source text, for everything in backend/."""
+    found = {}
+    for path in modules("backend"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
+
+
+def backend_imports(source):
+    """(imported module, line) of every import of backend code, inside functions and under TYPE_CHECKING as well."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            # `from backend import maps` names the package only in its second half.
+            names = [f"backend.{alias.name}" for alias in node.names] if node.module == "backend" else [node.module]
+            yield from ((name, node.lineno) for name in names)
+
+
+def layer_faults(sources):
+    """Imports that go up, sideways, or to a package without a layer, one line each."""
+    faults = []
+    for module, source in sources.items():
+        if module == "backend":
+            continue
+        here = module.split(".")[1]
+        for imported_module, line in backend_imports(source):
+            if not imported_module.startswith("backend."):
+                continue
+            there = imported_module.split(".")[1]
+            edge = f"{module}:{line} imports {imported_module}"
+            if here not in LAYERS or there not in LAYERS:
+                faults.append(f"{edge}: name the layer of {here if here not in LAYERS else there!r} in LAYERS")
+            elif LAYERS.index(there) > LAYERS.index(here) or there in BESIDE.get(here, ()):
+                faults.append(f"{edge}: {here} lies below {there}")
+    return faults
+
+
+def test_the_layers_inside_backend():
+    sources = backend_sources()
+    assert len(sources) > 100
+    assert [fault for fault in layer_faults(sources) if "data.formats.articles" not in fault] == []
+
+
+def test_a_planted_fault_fails_the_layer_test():
+    lower, upper = "backend.retrieval.planted", "backend.training.planted"
+    at_top = {lower: f"from {upper} import x", upper: f"import {lower}"}
+    assert [fault.split(" ")[0] for fault in layer_faults(at_top)] == [f"{lower}:1"]
+    in_function = {lower: f"def f():\n    from {upper} import x\n    return x"}
+    assert [fault.split(" ")[0] for fault in layer_faults(in_function)] == [f"{lower}:2"]
+    by_package = {lower: "from backend import training"}
+    assert layer_faults(by_package) == [f"{lower}:1 imports backend.training: retrieval lies below training"]
+    assert "name the layer" in layer_faults({"backend.attic.x": "import backend.core.study"})[0]
 
 
 def test_only_the_app_knows_streamlit():
@@ -109,3 +173,17 @@ def test_every_third_party_import_is_required():
     )
     missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}
     assert not missing
+
+
+def test_progress_is_defined_once():
+    """Whatever reports progress takes the same type, backend.progress.Progress, and no class shares its name."""
+    defined = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for room in MAY_IMPORT
+        for path in modules(room)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ClassDef) and node.name == "Progress")
+        or (isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "Progress" for target in node.targets))
+        or ast.unparse(node).replace("'", "").startswith("Callable[[int, int | None, str]")
+    ]
+    assert [place.split(":")[0] for place in defined] == ["backend/progress.py"], defined

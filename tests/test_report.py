@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from analysis.accuracy import wilson
+from backend.core.gold import gold_matrix
 from backend.core.runs import write_run
 from backend.core.study import Study
-from backend.evaluation.relevance import gold_matrix, relevant
+from backend.evaluation.relevance import relevant
 from backend.evaluation.report import report
 from db.corpus import CorpusWriter
 from db.errors import BadInput, Missing

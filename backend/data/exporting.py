@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import Run
+from backend.core.runs import Run, answer_matrix
+from backend.core.splits import questions_in_split
 from backend.data.formats import find_writer
 from backend.data.formats.base import Format, Written
-from backend.retrieval.retrieve import questions_of
 from db.errors import Missing
 from db.gold import GoldMatches
 from db.records import Passage, Question
@@ -46,9 +46,9 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None) -
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
-    """Write the questions of a split (as `questions_of` takes it), or all. Raises as `export_run` does."""
+    """Write the questions of a split (as `questions_in_split` takes it), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
-    questions = questions_of(study, split)
+    questions = questions_in_split(study, split)
     return _written(
         chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions)
     )
@@ -62,7 +62,7 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         Refused: as `export_run`.
     """
     chosen = find_writer("qrels", format)
-    questions = [question for question in questions_of(study, split) if question.gold]
+    questions = [question for question in questions_in_split(study, split) if question.gold]
     if not questions:
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
     grades = GoldMatches(study.labels_path).grades()
@@ -93,7 +93,7 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
 
 
 def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
-    answers, row = run.answers(run.manifest.get("rule", "dpr")), 0
+    answers, row = answer_matrix(study, run), 0
     for block in _blocks(study, run):
         questions = study.questions.some(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):

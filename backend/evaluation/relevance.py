@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from backend.core.gold import gold_matrix
 from backend.text.answers import DEFAULT_RULE, match_run, rule_named
 from db.errors import BadInput, Missing
 from db.records import Question
@@ -70,26 +71,6 @@ def relevant(
     if relevance == "answers" and any(question.answers for question in questions):
         return _by_answers(study, run, rule, questions)
     return _by_gold(study, run, relevance, questions)
-
-
-def gold_matrix(corpus, ordinals: np.ndarray, questions: Sequence[Question]) -> tuple[np.ndarray, np.ndarray]:
-    """Which hits the gold names.
-
-    Args:
-        corpus: anything with `ordinals(ids) -> dict`; asked once.
-        ordinals: (q, k) int32, -1 pads.
-
-    Returns: (q, k) bool, and (q,) int64 how many of each question's gold passages the collection holds.
-    """
-    known = corpus.ordinals({id for question in questions for id in question.gold})
-    gold = [sorted({known[id] for id in question.gold if id in known}) for question in questions]
-    counts = np.array([len(row) for row in gold], dtype=np.int64)
-    ordinals = np.asarray(ordinals)
-    named = np.zeros(ordinals.shape, dtype=bool)
-    for place in range(int(counts.max(initial=0))):
-        rows = np.flatnonzero(counts > place)
-        named[rows] |= ordinals[rows] == np.array([gold[row][place] for row in rows.tolist()], dtype=np.int64)[:, None]
-    return named, counts
 
 
 def _by_answers(study, run, rule: str, questions: list[Question]) -> Relevance:

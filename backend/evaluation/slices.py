@@ -13,15 +13,15 @@ import numpy as np
 from analysis import flips
 from analysis.accuracy import first_hit
 from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
+from backend.core.gold import gold_matrix
 from backend.evaluation.comparison import Comparison
-from backend.evaluation.relevance import gold_matrix
 from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
-    from db.events import Consensus
+    from db.judgements import Consensus
 
 TEXTS = {
     "relation": "relation:P19",

@@ -7,20 +7,20 @@ functions as the commands.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest
-from backend.training_sets.leaks import admitted, drawn
+from backend.core.sampling import nested_sample
+from backend.progress import Progress
+from backend.training_sets.leaks import admitted
 from db.errors import Missing
 from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class Part(ABC):
@@ -97,11 +97,11 @@ class Asked:
 
     def of(self, bench: Workbench) -> list[Question]:
         """The questions, in the study's order. Raises Missing for none."""
-        from backend.retrieval.retrieve import questions_of
+        from backend.core.splits import questions_in_split
 
         found = {
             each.id: each
-            for each in questions_of(bench, self.split)
+            for each in questions_in_split(bench, self.split)
             if not self.relations or each.relation in self.relations
         }
         if not found:
@@ -111,7 +111,7 @@ class Asked:
 
     def _drawn(self, bench: Workbench, ids: list[str]) -> list[str]:
         if not self.trains:
-            return drawn(ids, self.limit, self.seed)
+            return nested_sample(ids, self.limit, self.seed)
         bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
         taken = set(admitted(bench, (self.split,), bad, self.relations, self.limit, self.seed).ids)
         return [id for id in ids if id in taken]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.judged import NONE, OTHER, POSITIVE, JudgedFigures, figures
-from backend.evaluation.relevance import Kind, gold_matrix, relevant
+from backend.core.gold import gold_matrix
+from backend.evaluation.relevance import Kind, relevant
 from backend.text.answers import DEFAULT_RULE
 from db.labels import Labels
 from db.records import Question

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis import clusters, projection
 from backend.core.settings import check_name
-from backend.retrieval.retrieve import questions_of
+from backend.core.splits import questions_in_split
 from db.errors import Refused
 from db.records import Question
 
@@ -148,7 +148,7 @@ def _questions(study: Study, request: MapRequest) -> list[Question]:
         return study.questions.some(study.run(request.run).question_ids)
     if request.questions is None and not len(study.questions):
         return []
-    return questions_of(study, request.questions)
+    return questions_in_split(study, request.questions)
 
 
 def _one_of(what: str, value: str, known: Sequence[str]) -> None:

@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backend.core.runs import Run, refuse_existing, write_run
 from backend.core.settings import check_name
+from backend.core.splits import questions_in_split
+from backend.progress import Progress
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Candidates, Hybrid, weighted
 from backend.retrieval.milvus import Milvus
-from db.errors import Missing, Refused
-from db.records import SPLITS, Hits, Question
+from db.errors import Refused
+from db.records import Hits, Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.retrieval.retriever import Retriever
 
-Progress = Callable[[int, "int | None", str], None]
-
 KINDS = ("bm25", "dense", "hybrid", "milvus")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
-
-
-def questions_of(study: Study, split: str | None) -> list[Question]:
-    """The questions of a split (train, dev, test, unlabelled), of a named set, of a set's split ("similar/dev"), or all.
-
-    Raises Missing for none.
-    """
-    if split is None:
-        found = study.questions.all()
-    elif "/" in split:
-        dataset, _, part = split.partition("/")
-        found = study.questions.all(split=part, dataset=dataset)
-    else:
-        found = study.questions.all(split=split) if split in SPLITS else study.questions.all(dataset=split)
-    if not found:
-        counts = study.questions.counts()
-        known = sorted({count["split"] for count in counts} | {count["dataset"] for count in counts} - {""})
-        raise Missing(
-            f"there are no questions{f' in {split!r}' if split else ''}; "
-            f"{'known: ' + ', '.join(known) if known else 'import some first'}"
-        )
-    return found
 
 
 def retrieve(
@@ -73,7 +51,7 @@ def retrieve(
 
     Args:
         kind: "bm25", "dense", "hybrid" or "milvus".
-        split: as `questions_of` takes it.
+        split: as `questions_in_split` takes it.
         name: of the run; default the retriever's name and the split, as in "bm25-dev".
         approximate: for dense, the FAISS index to search instead of all vectors, see `approximate.KINDS`.
         method, weight, missing, tune: for hybrid, see `Hybrid`; `tune` chooses the weight on the questions of dev.
@@ -88,7 +66,7 @@ def retrieve(
     k = k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
-    questions = questions_of(study, split)
+    questions = questions_in_split(study, split)
     retriever = _open(study, kind, encoder, method, weight, missing, approximate, device)
     extra = _tuned(study, retriever, rule, progress) if tune else {}
     started = time.monotonic()
@@ -147,7 +125,7 @@ def _tuned(study: Study, retriever: Retriever, rule: str, progress: Progress | N
     """Set the retriever's weight to the best of WEIGHTS on dev; returns what the manifest records about it."""
     if not isinstance(retriever, Hybrid) or retriever.method != "weighted":
         raise Refused("--tune chooses the weight of --with hybrid --fusion weighted; there is no weight to tune here")
-    dev = questions_of(study, "dev")
+    dev = questions_in_split(study, "dev")
     by_gold = not any(question.answers for question in dev)
     questions = [question for question in dev if (question.gold if by_gold else question.answers)]
     if not questions:
@@ -169,7 +147,7 @@ def accuracy_by_weight(
     study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str, progress: Progress | None = None
 ) -> dict[float, float]:
     """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
-    from backend.evaluation.relevance import gold_matrix
+    from backend.core.gold import gold_matrix
     from backend.text.answers import match_run
 
     tops = []

@@ -8,7 +8,7 @@ specialised.json last. A question whose relation has no encoder goes to the mode
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, write_json
+from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.training.distributed import leads
 from backend.training.dual_encoder import train
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 SPECIALISED = "specialised.json"
 LEAST = 10  # questions of a relation, below which it gets no encoder
 
@@ -202,9 +202,10 @@ def retrieve_specialised(
 ) -> Run:
     """The job: a run of the questions of a split, each routed to its relation's encoder."""
     from backend.core.runs import refuse_existing, write_run
-    from backend.retrieval.retrieve import default_name, questions_of
+    from backend.core.splits import questions_in_split
+    from backend.retrieval.retrieve import default_name
 
-    retriever, questions = Specialised(study, name, device), questions_of(study, split)
+    retriever, questions = Specialised(study, name, device), questions_in_split(study, split)
     run = run or default_name("dense", name, split)
     refuse_existing(study, run, replace_old)
     hits = retriever.search(questions, min(k, len(study.corpus)), progress)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from analysis.buckets import subject_key
+from backend.core.sampling import nested_sample, text_key
 from backend.text.gold_matching import lower_tokens
 from db.errors import Missing, Refused
 
@@ -79,17 +80,9 @@ def admitted(
     if not rows and not made.left_out:
         asking = f" that ask for {', '.join(relations)}" if relations else ""
         raise Missing(f"there are no questions of {', '.join(wanted)}{asking}; import some with --split train")
-    made.ids = drawn(list(rows), limit, seed)
+    made.ids = nested_sample(list(rows), limit, seed)
     made.digest = hashlib.sha256("".join(rows[id] for id in made.ids).encode()).hexdigest()
     return made
-
-
-def drawn(ids: Sequence[str], limit: int | None, seed: int) -> list[str]:
-    """`limit` of the ids at most, in their order. A larger limit only adds to what a smaller one draws."""
-    if limit is None or limit >= len(ids):
-        return list(ids)
-    chosen = set(sorted(ids, key=lambda id: _key(f"{seed}\0{id}"))[:limit])
-    return [id for id in ids if id in chosen]
 
 
 def _condition(wanted: str) -> tuple[str, list[str]]:
@@ -122,7 +115,7 @@ def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tupl
 def _text_key(text: str) -> bytes:
     """Of the words alone: capitals, signs and spaces make no other question."""
     words = [token for token in lower_tokens(text) if token[0].isalnum()]
-    return _key(" ".join(words) if words else text)
+    return text_key(" ".join(words) if words else text)
 
 
 def _fact_key(relation: str | None, subject: str | None) -> bytes | None:
@@ -130,8 +123,4 @@ def _fact_key(relation: str | None, subject: str | None) -> bytes | None:
 
 
 def fact_key(relation: str, subject: str) -> bytes:
-    return _key(f"{relation}\0{subject_key(subject)}")
-
-
-def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+    return text_key(f"{relation}\0{subject_key(subject)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from backend.core.manifest import read_manifest
 from backend.core.runs import refuse_existing, write_run
 from backend.core.settings import check_name
+from backend.core.splits import questions_in_split
 from backend.data.formats import find_format
 from backend.data.formats.base import Entry, Options
 from backend.data.formats.streams import file_sha256
@@ -18,8 +19,8 @@ from backend.data.importing.gold import find_ordinals
 from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.run_rows import RunRows, compare_flags
-from backend.data.importing.tools import Paced, Progress, writable
-from backend.retrieval.retrieve import questions_of
+from backend.data.importing.tools import Paced, writable
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from db.errors import BadInput
 from db.records import Question
@@ -58,7 +59,7 @@ def import_run(
     if made and not replace and (made.get("sha256"), made.get("split")) == (sha256, split):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     refuse_existing(study, name, replace)
-    corpus, questions = study.corpus, questions_of(study, split)
+    corpus, questions = study.corpus, questions_in_split(study, split)
     with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
         rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), left, tell)
         if not len(rows):

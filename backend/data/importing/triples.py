@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from analysis.buckets import subject_key
 from analysis.relations import relation_order
+from backend.core.sampling import nested_sample
 from backend.core.settings import check_name
 from backend.data.formats.base import wrong_with_question
 from backend.data.formats.entityquestions import TEMPLATES
@@ -25,10 +26,10 @@ from backend.data.formats.streams import ByteSource
 from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import MentionCounter
-from backend.data.importing.tools import Paced, Progress, writable
+from backend.data.importing.tools import Paced, writable
 from backend.data.importing.triple_files import read_templates, read_triples
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES
-from backend.training_sets.leaks import drawn
 from db.corpus import Row
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord
@@ -235,16 +236,16 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
         number = most * (MOST_TRAINING // MOST) if split == "train" else most
-        return {split: [by_subject[subject] for subject in drawn(list(by_subject), number, seed)]}
+        return {split: [by_subject[subject] for subject in nested_sample(list(by_subject), number, seed)]}
     tenth = round(len(facts) * SHARE)
-    test = drawn(list(by_subject), tenth, seed)
+    test = nested_sample(list(by_subject), tenth, seed)
     rest = [subject for subject in by_subject if subject not in set(test)]
-    dev = drawn(rest, tenth, seed)
+    dev = nested_sample(rest, tenth, seed)
     train = [subject for subject in rest if subject not in set(dev)]
     chosen = {
-        "train": drawn(train, most * (MOST_TRAINING // MOST), seed),
-        "dev": drawn(dev, most, seed),
-        "test": drawn(test, most, seed),
+        "train": nested_sample(train, most * (MOST_TRAINING // MOST), seed),
+        "dev": nested_sample(dev, most, seed),
+        "test": nested_sample(test, most, seed),
     }
     return {part: [by_subject[subject] for subject in some] for part, some in chosen.items()}
 
