@@ -12,7 +12,7 @@ import numpy as np
 from analysis.neighbours import unit
 from analysis.relations import relation_name
 from analysis.spread import Group, measured
-from backend.data.leaks import admitted
+from backend.data.leaks import eligible_questions
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
@@ -89,7 +89,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     setting = of_one_set(setting, bench)
     counts = counted(bench, setting.asked())
     trained = Counter(
-        question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation
+        question.relation
+        for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
+        if question.relation
     )
     relations, left_out = chosen(
         setting,

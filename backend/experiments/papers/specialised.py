@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.data.leaks import admitted
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
@@ -51,7 +51,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index stays as the encoder made it, so {given[0]} cannot be chosen here; leave it out")
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
-    admitted(bench, setting.train, relations=setting.relations)
+    eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
         relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")
