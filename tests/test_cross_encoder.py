@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from backend.core.manifest import read_json
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
 from backend.training.examples import Example
 from backend.training.scoring import Judge, Labelled, score, score_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +11,13 @@ import numpy as np
 
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class Run:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.reader.settings import PASSAGES, JointSettings
 from backend.reader.training import TrainedReader, order_of
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
@@ -52,19 +53,7 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 QUESTION_ENCODER = "question_encoder"
-
-
-@dataclass(frozen=True, slots=True)
-class JointSettings(ReaderSettings):
-    """As for a reader alone, and what appendix D adds."""
-
-    batch: int = 16
-    retrieved: int = 100  # passages found for each question of a batch
-    positives: int = 5  # the first so many are drawn from for the reader
-    negatives: int = 30
-    question_tokens: int = 64
 
 
 def train_joint(
@@ -95,7 +84,6 @@ def train_joint(
 
     check_packages()
     target, on, chosen = free_name(study, name, replace_old), device_of(device), JointSettings(**(settings or {}))
-    check(chosen)
     chosen = replace(chosen, passages=chosen.passages or PASSAGES[on])
     index = Dense(study, encoder, device)
     if index.manifest["similarity"] == "l2":

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from backend.core.children import child
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.progress import Progress
 from backend.retrieval.lucene import java_class, java_command, on_jvm
 from backend.retrieval.lucene_batch import FIELD, BatchSearch
 from backend.retrieval.retriever import top_k
@@ -29,8 +30,6 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
     from db.corpus import Corpus
-
-Progress = Callable[[int, "int | None", str], None]
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000

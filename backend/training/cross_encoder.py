@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import whole_folder, write_json
+from backend.progress import Progress
 from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
@@ -33,7 +34,7 @@ from backend.training.resuming import (
 )
 from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
 from backend.training.training_log import working_folder
-from backend.training.training_settings import check_values
+from backend.training.training_settings import CrossEncoderSettings
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -41,33 +42,8 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 FIGURE = "held_out_loss"
 LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
-
-
-@dataclass(frozen=True, slots=True)
-class CrossEncoderSettings:
-    """Every setting of a training. The defaults are RocketQA's, with a smaller batch."""
-
-    layers: int | None = None  # only the first so many of the start model; None: all
-    tokens: int = 160  # of question and passage together
-    negatives: int = 4  # for each positive, drawn from the retriever's results: 4 (MS MARCO) or 1 (NQ)
-    batch: int = 16  # questions, in each process; each brings one positive and its negatives
-    epochs: float = 2.0
-    steps: int | None = None  # in the place of epochs
-    learning_rate: float = 1e-5
-    warmup: float = 0.1
-    decay: bool = True
-    weight_decay: float = 0.0
-    clip: float = 2.0
-    held_out: int = 200  # questions held out to compare checkpoints by and to calibrate on, at most a fifth
-    pairs: int = 1000  # of them, about
-    evaluate_every: int | None = None  # steps; None: three times in all
-    patience: int = 0
-    calibration: Literal["auto", "platt", "isotonic"] = "auto"  # auto: isotonic from 1,000 pairs on
-    seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -170,7 +146,6 @@ def train(
 
     check_packages()
     settings = settings or CrossEncoderSettings()
-    check_values(settings)
     on = device_of(device)
     arguments = arguments_of(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
     every = _both_kinds(usable(examples))
