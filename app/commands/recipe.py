@@ -132,8 +132,7 @@ def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
 def _print_report(study: Study, runs: list[str]) -> None:
     if not runs:
         return
-    from rich.console import Console
-
+    from app.terminal import Terminal
     from backend.recipes.stages import dev_report
 
-    Console().print(dev_report(study, runs).as_rich())
+    Terminal().print(dev_report(study, runs).as_rich())

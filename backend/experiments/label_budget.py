@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.model_files import locate
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
 from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
-from backend.retrieval.encoder import locate
 from backend.training.training_settings import DualEncoderSettings, check
 from backend.training_sets.denoising import policy_named
 from db.errors import BadInput, Missing, Refused

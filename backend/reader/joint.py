@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
@@ -305,7 +306,9 @@ def question_vectors(
     index = Dense(study, about["encoder"], device)
     if index.manifest["model_hash"] != about["index_hash"]:
         raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
-    model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
+    opened = open_model(folder / QUESTION_ENCODER)
+    with readable_model(opened.path):
+        model = SentenceTransformer(opened.path, device=device, **opened.sentence_transformers)
     return index, model.encode(
         list(texts), show_progress_bar=False, normalize_embeddings=index.manifest["similarity"] == "cosine"
     ).astype(np.float32)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import whole_folder, write_json
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
-from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
 from backend.training.resuming import (
@@ -35,7 +35,7 @@ from backend.training.resuming import (
 from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
 from backend.training.training_log import working_folder
 from backend.training.training_settings import CrossEncoderSettings
-from db.errors import Missing, Refused
+from db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -235,16 +235,11 @@ def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEnco
     from backend.training.starting import keep_layers
 
     torch.manual_seed(settings.seed)  # of the new layer that scores
-    path = locate(start)
-    try:
+    folder = open_model(start)
+    with readable_model(folder.path):
         model = CrossEncoder(
-            path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True}
+            folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(
-            f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be reached)"
-        ) from error
     if settings.layers is not None:
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
