@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from backend.core.declared import Field, settings_class
-from backend.judges.calibration import Calibration, fit
+from backend.judges.calibration import ProbabilityCalibration, fit
 from backend.judges.features import FEATURES
 from db.errors import Refused
 
@@ -115,7 +115,7 @@ class FeatureModel:
         # Whole lists, so that the base rate is that of the lists that will be judged. An unlabelled passage counts as it is
         # counted wherever gold is the measure: as one that does not answer.
         positive = examples.truth[whole] == POSITIVE
-        self.calibration: Calibration = fit(raw[whole], positive)
+        self.calibration: ProbabilityCalibration = fit(raw[whole], positive)
         self.base_rate = float(positive.mean())
         self.out_of_fold = np.full(len(examples), np.nan)
         self.out_of_fold[whole] = self.calibration(raw[whole])
