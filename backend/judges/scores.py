@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -91,6 +92,11 @@ class ScoreStore(PerThread):
                 f"the scores kept as {model!r} are of something else ({', '.join(differs)}); take another name"
             )
         return cls(study, model, manifest)
+
+    @staticmethod
+    def remove(study: Study, model: str) -> None:
+        """Forget every score of a model, if there are any. Whoever replaces the model calls this first."""
+        shutil.rmtree(study.path("scores", check_name(model, "model")), ignore_errors=True)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
         """Keep (question id, passage id, probability) rows, all or none; a pair that is there gets the new value. Gives their number.
