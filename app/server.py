@@ -22,7 +22,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 SIGN_IN = "BLINDSPOT_SIGN_IN"
 """Environment variable; "none" trusts everybody who reaches the server to say who they are."""
-MAIN = Path(__file__).with_name("main.py")
+MAIN = Path(__file__).with_name("asgi.py")
 SECONDS_TO_START = 60
 
 

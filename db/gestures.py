@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from db.errors import BadInput
@@ -29,7 +29,7 @@ class Choice:
     """One passage of a gesture, and what was shown of it when its label was given.
 
     label: None only where the kind is "note". rank: from 1. suggestion: a model's probability, None if it was not shown.
-    Run, rank and score of a batch's candidate are taken from the batch where they are None here.
+    Run, rank and score of a batch's candidate are taken from the batch.
     """
 
     passage: str
@@ -94,8 +94,11 @@ class Receipt:
         return self.state != "refused"
 
 
-def read_gesture(value: Any) -> Gesture:
+def read_gesture(value: Any, guideline_version: str = "0") -> Gesture:
     """A gesture from what a browser sent: an object with the fields of `Gesture`, `choices` a list of those of `Choice`.
+
+    The server knows whether a label is blind, where a passage was found, and which guidelines were shown. What a browser says of
+    these is left out; `guideline_version` is the server's.
 
     Raises:
         BadInput: a field that is not known or is missing, or a value of the wrong type or size.
@@ -107,16 +110,17 @@ def read_gesture(value: Any) -> Gesture:
     made["choices"] = tuple(Choice(**_made(Choice, choice, {"passage"})) for choice in choices)
     gesture = Gesture(**made)
     check(gesture)
-    return gesture
+    known = tuple(Choice(choice.passage, choice.label) for choice in gesture.choices)
+    return replace(gesture, choices=known, blind=True, guideline_version=guideline_version)
 
 
-def read_sent(value: Any) -> Gesture | Act:
+def read_sent(value: Any, guideline_version: str = "0") -> Gesture | Act:
     """What stands in a browser's outbox: a gesture or, by its kind, an act; records of ours are checked alike. Raises BadInput."""
     if isinstance(value, Gesture):
         check(value)
         return value
     if not isinstance(value, Act) and not (isinstance(value, Mapping) and value.get("kind") in DEEDS):
-        return read_gesture(value)
+        return read_gesture(value, guideline_version)
     act = value if isinstance(value, Act) else Act(**_made(Act, value, {"id", "kind", "question", "batch"}))
     for name in ("id", "kind", "batch"):
         _text(name, getattr(act, name))

@@ -55,8 +55,14 @@ class Labels(PerThread):
         with saving(self) as connection:
             return store_gesture(connection, annotator, gesture, self._passages, self._clock())
 
-    def take(self, annotator: str, outbox: Sequence[Gesture | Act | Mapping[str, Any]]) -> list[Receipt]:
+    def take(
+        self, annotator: str, outbox: Sequence[Gesture | Act | Mapping[str, Any]], guideline_version: str = "0"
+    ) -> list[Receipt]:
         """Store what a browser has not seen acknowledged, in its order, in one transaction. One that is refused stops no other.
+
+        Args:
+            outbox: mappings are messages of a browser, which is believed about nothing that the store knows; see `store_gesture`.
+            guideline_version: the guidelines that the browser was shown.
 
         Raises:
             NotSaved: the disk took nothing; none is stored.
@@ -64,18 +70,23 @@ class Labels(PerThread):
         if not outbox:
             return []
         with saving(self) as connection:
-            return [self._receipt(connection, annotator, each) for each in outbox]
+            return [self._receipt(connection, annotator, each, guideline_version) for each in outbox]
 
     def _receipt(
-        self, connection: sqlite3.Connection, annotator: str, each: Gesture | Act | Mapping[str, Any]
+        self,
+        connection: sqlite3.Connection,
+        annotator: str,
+        each: Gesture | Act | Mapping[str, Any],
+        guideline_version: str,
     ) -> Receipt:
         connection.execute("SAVEPOINT gesture")
         try:
-            sent = read_sent(each)
+            sent = read_sent(each, guideline_version)
             if isinstance(sent, Act):
                 receipt = store_act(connection, annotator, sent, self._clock())
             else:
-                receipt = store_gesture(connection, annotator, sent, self._passages, self._clock())
+                from_browser = not isinstance(each, Gesture)
+                receipt = store_gesture(connection, annotator, sent, self._passages, self._clock(), from_browser)
         except (BlindspotError, sqlite3.IntegrityError) as error:
             connection.execute("ROLLBACK TO gesture")
             id = each.get("id", "") if isinstance(each, Mapping) else getattr(each, "id", "")

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
+from db.blindness import is_hidden, judged_before
 from db.errors import Missing, Refused
 from db.events import INSERT, Event, events_where
 from db.gestures import LABELLING, Choice, Gesture, Receipt
 from db.leases import batch_number, extend, reopen
-from db.people import Person, person
+from db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
-_RIGHT = {"adjudicate": "adjudicate"}  # every other kind takes the right to judge
+_ACTIONS = {"adjudicate": "adjudicate"}  # every other kind of gesture is the action "judge"
 
 
 def store_gesture(
-    connection: sqlite3.Connection, annotator: str, gesture: Gesture, passages: Passages | None, now: float
+    connection: sqlite3.Connection,
+    annotator: str,
+    gesture: Gesture,
+    passages: Passages | None,
+    now: float,
+    from_browser: bool = False,
 ) -> Receipt:
     """Store a gesture, all of it or nothing.
 
     Args:
         passages: gives those of some passage ids that exist; asked outside batches.
+        from_browser: the gesture came from a browser. It is then refused for a question of a batch that the annotator was never
+            given, and outside batches for a question that is hidden from them. The store says whether it was blind.
 
     Raises: Missing, Refused.
     """
@@ -34,18 +42,49 @@ def store_gesture(
     if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (gesture.id,)).fetchone():
         raise Refused(used_before(gesture.id))
     who = person(connection, annotator)
-    right = _RIGHT.get(gesture.kind, "judge")
-    if not who.may(right):
-        raise Refused(f"{annotator} is an {who.role} and may not {right}; ask an adjudicator or a lead")
+    action = _ACTIONS.get(gesture.kind, "judge")
+    if not who.may(action):
+        raise Refused(refusal(who, action))
     if connection.execute("SELECT 1 FROM question WHERE id = ?", (gesture.question,)).fetchone() is None:
         raise Missing(f"there is no question {gesture.question!r} in this study")
+    if from_browser and gesture.kind != "undo":
+        gesture = _as_given(connection, who, gesture, now)
     if gesture.kind == "undo":
+        _refuse_paused_undo(connection, who, gesture, now)
         events = _undo_events(connection, annotator, gesture, now)
         _after_undo(connection, events[0], now)
     else:
         events = _new_events(connection, who, gesture, passages, now)
     connection.executemany(INSERT, map(astuple, events))
     return Receipt(gesture.id, "stored")
+
+
+def _as_given(connection: sqlite3.Connection, who: Person, gesture: Gesture, now: float) -> Gesture:
+    """The gesture with what the store knows of it. Raises Missing, Refused for a question that was not the annotator's to judge."""
+    if gesture.batch is None:
+        if is_hidden(connection, who, gesture.question, now):
+            raise Refused(
+                f"question {gesture.question!r} is one that {who.name} has still to judge in a batch; judge it on the Judge page"
+            )
+        return replace(gesture, blind=False)
+    batch = batch_number(connection, gesture.batch)
+    if gesture.kind == "adjudicate":
+        raise Refused("a passage is adjudicated outside batches; nothing was stored of this gesture")
+    if not _was_given(connection, batch, gesture.question, who.name):
+        raise Refused(
+            f"question {gesture.question!r} of batch {gesture.batch!r} was not given to {who.name}; nothing was stored of it"
+        )
+    return replace(gesture, blind=not judged_before(connection, who.name, batch, gesture.question))
+
+
+def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:
+    """Whether the queue ever gave a question of a batch to a person."""
+    row = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 UNION ALL "
+        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 LIMIT 1",
+        (batch, question, name),
+    ).fetchone()
+    return row is not None
 
 
 def used_before(id: str) -> str:
@@ -59,10 +98,12 @@ def _new_events(
     if gesture.batch is not None:
         batch = batch_number(connection, gesture.batch)
         practice, shown = _batch_item(connection, batch, gesture)
-        extend(connection, batch, gesture.question, who.name, now)
     elif gesture.choices:
         _refuse_strangers(gesture, passages)
-    _refuse_paused(connection, who, batch, gesture)
+    if who.paused:
+        _refuse_paused(connection, who.name, batch, gesture.question, now)
+    elif batch is not None:
+        extend(connection, batch, gesture.question, who.name, now)
     # An event without a passage is one too: a bad question, a note.
     return [
         _event(gesture, part, choice, who.name, practice, shown.get(choice.passage) if choice else None, now)
@@ -123,7 +164,7 @@ def _undo_events(connection: sqlite3.Connection, annotator: str, gesture: Gestur
             event.number,
             event.batch,
             event.practice,
-            int(gesture.blind),
+            event.blind,
             None,
             None,
             None,
@@ -141,7 +182,8 @@ def _undo_events(connection: sqlite3.Connection, annotator: str, gesture: Gestur
 def _after_undo(connection: sqlite3.Connection, event: Event, now: float) -> None:
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (event.batch,)).fetchone()
     if row:
-        extend(connection, row[0], event.question, event.annotator, now)
+        if not person(connection, event.annotator).paused:
+            extend(connection, row[0], event.question, event.annotator, now)
         reopen(connection, row[0], event.question, event.annotator, now)
 
 
@@ -166,15 +208,24 @@ def _batch_item(connection: sqlite3.Connection, batch: int, gesture: Gesture) ->
     return row[0], shown
 
 
-def _refuse_paused(connection: sqlite3.Connection, who: Person, batch: int | None, gesture: Gesture) -> None:
-    """Of somebody paused is taken only what belongs to a question they were given: it may have been on its way."""
+def _refuse_paused(connection: sqlite3.Connection, name: str, batch: int | None, question: str, now: float) -> None:
+    """Raise Refused unless a paused person still holds the question: only then may the gesture have been on its way."""
+    held = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ? AND state = 'held' AND expires > ?",
+        (batch, question, name, now),
+    ).fetchone()
+    if held is None:
+        raise Refused(f"{name} is paused; ask a lead")
+
+
+def _refuse_paused_undo(connection: sqlite3.Connection, who: Person, gesture: Gesture, now: float) -> None:
     if not who.paused:
         return
-    given = connection.execute(
-        "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ?", (batch, gesture.question, who.name)
+    row = connection.execute(
+        "SELECT b.number FROM label_event e LEFT JOIN batch b ON b.name = e.batch WHERE e.gesture = ?",
+        (gesture.undoes,),
     ).fetchone()
-    if given is None:
-        raise Refused(f"{who.name} is paused; ask a lead")
+    _refuse_paused(connection, who.name, row and row[0], gesture.question, now)
 
 
 def _event(
@@ -189,11 +240,8 @@ def _event(
     passage = label = run = rank = score = suggestion = inclusion = None
     if choice is not None:
         passage, label, suggestion = choice.passage, choice.label, choice.suggestion
-        run, rank, score, inclusion = shown or (None, None, None, None)
-        run, rank, score = (
-            mine if mine is not None else theirs
-            for mine, theirs in ((choice.run, run), (choice.rank, rank), (choice.score, score))
-        )
+        # In a batch the candidate says where the passage was found; the gesture is not asked.
+        run, rank, score, inclusion = shown or (choice.run, choice.rank, choice.score, None)
     return Event(
         None,
         gesture.id,

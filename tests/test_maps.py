@@ -260,9 +260,10 @@ def test_clusters_are_counted_with_their_questions(study, whole):
 
 
 def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
+    People(edited.study.labels_path).add("amy", "adjudicator")
     plain = clusters_of(edited)
     first, second = plain.ids[:2]
-    together = merge(edited, [first, second], seen=0, by="ada")
+    together = merge(edited, [first, second], seen=0, by="amy")
     assert set(together.members(first)) == set(plain.members(first)) | set(plain.members(second))
     with pytest.raises(Missing):
         together.members(second)

@@ -35,7 +35,7 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
 
     Raises:
         BadInput: a size below 1.
-        Refused: fewer questions are settled; the name is taken; `by` is no lead.
+        Refused: fewer questions are settled; the name is taken; `by` may not make batches.
     """
     if size < 1:
         raise BadInput("practice has one question at least")
