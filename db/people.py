@@ -12,7 +12,7 @@ from pathlib import Path
 
 from db.connection import PerThread
 from db.errors import BadInput, Missing, Refused
-from db.rights import ACTIONS, ROLES, Role, allows, least_role
+from db.rights import ACTIONS, ROLES, Role, allows, takes
 from db.saving import saving
 
 SESSION_SECONDS = 12 * 3600.0
@@ -188,7 +188,7 @@ def require(connection: sqlite3.Connection, name: str | None, action: str) -> No
 def refusal(who: Person, action: str) -> str:
     """One line that says why a person may not do an action."""
     article = "an" if who.role[0] == "a" else "a"
-    return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; this takes the role {least_role(action)}"
+    return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; {takes(action)}"
 
 
 def _person(row: tuple) -> Person:

@@ -11,6 +11,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 EVERYBODY = ROLES
 SETTLERS = ("adjudicator", "lead")
 LEADS = ("lead",)
+NOBODY: tuple[str, ...] = ()  # done from the command line alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ ACTIONS: dict[str, Action] = {
     "make batches":         Action("make batches of questions to judge", LEADS, True),
     "manage batches":       Action("close, open and assign batches, set how many people a question needs", LEADS),
     "manage people":        Action("add, invite, pause and revoke people, set roles", LEADS),
-    "change settings":      Action("change the study's settings and guidelines", LEADS, True),
+    "change settings":      Action("change the study's settings and guidelines", NOBODY),
     "import":               Action("import passages, questions, labels and runs", LEADS, True),
     "index":                Action("build indexes", LEADS, True),
     "retrieve":             Action("retrieve with an index over a question set", LEADS, True),
@@ -50,7 +51,7 @@ ACTIONS: dict[str, Action] = {
     "experiment":           Action("run an experiment", LEADS, True),
     "start other jobs":     Action("start any other job", LEADS, True),
     "cancel jobs":          Action("cancel a job", LEADS, True),
-    "export":               Action("export labels, runs, training sets and reports", LEADS, True),
+    "export":               Action("export labels, runs, training sets and reports; back up and restore", NOBODY),
 }
 # fmt: on
 
@@ -76,9 +77,10 @@ def allows(role: str, action: str) -> bool:
     return role in ACTIONS[action].roles
 
 
-def least_role(action: str) -> str:
-    """The lowest role that may do an action."""
-    return ACTIONS[action].roles[0]
+def takes(action: str) -> str:
+    """What an action takes, for refusals: the lowest role that may do it."""
+    roles = ACTIONS[action].roles
+    return f"this takes the role {roles[0]}" if roles else "this is done from the command line"
 
 
 def action_of_job(kind: str) -> str:

@@ -16,7 +16,6 @@ from app.markup import show
 from backend.core.study import Study
 from backend.training.resuming import models_of
 from backend.training_sets.training_set import TrainingSet
-from db.rights import least_role
 
 BEGUN = "training-begun"
 """Of the session: the model that was asked for last."""
@@ -33,7 +32,7 @@ DISTIL = (
 def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
     """On a CPU few steps, as a proof that it runs."""
     if not who.may(opened.labels_path, "train"):
-        show(notice(f"Models are trained by a {least_role('train')} of the study."))
+        show(notice("Models are trained by a lead of the study."))
         return
     gpu = has_gpu()
     number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)

@@ -21,7 +21,6 @@ from backend.training_sets.new_labels import new_labels
 from backend.training_sets.strata import judge_strata
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
-from db.rights import least_role
 
 SHOWN = 40
 NEW_SHOWN = 12
@@ -84,7 +83,7 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
 def build_form(opened: Study, made: dict[str, dict]) -> None:
     """A set out of the runs over training questions."""
     if not who.may(opened.labels_path, "build training sets"):
-        show(notice(f"Training sets are built by a {least_role('build training sets')} of the study."))
+        show(notice("Training sets are built by a lead of the study."))
         return
     runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
     if not runs:
