@@ -2,15 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
+ESLINT ?= 10.15.0
 
-.PHONY: help install demo test soak bench lint clean
+.PHONY: help install demo test quick check check-js soak bench coverage format clean
 
 help:
-	@echo "make demo    install, make the demo study, open the app on http://localhost:$(PORT)"
-	@echo "make test    install, run all tests (browser tests too, where there is a browser)"
-	@echo "make soak    the long tests"
-	@echo "make bench   the benchmarks (CPU)"
-	@echo "make lint    ruff"
+	@echo "make demo      install, make the demo study, open the app on http://localhost:$(PORT)"
+	@echo "make test      install, run all tests (browser tests too, where there is a browser)"
+	@echo "make quick     the unit tests that need no browser, model or JVM"
+	@echo "make check     format, lint and types (under a minute)"
+	@echo "make soak      the long tests"
+	@echo "make bench     the benchmarks (CPU)"
+	@echo "make coverage  all tests, with the share of lines and branches they reach"
+	@echo "make format    ruff format, and the lint faults that ruff can mend"
 
 install: .venv/.installed
 
@@ -28,10 +32,24 @@ install: .venv/.installed
 	@touch $@
 
 demo: install
-	@$(BIN)/blindspot demo demo --port $(PORT)
+	@$(BIN)/blindspot demo demo --port $(PORT) $(DEMO_OPTIONS)
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest
+
+quick: .venv/.installed-dev
+	$(BIN)/python -m pytest -m quick -q
+
+check: .venv/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python -m mypy
+	@$(MAKE) --no-print-directory check-js
+
+check-js:
+	@if ! command -v npx >/dev/null; then echo "check-js: skipped, node is not installed"; \
+	elif ! npx --yes eslint@$(ESLINT) --version >/dev/null 2>&1; then echo "check-js: skipped, eslint cannot be fetched"; \
+	else npx --yes eslint@$(ESLINT) app && echo "check-js: ok"; fi
 
 soak: .venv/.installed-dev
 	$(BIN)/python -m pytest -m slow
@@ -39,8 +57,14 @@ soak: .venv/.installed-dev
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks
 
-lint: .venv/.installed-dev
-	$(BIN)/ruff check .
+coverage: .venv/.installed-dev
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --skip-covered
+
+format: .venv/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv demo build *.egg-info
+	rm -rf .venv demo build dist *.egg-info

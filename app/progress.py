@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-Watch = Callable[[int, "int | None", str], None]
+from backend.progress import Progress
 
 SECONDS_BETWEEN_LINES = 10
 
 
 @contextmanager
-def shown() -> Iterator[Watch]:
+def shown() -> Iterator[Progress]:
     """A callable (done, total, doing) that shows progress while the block lasts."""
     if sys.stderr.isatty():
         with _bar() as watch:
@@ -23,15 +23,17 @@ def shown() -> Iterator[Watch]:
 
 
 @contextmanager
-def _bar() -> Iterator[Watch]:
+def _bar() -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
+    )
+    from rich.progress import (
+        Progress as ProgressBar,
     )
 
     columns = (
@@ -43,7 +45,7 @@ def _bar() -> Iterator[Watch]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as progress:
         task, at = None, ""
 
         def watch(done: int, total: int | None, doing: str) -> None:

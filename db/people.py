@@ -10,17 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from db.connection import PerThread
+from db.connection import PerThread, saving
 from db.errors import BadInput, Missing, Refused
+from db.names import check_display_name
 from db.rights import ACTIONS, ROLES, Role, allows, takes
-from db.saving import saving
 
 SESSION_SECONDS = 12 * 3600.0
 """How long a browser stays signed in after its person opened their link. The link opens a new session."""
 PAUSE_SECONDS = 60.0
 """How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
 
-_MAX_NAME = 64
 _COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL"
 
 
@@ -197,10 +196,7 @@ def _person(row: tuple) -> Person:
 
 
 def _check(name: str, role: str) -> None:
-    if not name or name != name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise BadInput(
-            f"{name[:80]!r} will not do as a name: 1 to {_MAX_NAME} printable characters, no space at the ends"
-        )
+    check_display_name(name, "person's")
     if role not in ROLES:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import lzma
 import os
 import random
 import subprocess
@@ -71,16 +74,19 @@ def plain_token_rule(text: str, wanted: list[str], normalise_text: bool) -> bool
     return False
 
 
-def plain_spaceless(text: str, wanted: list[str], title: str) -> bool:
-    def bare(string):
-        return "".join(char for char in string if not char.isspace())
+def rocketqa(text: str, wanted: list[str], title: str) -> bool:
+    """RocketQA: the answer without full stops at its ends; lower case; no spaces (its files hold no tabs and line ends); substring."""
 
-    return any(bare(a) in bare(text) or bare(a) in bare(title) for a in wanted if plain_tokens(a))
+    def bare(string):
+        return "".join(char for char in string.strip().lower() if char not in " \t\n\r")
+
+    ready = [bare(answer.strip(".")) for answer in wanted if plain_tokens(answer)]
+    return any(answer in bare(text) or answer in bare(title) for answer in ready if answer)
 
 
 def plain(text: str, wanted: list[str], rule: str, title: str = "") -> bool:
     if rule == "rocketqa_mining":
-        return plain_spaceless(text, wanted, title)
+        return rocketqa(text, wanted, title)
     return plain_token_rule(text, wanted, rule == "dpr")
 
 
@@ -185,6 +191,91 @@ def test_only_rocketqa_mining_searches_the_title_and_inside_words():
         assert has_answer("Parisian", ["Paris"], rule) is (rule in ("rocketqa_mining", "regex"))
     assert has_answer("the NewYorker", ["New York"], "rocketqa_mining")
     assert not has_answer("New", ["New York"], "rocketqa_mining", title="York")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "held"),
+    [
+        ("she lives in PARIS", "paris", True),  # case does not count
+        ("in the U.S. Navy", "u.s.", True),  # the full stops at the ends of an answer do not count
+        ("the U.S today", "U.S.", True),
+        ("the US today", "U.S.", False),  # those inside it do
+        ("born in 1912", ". 1912 .", True),
+        ("anything at all.", "...", False),  # an answer of nothing but full stops holds nowhere
+        ("in Zürich", "Zurich", False),
+        ("a New\nYork b", "New York", True),
+        ("a New\u00a0York b", "New York", False),
+    ],
+)
+def test_rocketqa_counts_neither_case_nor_outer_full_stops(text, answer, held):
+    assert has_answer(text, [answer], "rocketqa_mining") is held
+    assert bool(answer_spans(text, [answer], "rocketqa_mining")) is held
+
+
+def test_rocketqa_on_real_pairs(real_data):
+    """100,000 pairs: each question with its gold, with passages of the same article, and with others drawn at random."""
+    with lzma.open(real_data / "passages_100k.tsv.xz", "rt", encoding="utf-8", newline="") as file:
+        next(file)
+        passages = list(csv.reader(file, delimiter="\t"))
+    with lzma.open(real_data / "questions.jsonl.xz", "rt", encoding="utf-8") as file:
+        asked = [json.loads(line) for line in file]
+    rows, articles = {row[0]: number for number, row in enumerate(passages)}, {}
+    for number, row in enumerate(passages):
+        articles.setdefault(row[2], []).append(number)
+    draw, pairs = random.Random(0), []
+    for question in asked:
+        gold = [rows[id] for id in question["gold"] if id in rows]
+        beside = [number for each in gold[:2] for number in articles[passages[each][2]][:3]]
+        chosen = dict.fromkeys([*gold[:4], *beside, *(draw.randrange(len(passages)) for _ in range(5))])
+        pairs += [(number, tuple(question["answers"])) for number in chosen]
+    # Answers that end in a full stop ("Warner Bros."), with passages that write them without it.
+    dotted = {question["answers"][0] for question in asked if question["answers"][0].endswith(".")}
+    for answer in sorted(dotted)[:30]:
+        bare = answer.strip(".")
+        pairs += [(n, (answer,)) for n, row in enumerate(passages) if bare in row[1] and answer not in row[1]][:50]
+    pairs = [*draw.sample(pairs, 99_000), *pairs[-1000:]]
+    held = differ_by_case = differ_by_stop = 0
+    for number, wanted in pairs:
+        _, text, title = passages[number]
+        expected = rocketqa(text, wanted, title)
+        assert has_answer(text, wanted, "rocketqa_mining", title) == expected, (number, wanted)
+        held += expected
+        bare = "".join(text.split()) + "\n" + "".join(title.split())
+        differ_by_case += expected and not any("".join(answer.split()).strip(".") in bare for answer in wanted)
+        differ_by_stop += expected and not any("".join(answer.split()).lower() in bare.lower() for answer in wanted)
+    assert held > 10_000 and differ_by_case > 100 and differ_by_stop > 10
+
+
+def test_the_table_in_the_docs_is_what_the_rules_say():
+    lines = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8").partition("## Where they differ")[2].splitlines()
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    named = [name.strip("`") for name in head[3:]]
+    assert sorted(named) == sorted(RULES) and len(rows) > 6
+    for text, title, answer, *said in rows:
+        assert said == ["yes" if has_answer(text, [answer], rule, title) else "no" for rule in named], text
+    assert all(len({row[3 + i] for row in rows}) == 2 for i in range(len(named)))
+
+
+def test_a_matrix_of_the_rule_before_is_matched_again(tmp_path):
+    from backend.core.runs import answer_matrix, write_run
+    from backend.core.study import Study
+    from db.records import Hits
+
+    study = Study.create(tmp_path / "study", "s")
+    with CorpusWriter(study.folder / "corpus.db") as writer:
+        writer.add_rows([("1", "", "she lives in PARIS"), ("2", "", "she lives in Rome")])
+        writer.finish("test", "0")
+    study.questions.add([Question("q", "Where?", ("Paris",), dataset="d", split="dev")])
+    hits = Hits(np.array([[0, 1]], np.int32), np.array([[2, 1]], np.float32))
+    made = write_run(study, "r", ["q"], hits, {"rule": "rocketqa_mining"}, rule="rocketqa_mining")
+    assert made.rules == ["rocketqa_mining"] and made.answers("rocketqa_mining").tolist() == [[True, False]]
+    # The version before kept its matrix under this name, and case counted.
+    next(made.folder.glob("answers.*")).unlink()
+    np.save(made.folder / "answers.rocketqa_mining.npy", np.array([[False, False]]))
+    opened = study.run("r")
+    with pytest.raises(Missing):
+        opened.answers("rocketqa_mining")
+    assert answer_matrix(study, opened).tolist() == [[True, False]]
 
 
 def test_an_unknown_rule_is_refused_by_name():
@@ -488,6 +579,7 @@ def test_spans_speak_of_the_original_text():
     assert answer_spans(reordered, ["e\u0323\u0301"]) == [(6, 9)]
     assert answer_spans("New  York, new york", ["New York"]) == [(0, 9), (11, 19)]
     assert answer_spans("the New Yorker", ["NewYork"], "rocketqa_mining") == [(4, 12)]
+    assert answer_spans("Iİ NEW york.", ["new york", "i\u0307n"], "rocketqa_mining") == [(1, 11)]
     assert answer_spans("in 1912 and 1913", [r"\d{4}", r"x*"], "regex") == [(3, 7), (12, 16)]
 
 

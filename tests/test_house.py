@@ -31,9 +31,9 @@ HEAVY = (
 )
 
 
-# The packages of backend/, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
+# The packages of backend/ and the module progress, lowest first: each may import those before it. CONTRIBUTING.md explains what each is for.
 LAYERS = (
-    "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
+    "progress", "text", "core", "data", "retrieval", "evaluation", "judging", "judges", "training_sets", "training",
     "reader", "maps", "recipes", "experiments", "service",
 )  # fmt: skip
 BESIDE = {"reader": {"maps"}, "maps": {"reader"}}  # same height: neither imports the other
@@ -173,3 +173,17 @@ def test_every_third_party_import_is_required():
     )
     missing = {name for name in used if names.get(name, name) not in pins("requirements.txt")}
     assert not missing
+
+
+def test_progress_is_defined_once():
+    """Whatever reports progress takes the same type, backend.progress.Progress, and no class shares its name."""
+    defined = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for room in MAY_IMPORT
+        for path in modules(room)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ClassDef) and node.name == "Progress")
+        or (isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "Progress" for target in node.targets))
+        or ast.unparse(node).replace("'", "").startswith("Callable[[int, int | None, str]")
+    ]
+    assert [place.split(":")[0] for place in defined] == ["backend/progress.py"], defined

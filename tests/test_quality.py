@@ -6,7 +6,7 @@ import pytest
 from analysis.audit import rate
 from analysis.judged import NONE, OTHER, POSITIVE
 from backend.core.study import Study
-from backend.judging.audits import audit, progress
+from backend.judging.audits import audit, batch_progress
 from backend.judging.batches import Mix, batch_of_pairs, make_batch
 from backend.judging.corrected import corrected_run, label_matrix
 from backend.judging.quality import LONGEST, quality
@@ -47,7 +47,7 @@ def test_an_empty_store_shows_nothing(desk):
         (),
     )
     assert (found.drift.value, found.drift.questions) == (None, 0)
-    assert (audit(study).drawn, audit(study).overall, progress(study)) == (0, None, [])
+    assert (audit(study).drawn, audit(study).overall, batch_progress(study)) == (0, None, [])
 
 
 def test_disputes_come_worst_first_and_hold_who_said_what(desk):
@@ -227,12 +227,12 @@ def test_the_strata_of_a_training_set_have_rates_of_their_own(desk):
     batch_of_pairs(study, "removed", [(f"q{n}", p) for n in range(3) for p in ("p1", "p2")], origin="negatives removed")
     for n, label in enumerate(("positive", "positive", "related")):
         desk.label("ann", f"q{n}", {"p1": label}, batch="removed")
-    found = progress(study)[0]
+    found = batch_progress(study)[0]
     assert (found.batch.name, found.batch.questions, found.arms) == ("removed", 3, {"priority": 3})
     rates = found.strata["negatives removed"]
     assert (rates.positive.value, rates.positive.passages, rates.with_related.value) == (pytest.approx(2 / 3), 3, 1.0)
     desk.batch("pooled")
-    assert progress(study)[1].strata == {}, "a batch that was pooled from runs has none"
+    assert batch_progress(study)[1].strata == {}, "a batch that was pooled from runs has none"
 
 
 def test_labels_correct_a_run(audited):

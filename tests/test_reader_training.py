@@ -24,7 +24,7 @@ from backend.reader.training import train_reader
 from backend.training.examples import draw
 from backend.training.training_log import read_log
 from db.errors import Refused
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Hits
@@ -176,7 +176,7 @@ def test_roles_follow_answers_people_and_leaks(study):
     ].title in first.question
     People(study.labels_path).add("Ann")
     choices = (Choice(first.positives[0].id, "negative"), Choice(first.hard_negatives()[0].id, "positive"))
-    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("g", "label", first.id, choices))
+    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("g", "label", first.id, choices))
     changed = RunExamples(study, run)
     assert (
         changed.digest != examples.digest
@@ -185,7 +185,7 @@ def test_roles_follow_answers_people_and_leaks(study):
     )
     second = examples[1]
     wrong = Choice(second.hard_negatives()[0].id, "positive")
-    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("h", "label", second.id, (wrong,)))
+    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("h", "label", second.id, (wrong,)))
     again = next(each for each in (RunExamples(study, run)[i] for i in range(len(changed))) if each.id == second.id)
     assert again.roles.count(NEITHER) == 1 and again.roles.count(NEGATIVE) == second.roles.count(NEGATIVE) - 1
     assert sum(examples.left_out.values()) == 0 and len(RunExamples(study, run, depth=1)) < len(examples)

@@ -326,7 +326,7 @@ def test_slices_by_results_are_told_from_the_others():
 
 def test_labels_of_people_count_in_the_tags(tmp_path):
     """Question 3 of beta: its gold (and answer) stands at 2, under an unlabelled filler."""
-    from db.gestures import Choice, Gesture
+    from db.events import Choice, LabelEvent
     from db.labels import Labels
     from db.people import People
 
@@ -341,8 +341,8 @@ def test_labels_of_people_count_in_the_tags(tmp_path):
     assert carries("gold_below_unlabelled") and not carries("answer_in_unlabelled")
     People(study.labels_path).add("ann", "annotator")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
-    labels.add("ann", Gesture("key-1", "label", "q3", (Choice("filler0", "negative"),)))
+    labels.add("ann", LabelEvent("key-1", "label", "q3", (Choice("filler0", "negative"),)))
     assert not carries("gold_below_unlabelled"), "the one above is judged"
-    labels.add("ann", Gesture("key-2", "label", "q3", (Choice("answer3", "negative"),)))
+    labels.add("ann", LabelEvent("key-2", "label", "q3", (Choice("answer3", "negative"),)))
     assert not carries("answer_in_unlabelled"), "it holds an answer, and somebody said no"
     assert carries("gold_below_unlabelled"), "no positive is left, and unlabelled ones stand there"

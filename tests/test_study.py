@@ -61,10 +61,12 @@ def test_a_folder_in_use_is_not_taken(tmp_path):
     "text, says",
     [
         ("name = ", "not valid TOML"),
-        ("k = 0", "k must be at least 1"),
-        ('k = "many"', "k must be a number"),
+        ("k = 0", "k must be a whole number from 1 to 1,000,000,000, not 0"),
+        ('k = "many"', "k must be a whole number from 1 to 1,000,000,000, not 'many'"),
+        ("k = true", "k must be a whole number .*, not True"),
+        ("k = 1.5", "k must be a whole number .*, not 1.5"),
         ("kk = 3", "unknown setting kk"),
-        ("[bm25]\nk1 = -1", "bm25.k1 must be a number of at least 0"),
+        ("[bm25]\nk1 = -1", "bm25.k1 must be a number from 0 to 1000, not -1"),
         ("bm25 = 3", "bm25 must be a table"),
         ('[hybrid]\nmethod = "sum"', "hybrid.method must be one of auto, weighted, rrf"),
         ("[encoders.x]\npooling = 'cls'", "encoders.x needs either model"),
@@ -72,6 +74,36 @@ def test_a_folder_in_use_is_not_taken(tmp_path):
         ("[encoders.x]\nmodel = 'a'\npooling = 'max'", "pooling must be one of auto, cls, mean"),
         ("[encoders.x]\nmodel = 'a'\npassage_template = '{body}'", "title} and {text} only"),
         ("[encoders.'../x']\nmodel = 'a'", "encoder name"),
+        ("encoders = 5", r"encoders must be a table, with a section \[encoders.NAME\]"),
+        ("encoders.dpr = 5", "encoders.dpr must be a table, not 5"),
+        ("[encoders.x]\nmodel = 5", "encoders.x.model must be a text, not 5"),
+        (
+            "[encoders.x]\nmodel = 'a'\nbatch_size = 0",
+            "encoders.x.batch_size must be a whole number from 1 to .*, not 0",
+        ),
+        (
+            "[encoders.x]\nmodel = 'a'\nmax_tokens = 0",
+            "encoders.x.max_tokens must be a whole number from 1 to 1,000,000, not 0",
+        ),
+        (
+            "[encoders.x]\nmodel = 'a'\nmax_tokens = 99999999",
+            "max_tokens must be a whole number from 1 to .*, not 99999999",
+        ),
+        (
+            "[encoders.x]\nmodel = 'a'\npassage_template = '{title.foo}'",
+            "passage_template may hold {title} and {text} only",
+        ),
+        ("[encoders.x]\nmodel = 'a'\npassage_template = '{text[0]}'", "may hold {title} and {text} only"),
+        ("[encoders.x]\nmodel = 'a'\npassage_template = '{text:>999999999999}'", "may hold {title} and {text} only"),
+        ("[encoders.x]\nmodel = 'a'\npassage_template = '{text'", "may hold {title} and {text} only"),
+        ("[encoders.x]\nmodel = 'a'\nmax_token = 3", "unknown setting encoders.x.max_token; known: model, "),
+        ("[bm25]\nk1 = inf", "bm25.k1 must be a number from 0 to 1000, not inf"),
+        ("[bm25]\nk1 = nan", "bm25.k1 must be a number from 0 to 1000, not nan"),
+        ("seed = " + "9" * 60, "seed must be a whole number .*, not a number of more than 40 digits"),
+        ("seed = " + "9" * 6000, "a number has too many digits"),
+        ("k = " + "[" * 100_000, "nest too deeply"),
+        ("a = " + "{b = " * 5000 + "1" + "}" * 5000, "nest too deeply"),
+        ("k = [1]", "k must be a whole number .*, not a list"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path, text, says):
@@ -79,13 +111,71 @@ def test_wrong_settings_are_named(tmp_path, text, says):
     path.write_text(text)
     with pytest.raises(BadInput, match=says) as error:
         read_settings(path)
-    assert str(path) in str(error.value)
+    assert str(error.value).startswith(f"{path}: ") and "\n" not in str(error.value) and len(error.value.message) < 240
+
+
+def test_a_study_toml_that_is_no_text_or_no_small_file_is_named(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_bytes(b'name = "caf\xe9"')
+    with pytest.raises(BadInput, match="byte 11 is not UTF-8"):
+        read_settings(path)
+    path.write_bytes(b"# " + b"x" * (1 << 20))
+    with pytest.raises(BadInput, match="larger than 1 MB"):
+        read_settings(path)
+
+
+STUDY_TOML_BEFORE = """\
+# Settings of this study. Edit them by hand; comments are kept when a command adds something.
+
+name = "before"
+seed = 0
+k = 100                       # hits kept per question
+
+[bm25]
+k1 = 1
+b = 0.4
+
+[hybrid]
+method = "auto"               # "weighted": BM25 + weight x dense. "rrf": reciprocal ranks.
+weight = 1.1                  # DPR's, for "weighted"
+rrf_k = 60
+depth = 2000                  # hits of each retriever that are joined
+
+[encoders.minilm]
+model = "minilm"              # all-MiniLM-L6-v2, from its Python package: no download
+
+[encoders.cut]
+model = "a"
+passage_template = "{title}: {text:.200}"
+"""
+
+
+def test_a_study_toml_of_the_version_before_opens(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY_TOML_BEFORE)
+    settings = read_settings(path)
+    assert (settings.name, settings.bm25.k1, settings.hybrid.depth) == ("before", 1.0, 2000)
+    assert isinstance(settings.bm25.k1, float) and settings.encoders["minilm"].max_tokens == 256
+    assert settings.encoders["cut"].passage_template.format(title="a", text="b") == "a: b"
+
+
+def test_a_new_study_toml_says_what_every_setting_is(tmp_path):
+    from backend.core.declared import declared
+    from backend.core.settings import BM25Settings, HybridSettings, Settings
+
+    text = Study.create(tmp_path / "new").settings_path.read_text()
+    read = read_settings(tmp_path / "new" / "study.toml")
+    assert (read.bm25, read.hybrid, read.k) == (BM25Settings(), HybridSettings(), 100)
+    for kind in (Settings, BM25Settings, HybridSettings):
+        for name, setting in declared(kind).items():
+            if setting.kind in (int, float, str):
+                assert f"\n{name} = " in text and setting.help.split(";")[0] in text
 
 
 def test_adding_an_encoder_keeps_comments(study):
     add_encoder(study.settings_path, "dpr", {"question_model": "q", "passage_model": "p", "pooling": None})
     text = study.settings_path.read_text()
-    assert "# hits kept per question" in text
+    assert "# Hits kept per question" in text
     assert study.settings.encoders["dpr"].passage_model == "p"
     with pytest.raises(Refused, match="already an encoder"):
         add_encoder(study.settings_path, "dpr", {"model": "m"})

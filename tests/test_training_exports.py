@@ -12,7 +12,7 @@ from backend.data.formats.base import Options as ReadOptions
 from backend.training_sets.exports import export, forms
 from backend.training_sets.training_set import TrainingSet, positives_of
 from db.errors import Missing, Refused
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
@@ -294,7 +294,7 @@ def judged(study, truth):
         choices = tuple(
             Choice(each.passage, "positive" if each.passage in truth[question] else "negative") for each in candidates
         )
-        labels.add("cat", Gesture(f"{batch}-{question}", "label", question, choices, batch=batch))
+        labels.add("cat", LabelEvent(f"{batch}-{question}", "label", question, choices, batch=batch))
         queue.finish("cat", batch, question)
 
 

@@ -30,7 +30,7 @@ from backend.training_sets.scores import ScoreStore, lookup
 from backend.training_sets.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
 from backend.training_sets.training_set import TrainingSet, roles, training_sets
 from db.errors import BadInput, Missing, Refused
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
 from tests.training_studies import born, build, copied, say, score, told, training_study
@@ -124,7 +124,7 @@ def test_labels_count_only_where_the_policy_names_them(study):
 
 
 def test_a_question_that_people_call_bad_is_left_out_where_labels_are_used(study):
-    Labels(study.labels_path).add("ann", Gesture("bad1", "bad_question", "q1"))
+    Labels(study.labels_path).add("ann", LabelEvent("bad1", "bad_question", "q1"))
     assert build(study, "labels").left_out()["q1"] == BAD
     assert "q1" not in build(study).left_out()
 

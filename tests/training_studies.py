@@ -15,7 +15,7 @@ from backend.training_sets.denoising import Thresholds
 from backend.training_sets.request import SetRequest
 from backend.training_sets.scores import ScoreStore
 from backend.training_sets.training_set import TrainingSet
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Hits, Passage, Question
@@ -81,7 +81,7 @@ _numbers = count(1)
 
 
 def say(study: Study, who: str, question: str, labels: dict[str, str], kind: str = "label") -> None:
-    gesture = Gesture(
+    gesture = LabelEvent(
         f"s{next(_numbers)}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items())
     )
     Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)

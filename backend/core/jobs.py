@@ -25,11 +25,10 @@ from typing import Any
 
 from backend.core.rights import require
 from backend.core.study import Study
+from backend.progress import Progress
 from db.errors import BlindspotError, Refused
 from db.jobs import Job, Jobs
 from db.rights import action_of_job
-
-Watch = Callable[[int, "int | None", str], None]
 
 KINDS = {
     "import passages": "backend.data.importing.importer:import_passages",
@@ -66,7 +65,7 @@ class Cancelled(BlindspotError):
     """The job was asked to stop."""
 
 
-def run(study: Study, kind: str, arguments: dict[str, Any], watch: Watch | None = None) -> Any:
+def run(study: Study, kind: str, arguments: dict[str, Any], watch: Progress | None = None) -> Any:
     """Do a job here and now; returns what its function returns, raises what it raises."""
     id = _create(study, kind, arguments)
     return _execute(study, id, watch)
@@ -124,13 +123,13 @@ def _create(study: Study, kind: str, arguments: dict[str, Any]) -> str:
     return id
 
 
-def _execute(study: Study, id: str, watch: Watch | None) -> Any:
+def _execute(study: Study, id: str, watch: Progress | None) -> Any:
     jobs = Jobs(study.labels_path)
     job = jobs.get(id)
     with _held(study, id):
         jobs.start(id, os.getpid(), socket.gethostname())
         try:
-            result = _function(job.kind)(study, **job.arguments, progress=_Progress(study, jobs, id, watch))
+            result = _function(job.kind)(study, **job.arguments, progress=_Reporter(study, jobs, id, watch))
         except (KeyboardInterrupt, Cancelled):
             jobs.end(id, "cancelled", CANCELLED)
             raise
@@ -144,10 +143,10 @@ def _execute(study: Study, id: str, watch: Watch | None) -> Any:
         return result
 
 
-class _Progress:
+class _Reporter:
     """Given to the function that works: tells the watcher at once, labels.db once a second, and raises when cancelled."""
 
-    def __init__(self, study: Study, jobs: Jobs, id: str, watch: Watch | None):
+    def __init__(self, study: Study, jobs: Jobs, id: str, watch: Progress | None):
         self._jobs, self._id, self._watch = jobs, id, watch
         self._stop = study.path("jobs", id) / "cancel"
         self._told = 0.0

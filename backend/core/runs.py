@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ import numpy as np
 
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
+from backend.progress import Progress
+from backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class Run:
@@ -57,14 +57,14 @@ class Run:
 
     def answers(self, rule: str = "dpr") -> np.ndarray:
         """(q, k) bool: does the hit hold an answer by this rule? Raises Missing when it was not computed."""
-        if not (self.folder / f"answers.{rule}.npy").is_file():
+        if not (self.folder / matrix_file(rule)).is_file():
             raise Missing(f"run {self.name!r} has no answer matrix for the rule {rule!r}")
-        return self._array(f"answers.{rule}.npy")
+        return self._array(matrix_file(rule))
 
     @property
     def rules(self) -> list[str]:
         """The matching rules this run has an answer matrix for."""
-        return sorted(path.name[len("answers.") : -len(".npy")] for path in self.folder.glob("answers.*.npy"))
+        return sorted(rule for rule in RULES if (self.folder / matrix_file(rule)).is_file())
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
@@ -72,6 +72,15 @@ class Run:
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise BadInput(f"is damaged ({error}); delete the run and retrieve again", path) from error
+
+
+def answer_matrix(study: Study, run: Run) -> np.ndarray:
+    """(q, k) bool: which hits hold an answer by the rule the run was made with; matched again where the run keeps no such matrix."""
+    rule = run.manifest.get("rule", DEFAULT_RULE)
+    try:
+        return run.answers(rule)
+    except Missing:
+        return match_run(study.corpus, study.questions.some(run.question_ids), run.hits.ordinals, rule)
 
 
 def question_set_hash(question_ids: Sequence[str]) -> str:
@@ -99,8 +108,6 @@ def write_run(
     Raises:
         Refused: a run of that name exists and `replace` is false, or an ordinal is no passage of the study.
     """
-    from backend.text.answers import match_run
-
     check_name(name, "run")
     folder = study.path("runs", name)
     refuse_existing(study, name, replace)
@@ -112,7 +119,7 @@ def write_run(
         write_json(building / "questions.json", list(question_ids))
         np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
         np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))
-        np.save(building / f"answers.{rule}.npy", answers)
+        np.save(building / matrix_file(rule), answers)
         write_manifest(
             building,
             {

@@ -1,92 +1,116 @@
-"""A study's settings: `study.toml`, read into frozen dataclasses, every wrong value named by file and key."""
+"""A study's settings: `study.toml`, declared here once and checked when the file is read."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from string import Formatter
+from typing import Any, Literal
 
+from pydantic import field_validator
+
+from backend.core.declared import Field, build, settings_class, toml_section
 from db.errors import BadInput, Refused
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LARGEST_SEED = 2**63 - 1
+LARGEST_FILE = 1 << 20  # bytes of a study.toml; a person writes a few hundred
 
 DEFAULT_TOML = """\
-# Settings of this study. Edit them by hand; comments are kept when a command adds something.
+# Settings of this study. You may edit them by hand; commands that add a setting keep your comments.
 
-name = {name}
-seed = 0
-k = 100                       # hits kept per question
-
+{study}
 [bm25]
-k1 = 0.9
-b = 0.4
-
+{bm25}
 [hybrid]
-method = "auto"               # "weighted": BM25 + weight x dense. "rrf": reciprocal ranks. "auto": weighted for encoders
-                              # that do not normalise (DPR), rrf for those that do, whose scores of at most 1 would vanish
-weight = 1.1                  # DPR's, for "weighted"
-rrf_k = 60
-depth = 2000                  # hits of each retriever that are joined
-
+{hybrid}
 [encoders.minilm]
-model = "minilm"              # all-MiniLM-L6-v2, from its Python package: no download
+model = "minilm"  # all-MiniLM-L6-v2, which its Python package installs: no download
 """
 
 
-@dataclass(frozen=True)
+@settings_class
 class BM25Settings:
-    k1: float = 0.9
-    b: float = 0.4
+    k1: float = Field(0.9, title="k1", description="Saturation of a term's frequency in a passage", ge=0, le=1000)
+    b: float = Field(0.4, title="b", description="Normalisation by passage length: 0 none, 1 full", ge=0, le=1000)
 
 
-@dataclass(frozen=True)
+@settings_class
 class HybridSettings:
-    method: str = "auto"
-    weight: float = 1.1
-    rrf_k: int = 60
-    depth: int = 2000
+    method: Literal["auto", "weighted", "rrf"] = Field(
+        "auto",
+        title="Fusion",
+        description="weighted: BM25 + weight x dense; rrf: reciprocal rank fusion; auto: rrf for encoders with unit vectors, "
+        "whose scores would vanish beside BM25's, else weighted",
+    )
+    weight: float = Field(
+        1.1, title="Weight", description="Weight of the dense score in weighted fusion (DPR: 1.1)", ge=0
+    )
+    rrf_k: int = Field(
+        60, title="RRF k", description="Constant of reciprocal rank fusion: 1 / (rrf_k + rank)", ge=0, le=10**9
+    )
+    depth: int = Field(2000, title="Depth", description="Hits of each retriever that fusion joins", ge=1, le=10**9)
 
 
-@dataclass(frozen=True)
+@settings_class
 class EncoderSettings:
     """How questions and passages become vectors.
 
-    Either `model` (one tower for both, or a sentence-transformers folder that holds two), or `question_model` and
-    `passage_model` (DPR checkpoints). Each is a folder or a Hugging Face name; "minilm" is the packaged model.
-    `pooling` and `similarity` are read from the model where it says them ("auto").
+    Either `model`, or both `question_model` and `passage_model`. A model is a folder or a Hugging Face name; "minilm" is the packaged
+    model. A sentence-transformers folder may hold two towers.
     """
 
-    model: str | None = None
-    question_model: str | None = None
-    passage_model: str | None = None
-    pooling: str = "auto"
-    similarity: str = "auto"
-    passage_template: str = "{title} [SEP] {text}"
-    max_tokens: int = 256
-    batch_size: int = 32
+    model: str | None = Field(None, title="Model", description="A sentence-transformers or Hugging Face folder or name")
+    question_model: str | None = Field(
+        None, title="Question model", description="The question tower (DPR), together with a passage model"
+    )
+    passage_model: str | None = Field(
+        None, title="Passage model", description="The passage tower (DPR), together with a question model"
+    )
+    pooling: Literal["auto", "cls", "mean"] = Field(
+        "auto", title="Pooling", description="How token vectors become one vector; auto: as the model says"
+    )
+    similarity: Literal["auto", "dot", "cosine", "l2"] = Field(
+        "auto", title="Similarity", description="How vectors are compared; auto: as the model says"
+    )
+    passage_template: str = Field(
+        "{title} [SEP] {text}",
+        title="Passage template",
+        description="The text of a passage that is encoded, of {title} and {text}",
+    )
+    max_tokens: int = Field(
+        256, title="Tokens", description="Maximum tokens of a text; longer texts are cut", ge=1, le=1_000_000
+    )
+    batch_size: int = Field(32, title="Batch size", description="Texts encoded at a time", ge=1, le=1_000_000)
+
+    @field_validator("passage_template")
+    @classmethod
+    def _only_title_and_text(cls, template: str) -> str:
+        try:
+            fields = [(name, spec) for _, name, spec, _ in Formatter().parse(template) if name is not None]
+        except ValueError:
+            fields = [("", "")]
+        if any(name not in ("title", "text") or not re.fullmatch(r"(\.\d{1,6})?", spec or "") for name, spec in fields):
+            raise ValueError("may hold {title} and {text} only")
+        return template
 
 
-@dataclass(frozen=True)
+@settings_class
 class Settings:
-    name: str = "study"
-    seed: int = 0
-    k: int = 100
+    name: str = Field("study", title="Name", description="The study's name, as the app shows it")
+    seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    k: int = Field(100, title="k", description="Hits kept per question", ge=1, le=10**9)
     bm25: BM25Settings = field(default_factory=BM25Settings)
     hybrid: HybridSettings = field(default_factory=HybridSettings)
     encoders: dict[str, EncoderSettings] = field(default_factory=dict)
 
 
 MODELS = ("model", "question_model", "passage_model")
-CHOICES = {
-    "hybrid.method": ("auto", "weighted", "rrf"),
-    "pooling": ("auto", "cls", "mean"),
-    "similarity": ("auto", "dot", "cosine", "l2"),
-}
 
 
 def check_name(name: str, what: str) -> str:
-    """Names of runs, encoders and the like become folders and stand in URLs."""
+    """Return the name of a run, an encoder and the like, which becomes a folder and part of a URL. Raises Refused."""
     if not NAME.fullmatch(name):
         raise Refused(
             f"{what} name {name!r}: use letters, digits, '.', '_' and '-' (at most 64, none but a letter or digit first)"
@@ -94,31 +118,52 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def default_toml(name: str) -> str:
+    """The study.toml of a new study: every setting with its default and its help as a comment."""
+    return DEFAULT_TOML.format(
+        study=toml_section(Settings, {"name": name}),
+        bm25=toml_section(BM25Settings),
+        hybrid=toml_section(HybridSettings),
+    )
+
+
 def read_settings(path: Path) -> Settings:
-    """Read `study.toml`. Raises BadInput that names the key."""
+    """Read `study.toml`. Raises BadInput that names the file and the key."""
+    table = _read_table(path)
+    encoders = table.pop("encoders", {})
+    if not isinstance(encoders, dict):
+        raise BadInput("encoders must be a table, with a section [encoders.NAME] for each encoder", path)
+    return replace(
+        build(Settings, table, path=path),
+        encoders={name: _encoder(name, part, path) for name, part in encoders.items()},
+    )
+
+
+def _read_table(path: Path) -> dict[str, Any]:
     import tomllib
 
+    if path.stat().st_size > LARGEST_FILE:
+        raise BadInput(
+            f"is larger than {LARGEST_FILE >> 20} MB, which no study.toml is; restore it from a backup", path
+        )
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"is not valid TOML: {error}", path) from error
-    encoders = table.pop("encoders", {})
-    sections = {"bm25": (BM25Settings, table.pop("bm25", {})), "hybrid": (HybridSettings, table.pop("hybrid", {}))}
-    plain = _checked(Settings, table, "", path, skip={"bm25", "hybrid", "encoders"})
-    made = {name: kind(**_checked(kind, part, f"{name}.", path)) for name, (kind, part) in sections.items()}
-    return Settings(**plain, **made, encoders={name: _encoder(name, part, path) for name, part in encoders.items()})
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise BadInput("is not valid TOML: its tables or lists nest too deeply", path) from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"is not valid TOML: byte {error.start} is not UTF-8", path) from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"is not valid TOML: {error}", path) from None
+    except ValueError:  # an integer of more digits than Python converts
+        raise BadInput("is not valid TOML: a number has too many digits", path) from None
 
 
 def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
     if not NAME.fullmatch(name):
-        raise BadInput(f"encoder name {name!r}: use letters, digits, '.', '_' and '-'", path)
-    settings = EncoderSettings(**_checked(EncoderSettings, table, f"encoders.{name}.", path))
+        raise BadInput(f"encoder name {name[:80]!r}: use letters, digits, '.', '_' and '-'", path)
+    settings = build(EncoderSettings, table, f"encoders.{name}", path)
     if (settings.model is None) == (settings.question_model is None or settings.passage_model is None):
         raise BadInput(f"encoders.{name} needs either model, or question_model and passage_model", path)
-    try:
-        settings.passage_template.format(title="", text="")
-    except (KeyError, IndexError, ValueError) as error:
-        raise BadInput(f"encoders.{name}.passage_template may hold {{title}} and {{text}} only", path) from error
     return replace(settings, **{key: _in_study(getattr(settings, key), path.parent) for key in MODELS})
 
 
@@ -126,33 +171,6 @@ def _in_study(model: str | None, folder: Path) -> str | None:
     """A folder inside the study is named from there, so that a study can be moved."""
     inside = folder / model if model and not Path(model).is_absolute() else None
     return str(inside.absolute()) if inside is not None and inside.is_dir() else model
-
-
-def _checked(
-    kind: type, table: Any, prefix: str, path: Path, skip: frozenset[str] | set[str] = frozenset()
-) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise BadInput(f"{prefix.rstrip('.')} must be a table", path)
-    known = {f.name: f for f in fields(kind) if f.name not in skip}
-    for key, value in table.items():
-        if key not in known:
-            raise BadInput(f"unknown setting {prefix}{key}; known: {', '.join(known)}", path)
-        _check_value(prefix + key, value, known[key].default, path)
-    return {key: float(value) if isinstance(known[key].default, float) else value for key, value in table.items()}
-
-
-def _check_value(key: str, value: Any, default: Any, path: Path) -> None:
-    if isinstance(default, (int, float)) and default is not MISSING:
-        wanted = (int,) if isinstance(default, int) else (int, float)
-        if not isinstance(value, wanted) or isinstance(value, bool) or value < 0:
-            raise BadInput(f"{key} must be a number of at least 0, not {value!r}", path)
-        if key in ("k", "hybrid.depth") and value < 1:
-            raise BadInput(f"{key} must be at least 1", path)
-    elif not isinstance(value, str):
-        raise BadInput(f"{key} must be a text, not {value!r}", path)
-    choices = CHOICES.get(key) or CHOICES.get(key.rsplit(".", 1)[-1])
-    if choices and value not in choices:
-        raise BadInput(f"{key} must be one of {', '.join(choices)}, not {value!r}", path)
 
 
 def add_encoder(path: Path, name: str, values: dict[str, Any]) -> None:

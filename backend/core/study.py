@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from backend.core.manifest import read_manifest, write_text
-from backend.core.settings import DEFAULT_TOML, Settings, read_settings
+from backend.core.settings import Settings, default_toml, read_settings
 from db.corpus import Corpus
 from db.errors import Missing, Refused
 from db.questions import Questions
@@ -39,8 +39,7 @@ class Study:
         study = cls(folder)
         study._migrate()
         title = name if name is not None else study.folder.name
-        quoted = '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in title) + '"'
-        write_text(folder / SETTINGS_FILE, DEFAULT_TOML.format(name=quoted))
+        write_text(folder / SETTINGS_FILE, default_toml(title))
         return study
 
     @classmethod

@@ -13,15 +13,13 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from backend.core.manifest import file_sha256, read_json, write_json
+from backend.progress import Progress
 from db.errors import BadInput, BlindspotError, Missing, Refused
-
-Progress = Callable[[int, "int | None", str], None]
 
 DPR = "https://dl.fbaipublicfiles.com/dpr"
 FILES = {

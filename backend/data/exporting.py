@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import Run
+from backend.core.runs import Run, answer_matrix
 from backend.core.splits import questions_in_split
 from backend.data.formats import find_writer
 from backend.data.formats.base import Format, Written
@@ -93,7 +93,7 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
 
 
 def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
-    answers, row = run.answers(run.manifest.get("rule", "dpr")), 0
+    answers, row = answer_matrix(study, run), 0
     for block in _blocks(study, run):
         questions = study.questions.some(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):

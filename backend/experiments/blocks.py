@@ -20,6 +20,7 @@ from backend.core.study import Study
 from backend.experiments.hits import Hits
 from backend.experiments.parts import Named, Part
 from backend.experiments.plan import Success
+from backend.progress import Progress
 from backend.retrieval.encoder import locate
 from db.corpus import CorpusWriter
 from db.records import Passage
@@ -27,7 +28,6 @@ from db.records import Passage
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
-Progress = Callable[[int, "int | None", str], None]
 TOKENS = 288  # of REALM's blocks
 TITLE_TOKENS = 32  # more for an encoder, which reads the title as well
 ABOUT = "blocks.json"

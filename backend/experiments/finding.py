@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ import numpy as np
 
 from backend.core.manifest import write_json
 from backend.core.settings import EncoderSettings
+from backend.progress import Progress
 from backend.retrieval.encoder import load_encoder
 from backend.retrieval.search import ExactSearch
 from backend.text.answers import match_run
@@ -19,7 +20,6 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 PER_STEP = 256
 VECTORS = "vectors.npy"
 

@@ -17,6 +17,7 @@ from backend.experiments.hits import DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.plan import Setting
 from backend.experiments.trainings import DualEncoder, TrainingData
+from backend.progress import Progress
 from backend.text.answers import STOP_WORDS
 from backend.text.gold_matching import lower_tokens
 from backend.training.examples import Example
@@ -27,7 +28,6 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
-Progress = Callable[[int, "int | None", str], None]
 Words = Literal["subject and answers", "subject"]
 WORDINGS = {
     **SECOND_WORDINGS,

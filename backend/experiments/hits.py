@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.experiments.parts import Asked, Part
+from backend.progress import Progress
 from db.errors import Refused
 from db.records import Question
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.experiments.workbench import Workbench
 
-Progress = Callable[[int, "int | None", str], None]
 TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 
 

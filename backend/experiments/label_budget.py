@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from backend.core.manifest import read_json, read_manifest, whole_folder, write_
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
+from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
 from backend.retrieval.encoder import locate
@@ -34,7 +35,6 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 SHARES = (0, 25, 50, 100)
 SEEDS = (0, 1, 2)
 DEPTH = 100

@@ -7,12 +7,13 @@ functions as the commands.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest
 from backend.core.sampling import nested_sample
+from backend.progress import Progress
 from backend.training_sets.leaks import admitted
 from db.errors import Missing
 from db.labels import Labels
@@ -20,8 +21,6 @@ from db.records import Question
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class Part(ABC):

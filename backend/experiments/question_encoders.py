@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from backend.experiments.hits import Hits, Index
 from backend.experiments.trainings import Model, TrainingData
+from backend.progress import Progress
 from backend.training.specialised import LEAST, SPECIALISED, Specialised, train_specialised
 from backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from backend.experiments.trainings import Model
+from backend.progress import Progress
 from backend.reader.joint import JointSettings
 from backend.reader.settings import ReaderSettings
 from db.errors import BadInput, Missing
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
     from backend.reader.readings import Answered
 
-Progress = Callable[[int, "int | None", str], None]
 SMALL_READER = {
     "layers": 2,
     "tokens": 96,

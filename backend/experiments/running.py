@@ -21,12 +21,12 @@ from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
 from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
 from backend.experiments.workbench import Workbench
+from backend.progress import Progress
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 RESULT = "result.json"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
+from backend.progress import Progress
 from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
@@ -18,8 +19,6 @@ from backend.training_sets.denoising import Thresholds
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 @dataclass(frozen=True)

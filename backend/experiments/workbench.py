@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING
 from backend.core.manifest import read_json, text_sha256, write_json
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
+from backend.progress import Progress
 from backend.retrieval.encoder import locate
 from db.errors import Missing
 
 if TYPE_CHECKING:
     from backend.experiments.parts import Part
 
-Progress = Callable[[int, "int | None", str], None]
 PART = re.compile(r"\.?(parts-)?part-[0-9a-f]{16}([.~].*)?")
 KINDS = ("runs", "training_sets", "models", "indexes", "scores", "readings")
 

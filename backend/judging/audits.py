@@ -60,7 +60,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """A batch, how many questions of each arm it has, and the rates of its strata where it was made of pairs.
 
     A stratum's rates are over the passages judged so far, each of the same weight: the share of right pseudo-labels, or of
@@ -100,14 +100,14 @@ def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audi
     return Audit(*about, *_rates(study, labels, counted, target))
 
 
-def progress(study: Study) -> list[Progress]:
+def batch_progress(study: Study) -> list[BatchProgress]:
     """Every batch, oldest first."""
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
     made = []
     for batch in queue.batches():
         items = queue.items(batch.name)
         arms = dict(Counter(item.arm for item in items))
-        made.append(Progress(batch, arms, _strata(labels, batch.settings, items)))
+        made.append(BatchProgress(batch, arms, _strata(labels, batch.settings, items)))
     return made
 
 

@@ -25,9 +25,10 @@ from backend.core.rights import require
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
-from db.events import Judgement
+from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
@@ -36,7 +37,6 @@ from db.records import SPLITS
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
 """Pairs of (question id, passage id) to a cross-encoder's probability; a pair that is absent is not known."""
 

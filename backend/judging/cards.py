@@ -51,7 +51,7 @@ class Cards:
             by_batch.setdefault(lease.batch, []).append(lease.question)
         made: dict[str, Card] = {}
         for batch, questions in by_batch.items():
-            given = self._labels.given(annotator, questions, batch)
+            given = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
                 labels = given.get(card["question"], {})
                 settled = None

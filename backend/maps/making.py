@@ -16,13 +16,13 @@ from backend.core.manifest import read_manifest, whole_folder, write_json, write
 from backend.maps.request import MapRequest, Points, chosen_points
 from backend.maps.spreads import spreads
 from backend.maps.stored import ALIGNED, MATCHED, SINGLE, Map
+from backend.progress import Progress
 from backend.retrieval.dense import Dense
 from db.errors import Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 Result = TypeVar("Result")
 
 QUALITY_AT = 15

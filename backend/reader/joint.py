@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 QUESTION_ENCODER = "question_encoder"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
+from backend.progress import Progress
 from backend.reader.examples import run_hash
 from backend.reader.reader import Read, Reader, selected
 from db.errors import BadInput, Missing, Refused
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 KS = (1, 5, 10, 20, 50, 100)
 """The k at which answers are written down and measured, as deep as the run goes."""
 FOLDER = "answers-read."

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import whole_folder
+from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
 from backend.reader.settings import PASSAGES, ReaderSettings, check
@@ -39,8 +39,6 @@ from db.errors import Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 @dataclass(frozen=True)

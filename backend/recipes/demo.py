@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,8 @@ from analysis.accuracy import wilson
 from backend.core import jobs
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data import encyclopedia
+from backend.progress import Progress
 from db.errors import Refused
-
-Progress = Callable[[int, "int | None", str], None]
 
 SPLIT = "dev"
 SOURCE = "encyclopedia"  # the folder in the study that holds the generated files

@@ -12,11 +12,12 @@ set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a fol
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest, write_json, write_manifest
+from backend.progress import Progress
 from backend.recipes.settings import RecipeSettings, check_recipe_name
 from backend.recipes.stages import Recipe, Stage, begin, dev_report
 from backend.recipes.state import WORDS, State, hash_of
@@ -26,7 +27,6 @@ from db.errors import Refused
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 STEPS = {0: "before training", 1: "dual encoder", 2: "cross-encoder", 3: "dual encoder on denoised negatives",
          4: "dual encoder with unlabelled questions"}  # fmt: skip
 POLL = 0.2  # seconds between looks of a process that waits for the one that leads

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json
 from backend.core.settings import add_encoder
+from backend.progress import Progress
 from backend.recipes.settings import JUDGED_POLICY, RecipeSettings
 from backend.recipes.state import Kind, State, hash_of
 from backend.retrieval.encoder import locate
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.evaluation.report import Report
 
-Progress = Callable[[int, "int | None", str], None]
 DEV_DEPTH = 100
 KS = (1, 5, 20)
 NO_UNLABELLED = (

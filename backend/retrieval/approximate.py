@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import write_json
+from backend.progress import Progress
 from backend.retrieval.retriever import pad, top_k
 from backend.retrieval.search import finite_questions
 from db.errors import Missing, Refused
@@ -26,8 +27,6 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.retrieval.dense import Dense
-
-Progress = Callable[[int, "int | None", str], None]
 
 KINDS = ("flat", "hnsw", "ivfpq")
 ROWS_PER_BLOCK = 16_384

@@ -11,14 +11,16 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.children import child
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.progress import Progress
 from backend.retrieval.lucene import java_class, java_command, on_jvm
 from backend.retrieval.lucene_batch import FIELD, BatchSearch
 from backend.retrieval.retriever import top_k
@@ -28,8 +30,6 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
     from db.corpus import Corpus
-
-Progress = Callable[[int, "int | None", str], None]
 
 NAME = "bm25"
 PASSAGES_PER_FILE = 20_000
@@ -99,16 +99,11 @@ def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: P
         str(threads),
     ]
     log = index / "java.log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        try:
-            while process.poll() is None:
-                if progress is not None:
-                    progress(0, passages, "indexing with Lucene")
-                time.sleep(0.2)
-        finally:
-            process.kill()
-            process.wait()
+    with open(log, "w") as output, child(command, stdout=output, stderr=subprocess.STDOUT) as process:
+        while process.poll() is None:
+            if progress is not None:
+                progress(0, passages, "indexing with Lucene")
+            time.sleep(0.2)
     text = log.read_text(encoding="utf-8", errors="replace")
     indexed = re.search(r"indexed:\s+([\d,]+)", text)
     if process.returncode != 0 or indexed is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
+from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.passage_encoder import PassageEncoder
 from backend.retrieval.search import ExactSearch
@@ -23,8 +24,6 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 PER_STEP = 256  # questions encoded between two reports of progress
 PRECISION_SAMPLE = (

@@ -10,12 +10,13 @@ Two ways, both over the union of the two lists (2,000 deep by default) with ties
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.progress import Progress
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.retriever import top_k
@@ -24,8 +25,6 @@ from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 MISSING = ("exact", "minimum")
 QUESTIONS_PER_BLOCK = 256

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from backend.core.manifest import read_json, write_json
+from backend.progress import Progress
 from backend.retrieval.dense import Dense
 from backend.retrieval.retriever import top_k
 from db.errors import BlindspotError, Missing, Refused
@@ -26,8 +27,6 @@ from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 FILE = "milvus.json"
 TOKEN = "BLINDSPOT_MILVUS_TOKEN"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from backend.core.runs import Run, refuse_existing, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
+from backend.progress import Progress
 from backend.retrieval.bm25 import BM25
 from backend.retrieval.dense import Dense
 from backend.retrieval.hybrid import Candidates, Hybrid, weighted
@@ -21,8 +22,6 @@ from db.records import Hits, Question
 if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.retrieval.retriever import Retriever
-
-Progress = Callable[[int, "int | None", str], None]
 
 KINDS = ("bm25", "dense", "hybrid", "milvus")
 WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)

@@ -8,11 +8,12 @@ its proof) is searched again without a cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 
+from backend.progress import Progress
 from backend.retrieval.exact.candidates import Proposed
 from backend.retrieval.exact.exhaustive import Block, settle
 from backend.retrieval.exact.products import Rounded
@@ -20,8 +21,6 @@ from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.retriever import pad
 from db.errors import Refused
 from db.records import Hits
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 class Proposer(Protocol):

@@ -12,18 +12,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from backend.core.manifest import read_json, read_manifest, write_json, write_manifest
+from backend.progress import Progress
 from backend.retrieval.passage_encoder import PassageEncoder
 from db.corpus import Corpus
 from db.errors import BadInput, Missing, Refused
-
-Progress = Callable[[int, "int | None", str], None]
 
 BLOCK = 2048  # passages in a file: what an interruption can cost
 ROWS_PER_COPY = 65_536

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from backend.core.children import end_child, start_child
 from backend.retrieval.remote import BACKEND, TOKEN, Backend
 from db.errors import BlindspotError
 
@@ -79,10 +80,11 @@ class _Kept:
         self._watcher.start()
 
     def _start(self) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "backend.service.running", str(self._study.folder), str(self._listening.fileno())],
-            pass_fds=[self._listening.fileno()], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={**os.environ, TOKEN: self._token},
-        )  # fmt: skip
+        handle = self._listening.fileno()
+        command = [sys.executable, "-m", "backend.service.running", str(self._study.folder), str(handle)]
+        return start_child(
+            command, pass_fds=[handle], stdout=subprocess.DEVNULL, env={**os.environ, TOKEN: self._token}
+        )
 
     def _watch(self) -> None:
         for _ in range(RESTARTS):
@@ -98,19 +100,10 @@ class _Kept:
 
     def end(self) -> None:
         self._ending.set()
-        self._stop(self.process)
+        end_child(self.process)
         while self._watcher.is_alive():  # it may have been about to start another
             self._watcher.join(timeout=0.2)
-            self._stop(self.process)
-
-    @staticmethod
-    def _stop(process: subprocess.Popen) -> None:
-        process.stdin.close()
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            end_child(self.process)
 
 
 def _wait(kept: _Kept, backend: Backend) -> None:

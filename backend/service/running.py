@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,20 +100,13 @@ def _leave_signals_to_python() -> None:
         jnius_config.add_options("-Xrs")
 
 
-def beside_a_parent(folder: str, handle: int) -> None:
-    """The process that `beside.started` starts: serves on an inherited socket until its standard input closes."""
+def serve_beside_app(folder: str, handle: int) -> None:
+    """Serve on an inherited socket, with the token of the environment: the process that `beside.started` starts."""
     from backend.core.study import Study
-
-    def wait_for_parent() -> None:
-        while os.read(0, 1024):  # not through sys.stdin: its lock would be held while the interpreter ends
-            pass
-        os._exit(0)
-
-    threading.Thread(target=wait_for_parent, daemon=True).start()
     from backend.retrieval.remote import TOKEN
 
     run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), local=True)
 
 
 if __name__ == "__main__":
-    beside_a_parent(sys.argv[1], int(sys.argv[2]))
+    serve_beside_app(sys.argv[1], int(sys.argv[2]))

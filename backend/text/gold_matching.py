@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES, joined, nfd
 
-Progress = Callable[[int, "int | None", str], None]
 How = Literal["id", "same text", "overlap", "none"]
 
 SHINGLE = 5  # tokens

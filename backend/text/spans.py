@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 Span = tuple[int, int]
 
+SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # for str.translate, which then deletes them
+
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
@@ -42,9 +44,13 @@ class Normalised:
         return cls("".join(part for part, _ in ordered), [i for _, i in ordered])
 
     @classmethod
-    def without_spaces(cls, text: str) -> Normalised:
-        kept = [i for i, char in enumerate(text) if not char.isspace()]
-        return cls("".join(text[i] for i in kept), kept)
+    def spaceless(cls, text: str) -> Normalised:
+        """The text in lower case and without SPACES."""
+        lower = text.lower()
+        # The small form of one letter may be two characters (U+0130).
+        source = [i for i, char in enumerate(text) for _ in char.lower()]
+        kept = [i for i, char in enumerate(lower) if ord(char) not in SPACES]
+        return cls("".join(lower[i] for i in kept), [source[i] for i in kept])
 
     def original(self, start: int, end: int) -> Span:
         """The smallest span of the original that holds characters start .. end of `text`; start < end."""

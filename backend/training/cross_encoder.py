@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from backend.core.manifest import whole_folder, write_json
+from backend.progress import Progress
 from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 FIGURE = "held_out_loss"
 LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
 

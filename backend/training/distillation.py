@@ -8,7 +8,7 @@ people judged counts as certain, whatever the teacher says.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.progress import Progress
 from backend.training.distributed import rank, wait_for_all, world_size
 from backend.training.examples import Drawing, Drawn, Example, Order, draw
 from backend.training_sets.scores import Pair, ScoreStore
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from backend.training.scoring import Judge
     from db.records import Passage
 
-Progress = Callable[[int, "int | None", str], None]
 CERTAIN = 13.8  # log odds of a probability of 0.999999; none counts as more
 PER_BLOCK = 32  # questions whose pairs are scored, and kept, at a time
 TRIED = 16  # pairs that are scored to guess how long all take

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
+from backend.progress import Progress
 from backend.retrieval.encoder import load_encoder
 from backend.training.distillation import Cost, Teacher
 from backend.training.distributed import leads, wait_for_all, world_size
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.training.trainer import Collator
 
-Progress = Callable[[int, "int | None", str], None]
 FIGURE = "average_rank"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.progress import Progress
 from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from db.errors import Missing
 from db.records import Passage
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 CALIBRATION = "calibration.json"
 TEMPLATE = "{title} [SEP] {text}"
 PER_STEP = 8  # questions whose pairs are scored, and kept, at a time

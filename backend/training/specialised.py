@@ -8,7 +8,7 @@ specialised.json last. A question whose relation has no encoder goes to the mode
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, write_json
+from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.training.distributed import leads
 from backend.training.dual_encoder import train
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings
     from backend.core.study import Study
 
-Progress = Callable[[int, "int | None", str], None]
 SPECIALISED = "specialised.json"
 LEAST = 10  # questions of a relation, below which it gets no encoder
 

@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import TrainerState
 
 from backend.core.manifest import read_json, write_json
+from backend.progress import Progress
 from backend.training.average_rank import measure
 from backend.training.distributed import average_gradients, leads, wait_for_all
 from backend.training.examples import Drawn, Order, Pool, passage_number
@@ -28,7 +29,6 @@ from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
 
-Progress = Callable[[int, "int | None", str], None]
 WHOLE = "whole.json"  # written last: a checkpoint without it is not read
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from backend.progress import Progress
 from backend.training_sets.counts import Counts, tally
 from backend.training_sets.inputs import Inputs
 from backend.training_sets.maker import Maker
@@ -25,8 +26,6 @@ from db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 QUESTIONS_PER_PART = 500
 

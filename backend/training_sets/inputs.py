@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.progress import Progress
 from backend.training_sets.leaks import Admitted, admitted
 from backend.training_sets.request import SetRequest
 from backend.training_sets.scores import ScoreStore
 from db.errors import Missing
-from db.events import as_of
+from db.judgements import as_of
 from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 VERSION = 1
 """Of how pairs are made: a part that another version made is not gone on with."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.disagreements import NO, SILENT, YES
+from backend.core.runs import answer_matrix
 from backend.training_sets.scores import ScoreStore
 from db.labels import Labels
 
@@ -111,7 +112,7 @@ def _gather(
     missing: dict[str, str],
 ) -> Verdicts:
     ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
-    answers = run.answers(run.manifest.get("rule", "dpr"))[:, :DEPTH]
+    answers = answer_matrix(study, run)[:, :DEPTH]
     wanted = set(ids)
     for judge, spoke_of in (
         (PEOPLE, people.labels.keys()),

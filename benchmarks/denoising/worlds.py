@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.buckets import bucket_group, bucket_order
 from backend.core.study import Study
+from backend.progress import Progress
 from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising import plan
 from benchmarks.denoising.planted import annotate, moved, prepared, truth_of
@@ -51,7 +52,7 @@ def encyclopedia_bench(folder: Path, policies: Sequence[str], device: str | None
     )
 
 
-def _judged(study: Study, device: str | None, told: Callable[[int, int | None, str], None]) -> str:
+def _judged(study: Study, device: str | None, told: Progress) -> str:
     """A cross-encoder, trained without labels as step 2 of the recipe does, and its scores of all that is mined."""
     from backend.recipes.settings import JUDGED_POLICY, SMALL_CROSS
     from backend.training.cross_encoder import train_cross_encoder
@@ -132,5 +133,5 @@ def _questions(study: Study, splits: Sequence[str]) -> list[Question]:
     return [question for split in splits for question in questions_in_split(study, split)]
 
 
-def _told(say: Say) -> Callable[[int, int | None, str], None]:
+def _told(say: Say) -> Progress:
     return lambda done, total, doing: say(f"{doing} {done} of {total or '?'}")

@@ -50,7 +50,7 @@ def receive(key: str, study: Study, annotator: str) -> None:
         if person is None or person.name != annotator:
             raise Refused(f"{annotator} is not signed in any more. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
-        receipts = [asdict(receipt) for receipt in desk(study).labels.take(annotator, entries, version)]
+        receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
     except BlindspotError as error:
         trouble = str(error)
     st.session_state.setdefault(_HEARD, {})[key] = {

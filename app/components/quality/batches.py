@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from app.components.quality.marks import heads, rate_figure, row
 from app.components.tables import scrolling
 from app.markup import Html, div, join, span, tag, term
-from backend.judging.audits import Progress
+from backend.judging.audits import BatchProgress
 
 ARMS = {"priority": "by priority", "audit": "random audit", "second": "second labels", "repeat": "repeats"}
 
 
-def batches_panel(batches: Sequence[Progress]) -> Html:
+def batches_panel(batches: Sequence[BatchProgress]) -> Html:
     title = tag("h2", "Batches")
     if not batches:
         return div(
@@ -42,7 +42,7 @@ def batches_panel(batches: Sequence[Progress]) -> Html:
     return div(title, scrolling(table), _strata(batches), cls="panel")
 
 
-def _lines(each: Progress) -> list[Html]:
+def _lines(each: BatchProgress) -> list[Html]:
     batch = each.batch
     share = batch.done / batch.questions
     made = (
@@ -71,7 +71,7 @@ def _lines(each: Progress) -> list[Html]:
     ]
 
 
-def _strata(batches: Sequence[Progress]) -> Html:
+def _strata(batches: Sequence[BatchProgress]) -> Html:
     lines = [
         row(
             f"{rates.positive.questions:,}",

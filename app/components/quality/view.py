@@ -14,7 +14,7 @@ from app.components.quality.batches import batches_panel
 from app.components.quality.disputes import JUDGE, disputes_panel
 from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
-from backend.judging.audits import Audit, Progress, audit, progress
+from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from backend.judging.quality import Quality, quality
 from db.labels import Labels
 from db.people import Person
@@ -113,5 +113,5 @@ def _audit(_opened: Study, mark: tuple, batch: str | None) -> Audit:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _progress(_opened: Study, mark: tuple) -> list[Progress]:
-    return progress(_opened)
+def _progress(_opened: Study, mark: tuple) -> list[BatchProgress]:
+    return batch_progress(_opened)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -22,10 +22,9 @@ from backend.data.encyclopedia.language import SECOND_WORDINGS, TEMPLATES
 from backend.data.encyclopedia.plan import LARGEST, SMALLEST, key
 from backend.data.encyclopedia.prose import article
 from backend.data.encyclopedia.world import World
+from backend.progress import Progress
 from db.errors import Refused
 from db.records import Passage, Question
-
-Progress = Callable[[int, int | None, str], None]
 
 DATASET, SECOND_DATASET = "encyclopedia", "encyclopedia-second-wording"
 TRAIN_SHARE, DEV_SHARE = 0.4, 0.3  # of the entities; the rest is test

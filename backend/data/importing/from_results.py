@@ -23,7 +23,8 @@ from backend.data.importing.gold import other_form
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.run_rows import Flags, RunRows, compare_flags
 from backend.data.importing.runs import text_key
-from backend.data.importing.tools import Paced, Progress, refuse_other, writable
+from backend.data.importing.tools import Paced, refuse_other, writable
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from db.corpus import CorpusWriter
 from db.errors import BadInput, Refused

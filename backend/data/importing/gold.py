@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backend.data.formats.base import Item, Paragraph
-from backend.data.importing.tools import Progress
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_for
 from backend.text.gold_matching import THRESHOLD, Wanted, containment, lower_tokens, match_gold
 from db.gold import GoldMatch

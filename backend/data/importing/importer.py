@@ -16,7 +16,8 @@ from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import resolve, told
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import count_mentions
-from backend.data.importing.tools import Paced, Progress, refuse_other, source_file, source_sha256, writable
+from backend.data.importing.tools import Paced, refuse_other, source_file, source_sha256, writable
+from backend.progress import Progress
 from db.corpus import CorpusWriter, DuplicateId, pack
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord, Imports

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from backend.progress import Progress
 from backend.text.answers import joined, nfd
 from db.corpus import Row
 
@@ -60,7 +61,7 @@ def count_mentions(
     entities: Iterable[str],
     blocks: Iterable[list[Row]],
     total: int | None = None,
-    progress: Callable[[int, int | None, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, int]:
     """The number of passages that mention each entity. `total` is the number of passages, for the progress."""
     counter, done, last = MentionCounter(entities), 0, 0.0

@@ -13,7 +13,8 @@ from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import known_ids
 from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
-from backend.data.importing.tools import Paced, Progress, writable
+from backend.data.importing.tools import Paced, writable
+from backend.progress import Progress
 from db.errors import BadInput, Missing
 from db.gold import GoldMatch
 from db.imports import ImportRecord, Imports

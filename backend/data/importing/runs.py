@@ -19,7 +19,8 @@ from backend.data.importing.gold import find_ordinals
 from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.run_rows import RunRows, compare_flags
-from backend.data.importing.tools import Paced, Progress, writable
+from backend.data.importing.tools import Paced, writable
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from db.errors import BadInput
 from db.records import Question

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from backend.data.formats.archive import members_sha256
 from backend.data.formats.base import Format
 from backend.data.formats.streams import file_sha256
+from backend.progress import Progress
 from db.errors import Refused
 
-Progress = Callable[[int, "int | None", str], None]
 _TELL_EVERY = 0.3  # seconds
 
 

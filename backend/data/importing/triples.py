@@ -26,8 +26,9 @@ from backend.data.formats.streams import ByteSource
 from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import MentionCounter
-from backend.data.importing.tools import Paced, Progress, writable
+from backend.data.importing.tools import Paced, writable
 from backend.data.importing.triple_files import read_templates, read_triples
+from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES
 from db.corpus import Row
 from db.errors import BadInput, Refused

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.progress import Progress
 from backend.retrieval.exact.candidates import Proposed
 from backend.retrieval.exact.exhaustive import Block
 from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
@@ -28,8 +29,6 @@ from db.records import Hits
 
 if TYPE_CHECKING:
     import torch
-
-Progress = Callable[[int, "int | None", str], None]
 
 GROUP = 32  # rows whose largest score stands for them
 MARGIN = 32  # candidates beyond k that are scored exactly

@@ -3,7 +3,8 @@
 - `dpr` (default): passage body and answer are NFD-normalised, cut into tokens, lower-cased; the answer's tokens must
   stand consecutively in the body. The title is not searched.
 - `entityquestions`: the same, except that only the answer is normalised, as EntityQuestions' own script does.
-- `rocketqa_mining`: spaces taken out of both, then a plain substring of the title or of the body; case counts.
+- `rocketqa_mining`: full stops at the ends of the answer are dropped; then both are lower-cased, spaces are taken out, and
+  the answer is a plain substring of the title or of the body. So RocketQA's `data_process` chooses passages.
 - `regex`: the answers are patterns (CuratedTREC), searched in the NFD body; a broken pattern holds nowhere.
 
 Questions whose `answer_rule` is "regex" use the `regex` rule whichever rule is asked for. An answer without tokens
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 import regex
 
-from backend.text.spans import Normalised, merged, token_spans
+from backend.text.spans import SPACES, Normalised, merged, token_spans
 from db.errors import Missing
 from db.records import Question
 
@@ -164,26 +165,35 @@ class TokenRule(Rule):
 
 
 class SpacelessRule(Rule):
-    """A substring of the title or of the body once white space is gone. Case and form of characters count."""
+    """RocketQA's `load_answers` and `has_answer`: a substring of the title or of the body, in lower case and without spaces.
+
+    Only U+0020 goes, and with it tab, LF and CR, which RocketQA's tab-separated files cannot hold. Other white space inside a
+    text counts as a character. Accents count too: nothing is normalised.
+    """
 
     def passage(self, text: str, title: str = "") -> tuple[str, str]:
-        return "".join(text.split()), "".join(title.split())
+        return _spaceless(text), _spaceless(title)
 
     def needle(self, answer: str) -> str | None:
-        return "".join(answer.split()) if has_tokens(answer) else None
+        # An answer of full stops and spaces is empty here; RocketQA finds it in every passage, we find it in none.
+        return _spaceless(answer.strip(".").strip()) or None if has_tokens(answer) else None
 
     def held(self, passage: tuple[str, str], wanted: Sequence[int], needles: Sequence[str]) -> list[int]:
         body, title = passage
         return [i for i in wanted if needles[i] in body or needles[i] in title]
 
     def spans(self, text: str, answers: Iterable[str]) -> list[Span]:
-        normalised = Normalised.without_spaces(text)
+        normalised = Normalised.spaceless(text)
         found = [
             match.span()
             for needle in self.needles(answers)
             for match in re.finditer(re.escape(needle), normalised.text)
         ]
         return merged(normalised.original(start, end) for start, end in found)
+
+
+def _spaceless(text: str) -> str:
+    return text.lower().translate(SPACES)
 
 
 class Pattern:
@@ -247,6 +257,13 @@ RULES: dict[str, Rule] = {
     "rocketqa_mining": SpacelessRule(),
 }
 SEARCHES_TITLE = frozenset({"rocketqa_mining"})
+REVISIONS = {"rocketqa_mining": 2}
+"""Rules that once decided otherwise. A matrix that a run keeps from before has another file name, and is not read."""
+
+
+def matrix_file(rule: str) -> str:
+    """The name of the file in which a run keeps what this rule decided."""
+    return f"answers.{rule}@{REVISIONS[rule]}.npy" if rule in REVISIONS else f"answers.{rule}.npy"
 
 
 def rule_named(name: str) -> Rule:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backend.progress import Progress
 from backend.text.answers.rules import DEFAULT_RULE, RULES, PatternRule, rule_for, rule_named
 from db.corpus import Corpus
 from db.records import Question
-
-Progress = Callable[[int, "int | None", str], None]
 
 BLOCK = 4096  # passages read at a time: a few megabytes of text
 HITS_PER_BLOCK = 1 << 18  # at most, unless one passage has more: 30 MB for questions of two answers

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
+from backend.progress import Progress
 from backend.training_sets.exports.base import TEMPLATE, Form, Options, Rows
 from backend.training_sets.exports.card import card
 from backend.training_sets.training_set import TrainingSet
@@ -22,8 +22,6 @@ from db.errors import Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-
-Progress = Callable[[int, "int | None", str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,241 @@
+"""Settings that are declared once: a class whose fields have a title, a help text, a default and bounds.
+
+    @settings_class
+    class BM25Settings:
+        k1: float = Field(0.9, title="k1", description="Saturation of a term's frequency", ge=0)
+
+From this declaration come the comments of study.toml, command-line options (app/commands/options.py), form fields
+(app/components/setting_fields.py), the lines about wrong values, and the tables in the docs (`markdown_table`).
+"""
+
+from __future__ import annotations
+
+import textwrap
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
+
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic import dataclasses as pydantic_dataclasses
+
+from db.errors import BadInput
+
+__all__ = ["Declared", "Field", "build", "declared", "markdown_table", "settings_class", "toml_section"]
+
+C = TypeVar("C")
+LONGEST_COMMENT = 60  # characters of a comment behind a line of study.toml
+LONGEST_VALUE = 40  # characters of a wrong value that an error line shows
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field,))
+def settings_class(cls: type[C]) -> type[C]:
+    """Make a frozen dataclass whose values pydantic checks. A wrong one raises BadInput with one line."""
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, validate_default=False)
+    made = pydantic_dataclasses.dataclass(frozen=True, config=config)(cls)
+    validated = made.__init__
+
+    @wraps(validated)
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        try:
+            validated(self, *args, **values)
+        except ValidationError as error:
+            raise BadInput(_problem(type(self), error)) from error
+
+    made.__init__ = __init__  # type: ignore[method-assign]
+    return made  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One setting as it was declared.
+
+    kind: int, float, bool or str; another type (a mapping, nested settings) where it is none of these.
+    choices: the words that it takes, where it takes only some.
+    optional: it may be None, which its help explains.
+    minimum, maximum: inclusive bounds. above, below: exclusive ones.
+    extra: what the declaration says to one of its readers alone, such as {"option": "--fusion"}.
+    """
+
+    name: str
+    title: str
+    help: str
+    default: Any
+    kind: type
+    choices: tuple[str, ...]
+    optional: bool
+    minimum: float | None
+    maximum: float | None
+    above: float | None
+    below: float | None
+    extra: Mapping[str, Any]
+
+    @property
+    def accepted(self) -> str:
+        """The values that it takes, as the end of "must be ..."."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.kind is bool:
+            return "true or false"
+        if self.kind is str:
+            return "a text"
+        if self.kind not in (int, float):
+            return "a table"
+        least = None if self.minimum is None else f"at least {_plain(self.minimum)}"
+        least = f"above {_plain(self.above)}" if self.above is not None else least
+        most = None if self.maximum is None else f"at most {_plain(self.maximum)}"
+        most = f"below {_plain(self.below)}" if self.below is not None else most
+        number = "a whole number" if self.kind is int else "a number"
+        if self.minimum is not None and self.maximum is not None:
+            return f"{number} from {_plain(self.minimum)} to {_plain(self.maximum)}"
+        bounds = " and ".join(bound for bound in (least, most) if bound)
+        return f"{number} of {bounds}" if least and self.above is None else f"{number} {bounds}".rstrip()
+
+    @property
+    def full_help(self) -> str:
+        """The help with the default at its end."""
+        return self.help if self.default is None else f"{self.help} (default {_plain(self.default)})"
+
+
+@cache
+def declared(cls: type) -> dict[str, Declared]:
+    """The settings of a settings class, by name, in the order of their declaration."""
+    return {name: _declared(name, field) for name, field in cls.__pydantic_fields__.items()}  # type: ignore[attr-defined]
+
+
+def _declared(name: str, field: Any) -> Declared:
+    kinds = [field.annotation]
+    if get_origin(field.annotation) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
+    choices = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else ()
+    kind = str if choices else get_origin(kinds[0]) or kinds[0]
+    bounds = {
+        word: getattr(each, word) for each in field.metadata for word in ("ge", "le", "gt", "lt") if hasattr(each, word)
+    }
+    default = field.get_default(call_default_factory=True)
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    return Declared(
+        name=name,
+        title=field.title or name.replace("_", " ").capitalize(),
+        help=field.description or "",
+        default=default,
+        kind=kind,
+        choices=tuple(choices),
+        optional=type(None) in get_args(field.annotation),
+        minimum=bounds.get("ge"),
+        maximum=bounds.get("le"),
+        above=bounds.get("gt"),
+        below=bounds.get("lt"),
+        extra=extra,
+    )
+
+
+def build(cls: type[C], table: object, key: str = "", path: Path | None = None) -> C:
+    """A settings class from a table of a file or of a job.
+
+    Args:
+        key: where the table stands in the file, as in "encoders.dpr".
+        path: the file, which error lines name.
+
+    Raises BadInput that names the file and the key.
+    """
+    if not isinstance(table, Mapping):
+        raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
+    values = dict(table)
+    for name, one in declared(cls).items():
+        if name in values and hasattr(one.kind, "__pydantic_fields__"):
+            values[name] = build(one.kind, values[name], f"{key}.{name}".lstrip("."), path)
+    try:
+        return cls(**{str(name): value for name, value in values.items()})
+    except BadInput as error:
+        if isinstance(error.__cause__, ValidationError):
+            raise BadInput(_problem(cls, error.__cause__, f"{key}." if key else ""), path) from None
+        raise BadInput(f"{key} {error.message}".strip(), path) from None
+
+
+def _problem(cls: type, error: ValidationError, prefix: str = "") -> str:
+    """One line about the first wrong value: the key, what it accepts, what it is."""
+    first = error.errors(include_url=False, include_context=True)[0]
+    known, place = declared(cls), [str(part) for part in first["loc"]]
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"unknown setting {prefix}{_shown_key(place[0])}; known: {', '.join(known)}"
+    if not place or place[0] not in known:
+        return f"{prefix.rstrip('.')} {first['msg']}".strip()
+    if first["type"] == "value_error":
+        return f"{prefix}{place[0]} {first['ctx']['error']}"
+    return f"{prefix}{place[0]} must be {known[place[0]].accepted}, not {_shown(first['input'])}"
+
+
+def _shown(value: object) -> str:
+    """A value as an error line shows it: short, and without an integer of thousands of digits."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**LONGEST_VALUE:
+        return f"a number of more than {LONGEST_VALUE} digits"
+    if isinstance(value, (Mapping, list, tuple)):
+        return "a table" if isinstance(value, Mapping) else "a list"
+    shown = repr(value[: 2 * LONGEST_VALUE] if isinstance(value, str) else value)
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
+
+
+def _shown_key(key: str) -> str:
+    return key if len(key) <= LONGEST_VALUE else f"{key[: LONGEST_VALUE - 1]}…"
+
+
+def _plain(value: object) -> str:
+    """A number without needless digits, yes and no for a flag, a word as it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def toml_section(cls: type, values: Mapping[str, Any] | None = None) -> str:
+    """The lines of a settings class for study.toml, each with its help as a comment.
+
+    Args:
+        values: what differs from the defaults. A setting without a value and without a default gets no line.
+    """
+    lines = []
+    for name, one in declared(cls).items():
+        value = (values or {}).get(name, one.default)
+        if (
+            one.kind not in (int, float, bool, str)
+            or value is None
+            or one.extra.get("toml") is False
+            and name not in (values or {})
+        ):
+            continue
+        written = (
+            _quoted(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+        )
+        lines.append((f"{name} = {written}", one.help))
+    width = max((len(line) for line, about in lines if len(about) <= LONGEST_COMMENT), default=0)
+    return "".join(_commented(line, about, width) for line, about in lines)
+
+
+def _commented(line: str, about: str, width: int) -> str:
+    """A line of study.toml with its comment: behind it, or above it where the comment is long."""
+    if len(about) <= LONGEST_COMMENT:
+        return f"{line:<{width}}  # {about}\n"
+    return "".join(f"# {part}\n" for part in textwrap.wrap(about, 2 * LONGEST_COMMENT)) + f"{line}\n"
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string. Characters that it cannot hold become spaces."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else " " for c in text) + '"'
+
+
+def markdown_table(cls: type) -> str:
+    """The settings of a class as a table for the docs; a test compares it with the page."""
+    rows = ["| setting | default | what it does |", "|---|---|---|"]
+    for name, one in declared(cls).items():
+        if one.kind not in (int, float, bool, str):
+            continue
+        default = "" if one.default is None else f"`{_plain(one.default)}`"
+        bounded = one.kind in (int, float) and one.accepted not in ("a number", "a whole number")
+        accepts = f"{one.help}; {one.accepted}" if bounded else one.help
+        words = f" ({', '.join(one.choices)})" if one.choices else ""
+        rows.append(f"| `{name}` | {default} | {accepts}{words} |")
+    return "\n".join(rows)

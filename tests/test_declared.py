@@ -1,0 +1,80 @@
+"""Settings are declared once: checks, error lines, study.toml and the tables of the docs come from the declaration."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Literal
+
+import pytest
+
+from backend.core.declared import Field, build, declared, markdown_table, settings_class, toml_section
+from db.errors import BadInput
+
+
+@settings_class
+class Small:
+    rate: float = Field(0.5, title="Rate", description="How fast", gt=0, le=1)
+    words: Literal["few", "many"] = Field("few", description="How many words")
+    steps: int | None = Field(None, description="Steps; default: as many as there are", ge=1)
+    fast: bool = Field(True, description="Hurry")
+
+
+@settings_class
+class Larger(Small):
+    rate: float = Field(0.25, title="Rate", description="How fast", gt=0, le=1)
+    inner: Small = Field(default_factory=lambda: Small())
+
+
+def test_values_are_checked_and_frozen():
+    made = Small(rate=1, steps=3)
+    assert made == Small(rate=1.0, steps=3) and isinstance(made.rate, float) and hash(made) == hash(replace(made))
+    assert asdict(made) == {"rate": 1.0, "words": "few", "steps": 3, "fast": True}
+    with pytest.raises(AttributeError):
+        made.rate = 2.0
+    assert Larger().rate == 0.25 and Larger(steps=2).steps == 2
+
+
+@pytest.mark.parametrize(
+    "values, says",
+    [
+        ({"rate": 0}, "rate must be a number above 0 and at most 1, not 0"),
+        ({"rate": "1"}, "rate must be a number above 0 and at most 1, not '1'"),
+        ({"words": "none"}, "words must be one of few, many, not 'none'"),
+        ({"steps": 0}, "steps must be a whole number of at least 1, not 0"),
+        ({"steps": 2.0}, "steps must be a whole number of at least 1, not 2.0"),
+        ({"steps": True}, "steps must be a whole number of at least 1, not True"),
+        ({"fast": 1}, "fast must be true or false, not 1"),
+        ({"speed": 1}, "unknown setting speed; known: rate, words, steps, fast"),
+        ({"words": "x" * 100_000}, "words must be one of few, many, not '" + "x" * 38 + "…"),
+    ],
+)
+def test_a_wrong_value_gives_one_line(values, says):
+    with pytest.raises(BadInput) as error:
+        Small(**values)
+    assert str(error.value) == says
+    with pytest.raises(BadInput) as error:
+        replace(Small(), **values) if "speed" not in values else Small(**values)
+    assert str(error.value) == says
+
+
+def test_a_nested_value_is_named_by_its_place(tmp_path):
+    with pytest.raises(BadInput) as error:
+        build(Larger, {"inner": {"rate": 2}}, "part", tmp_path / "file.toml")
+    assert str(error.value) == f"{tmp_path}/file.toml: part.inner.rate must be a number above 0 and at most 1, not 2"
+    with pytest.raises(BadInput, match="^part.inner must be a table, not 3$"):
+        build(Larger, {"inner": 3}, "part")
+    with pytest.raises(BadInput, match="^unknown setting part.inner.x; known: rate"):
+        build(Larger, {"inner": {"x": 3}}, "part")
+
+
+def test_what_is_read_from_a_declaration():
+    known = declared(Small)
+    assert list(known) == ["rate", "words", "steps", "fast"]
+    assert known["words"].choices == ("few", "many") and known["words"].title == "Words"
+    assert (known["steps"].kind, known["steps"].optional, known["steps"].minimum) == (int, True, 1)
+    assert known["rate"].full_help == "How fast (default 0.5)" and known["steps"].full_help == known["steps"].help
+    assert toml_section(Small, {"words": "many"}) == (
+        'rate = 0.5      # How fast\nwords = "many"  # How many words\nfast = true     # Hurry\n'
+    )
+    assert "| `rate` | `0.5` | How fast; a number above 0 and at most 1 |" in markdown_table(Small)
+    assert "| `words` | `few` | How many words (few, many) |" in markdown_table(Small)

@@ -1,0 +1,85 @@
+"""The package as others install it: its version, its dependencies, its extras, and a wheel that is whole."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.test_house import pins
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def declared():
+    """Every requirement of pyproject.toml, extras included, by name; extras that only name extras apart."""
+    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
+    found = [Requirement(line) for line in lines]
+    return {requirement.name.lower(): requirement for requirement in found if requirement.name != PROJECT["name"]}
+
+
+def test_the_version_is_the_newest_of_the_changelog():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).group(1)
+    assert newest == PROJECT["version"]
+
+
+def test_the_pinned_versions_lie_in_the_declared_ranges():
+    ranges = declared()
+    for name, version in {**pins("requirements.txt"), **pins("requirements-gpu.txt")}.items():
+        assert name.lower() in ranges, f"{name} is pinned in requirements.txt and not declared in pyproject.toml"
+        assert version in ranges[name.lower()].specifier, f"{name}=={version} is outside {ranges[name.lower()]}"
+    assert set(ranges) <= {name.lower() for name in {**pins("requirements.txt"), **pins("requirements-gpu.txt")}}
+
+
+def test_the_extra_all_names_every_extra_but_gpu():
+    everything = Requirement(PROJECT["optional-dependencies"]["all"][0])
+    assert everything.name == PROJECT["name"]
+    assert everything.extras == set(PROJECT["optional-dependencies"]) - {"all", "gpu"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of a copy of what git tracks: nothing that only lies about in this checkout can get into it."""
+    pytest.importorskip("setuptools", minversion="77", reason="no wheel can be built: setuptools is too old")
+    source = tmp_path_factory.mktemp("source")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no wheel is built here: the tests do not run in a git checkout")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    code = "import setuptools.build_meta as backend; print(backend.build_wheel('dist'))"
+    built = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[-2000:]
+    return next((source / "dist").glob("*.whl"))
+
+
+def test_the_wheel_holds_every_file_of_the_four_rooms(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    rooms = ("app", "backend", "analysis", "db")
+    tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    assert {name for name in tracked if (ROOT / name).is_file()} - names == set()
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_command_runs_from_the_unpacked_wheel_outside_the_checkout(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import app.cli; assert 'site' in app.cli.__file__; app.cli.main()"
+    for arguments in (["--help"], ["new", "s"], ["status", "--study", "s"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "site"), *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "s" / "study.toml").is_file()
