@@ -149,6 +149,7 @@ def batch_of_pairs(
         Missing: a question or passage that the study does not hold.
         Refused: no pairs, the name is taken, or `by` may not make batches.
     """
+    require(study, by, "make batches")
     asked: dict[str, dict[str, None]] = defaultdict(dict)
     for question, passage in pairs:
         asked[question][passage] = None

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
+from backend.core.rights import require
 from backend.training_sets.pairs import Pair
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing
@@ -77,6 +78,7 @@ def judge_strata(
     """
     from backend.judging.batches import batch_of_pairs
 
+    require(study, by, "make batches")
     drawn = strata(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
     return batch_of_pairs(
