@@ -23,7 +23,7 @@ from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.building import build
 from backend.training_sets.scores import ScoreStore
 from backend.training_sets.training_set import TrainingSet
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing, Refused
 from db.people import People
 from db.records import Passage
 from tests.studies import births, make_study, people, tiny_bert
@@ -214,7 +214,7 @@ def test_what_cannot_be_scored_is_one_line(study):
         learn(study, settings=SETTINGS | {"hard_negatives": 0})
     with pytest.raises(Refused, match="the softmax loss"):
         learn(study, settings=SETTINGS | {"loss": "triplet"})
-    with pytest.raises(Refused, match="distil weight cannot be 0"):
+    with pytest.raises(BadInput, match="distil_weight must be a number above 0, not 0"):
         learn(study, settings=SETTINGS | {"distil_weight": 0})
     ScoreStore.create(study, "gone", True, {"model_hash": "f00d"}).add([("P19.train.0", "p0", 0.5)])
     with pytest.raises(Refused, match="have no score of 'gone', and that cross-encoder is not in this study"):

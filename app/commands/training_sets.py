@@ -229,11 +229,12 @@ def _say(made: TrainingSet) -> None:
 
 
 def _print_counts(counts: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from app.terminal import Terminal
+
+    console = Terminal()
     reasons = Table("why", "pairs")
     for reason, count in counts["reasons"].items():
         reasons.add_row(escape(reason), f"{count:,}")

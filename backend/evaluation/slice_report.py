@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.slices import Correction
+from backend.core.spreadsheets import write_csv
 from backend.evaluation.comparison import Comparison, check_k, measure_all
 from backend.evaluation.comparison_report import DEFAULT_K
 from backend.evaluation.relevance import Kind
@@ -45,9 +45,7 @@ class SliceReport:
 
     def as_csv(self) -> str:
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_figures(each) for each in self.found.slices)
+        write_csv(text, COLUMNS, (_figures(each) for each in self.found.slices))
         return text.getvalue()
 
     def tables(self) -> list[Table]:

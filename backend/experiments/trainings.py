@@ -12,9 +12,8 @@ from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
 from backend.progress import Progress
-from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.examples import Example
-from backend.training.training_settings import DualEncoderSettings
+from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from backend.training_sets.denoising import Thresholds
 
 if TYPE_CHECKING:

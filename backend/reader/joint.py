@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.reader.settings import PASSAGES, JointSettings
 from backend.reader.training import TrainedReader, order_of
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
@@ -54,17 +55,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 QUESTION_ENCODER = "question_encoder"
-
-
-@dataclass(frozen=True, slots=True)
-class JointSettings(ReaderSettings):
-    """As for a reader alone, and what appendix D adds."""
-
-    batch: int = 16
-    retrieved: int = 100  # passages found for each question of a batch
-    positives: int = 5  # the first so many are drawn from for the reader
-    negatives: int = 30
-    question_tokens: int = 64
 
 
 def train_joint(
@@ -95,7 +85,6 @@ def train_joint(
 
     check_packages()
     target, on, chosen = free_name(study, name, replace_old), device_of(device), JointSettings(**(settings or {}))
-    check(chosen)
     chosen = replace(chosen, passages=chosen.passages or PASSAGES[on])
     index = Dense(study, encoder, device)
     if index.manifest["similarity"] == "l2":
@@ -317,7 +306,9 @@ def question_vectors(
     index = Dense(study, about["encoder"], device)
     if index.manifest["model_hash"] != about["index_hash"]:
         raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
-    model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
+    opened = open_model(folder / QUESTION_ENCODER)
+    with readable_model(opened.path):
+        model = SentenceTransformer(opened.path, device=device, **opened.sentence_transformers)
     return index, model.encode(
         list(texts), show_progress_bar=False, normalize_embeddings=index.manifest["similarity"] == "cosine"
     ).astype(np.float32)

@@ -18,7 +18,7 @@ from backend.core.manifest import whole_folder
 from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
+from backend.reader.settings import PASSAGES, ReaderSettings
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Order, Some, hold_out
 from backend.training.resuming import (
@@ -78,7 +78,6 @@ def train_reader(
         Missing: no such run, or the start cannot be loaded.
     """
     target, chosen, opened = free_name(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
-    check(chosen)
     examples = RunExamples(study, opened, chosen.depth)
     with study.building(f"models/{name}") if leads() else nullcontext():
         return train(
@@ -127,7 +126,6 @@ def train(
     check_packages()
     on = device_of(device)
     settings = settings or ReaderSettings()
-    check(settings)
     settings = replace(settings, passages=settings.passages or PASSAGES[on])
     arguments = arguments_of(TrainingArguments, working, settings, on, FIGURE)
     arguments.greater_is_better = True

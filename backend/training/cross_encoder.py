@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import whole_folder, write_json
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
-from backend.retrieval.encoder import locate
 from backend.training.distributed import leads, wait_for_all, world_size
 from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
 from backend.training.resuming import (
@@ -34,8 +34,8 @@ from backend.training.resuming import (
 )
 from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
 from backend.training.training_log import working_folder
-from backend.training.training_settings import check_values
-from db.errors import Missing, Refused
+from backend.training.training_settings import CrossEncoderSettings
+from db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -44,30 +44,6 @@ if TYPE_CHECKING:
 
 FIGURE = "held_out_loss"
 LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
-
-
-@dataclass(frozen=True, slots=True)
-class CrossEncoderSettings:
-    """Every setting of a training. The defaults are RocketQA's, with a smaller batch."""
-
-    layers: int | None = None  # only the first so many of the start model; None: all
-    tokens: int = 160  # of question and passage together
-    negatives: int = 4  # for each positive, drawn from the retriever's results: 4 (MS MARCO) or 1 (NQ)
-    batch: int = 16  # questions, in each process; each brings one positive and its negatives
-    epochs: float = 2.0
-    steps: int | None = None  # in the place of epochs
-    learning_rate: float = 1e-5
-    warmup: float = 0.1
-    decay: bool = True
-    weight_decay: float = 0.0
-    clip: float = 2.0
-    held_out: int = 200  # questions held out to compare checkpoints by and to calibrate on, at most a fifth
-    pairs: int = 1000  # of them, about
-    evaluate_every: int | None = None  # steps; None: three times in all
-    patience: int = 0
-    calibration: Literal["auto", "platt", "isotonic"] = "auto"  # auto: isotonic from 1,000 pairs on
-    seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -170,7 +146,6 @@ def train(
 
     check_packages()
     settings = settings or CrossEncoderSettings()
-    check_values(settings)
     on = device_of(device)
     arguments = arguments_of(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
     every = _both_kinds(usable(examples))
@@ -260,16 +235,11 @@ def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEnco
     from backend.training.starting import keep_layers
 
     torch.manual_seed(settings.seed)  # of the new layer that scores
-    path = locate(start)
-    try:
+    folder = open_model(start)
+    with readable_model(folder.path):
         model = CrossEncoder(
-            path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True}
+            folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(
-            f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be reached)"
-        ) from error
     if settings.layers is not None:
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers

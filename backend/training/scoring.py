@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.core.model_files import open_model, readable_model
+from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from backend.progress import Progress
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from db.errors import Missing
 from db.records import Passage
 
@@ -89,7 +90,9 @@ class Judge:
         if about.get("kind") != "cross-encoder":
             raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
         self.name, self.about = folder.name, about
-        self.model = CrossEncoder(str(folder), device=device)
+        opened = open_model(folder)
+        with readable_model(folder):
+            self.model = CrossEncoder(opened.path, device=device, **opened.sentence_transformers)
         path = folder / CALIBRATION
         self.report = read_json(path) if path.is_file() else None
         self.calibrated = self.report is not None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, write_json
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.training.distributed import leads
@@ -178,9 +179,9 @@ class Specialised:
             if relation is None:
                 vectors[some] = self.index.encode(texts)
             else:
-                model = SentenceTransformer(
-                    str(self.folder / self.about["relations"][relation]["folder"]), device=self.device
-                )
+                folder = open_model(self.folder / self.about["relations"][relation]["folder"])
+                with readable_model(folder.path):
+                    model = SentenceTransformer(folder.path, device=self.device, **folder.sentence_transformers)
                 unit = self.index.manifest["similarity"] == "cosine"
                 vectors[some] = model.encode(texts, show_progress_bar=False, normalize_embeddings=unit)
         return vectors

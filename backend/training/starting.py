@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder, locate
+from backend.retrieval.encoder import load_encoder
 from db.errors import Refused
 
 if TYPE_CHECKING:
