@@ -17,7 +17,8 @@ from urllib.parse import quote, unquote
 import streamlit as st
 
 from app.links import INVALID, INVITATION, cookie_name, session_cookie
-from app.server import LOOPBACK, SIGN_IN
+from app.server import SIGN_IN
+from backend.service.guard import is_loopback
 from db.errors import BlindspotError, Refused
 from db.people import People, Person
 from db.rights import ACTIONS
@@ -33,7 +34,7 @@ def mode() -> Mode:
     """How people are told apart: by OIDC where secrets.toml configures it, by name on loopback, else by personal links."""
     if _oidc():
         return "oidc"
-    trusted = os.environ.get(SIGN_IN) == "none" or (st.get_option("server.address") or "") in LOOPBACK
+    trusted = os.environ.get(SIGN_IN) == "none" or is_loopback(st.get_option("server.address") or "")
     return "local" if trusted else "links"
 
 
@@ -42,7 +43,7 @@ def who(labels_path: Path) -> Person | None:
     everybody = people(labels_path)
     if _oidc():
         return everybody.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
-    if INVITATION in st.query_params:  # only where the app is served without `app.asgi`, which exchanges the link
+    if INVITATION in st.query_params:  # only where the app is served without `app.hosting`, which exchanges the link
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
     session = _session(labels_path)

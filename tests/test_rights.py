@@ -15,7 +15,7 @@ from backend.evaluation.saved_selections import save_selection
 from backend.judging.batches import batch_of_pairs, make_batch
 from backend.judging.practice import make_practice
 from backend.maps import edits
-from backend.training_sets.strata import judge_strata
+from backend.training_sets.stratified_sample import queue_stratified_sample
 from db.errors import BlindspotError, Refused
 from db.events import Choice, LabelEvent
 from db.jobs import Jobs
@@ -84,7 +84,7 @@ ATTEMPTS = {
         lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
         lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], by=by),
         lambda study, by: make_practice(study, f"practice by {by}", 1, by=by),
-        lambda study, by: judge_strata(study, f"strata by {by}", "raw", by=by),
+        lambda study, by: queue_stratified_sample(study, f"strata by {by}", "raw", by=by),
         lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, by=by),
     ],
     "manage batches": [
