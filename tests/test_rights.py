@@ -247,7 +247,7 @@ def test_over_http_nothing_can_be_changed_and_everything_takes_the_token(indexed
     before = content(indexed_study)
     reads = {("GET", "/retrievers"), ("GET", "/metrics"), ("POST", "/search")}
     open_to_all = {("GET", "/health"), ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
-    with TestClient(api) as client:
+    with TestClient(api, base_url="http://localhost") as client:
         for path in sorted({path for _, path in reads | open_to_all}):
             for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
                 status = client.request(method, path, json={}).status_code
