@@ -80,7 +80,7 @@ def train_reader(
     target, chosen, opened = free_name(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     check(chosen)
     examples = RunExamples(study, opened, chosen.depth)
-    with study.building(f"models/{name}") if leads() else nullcontext():
+    with study.building(f"models/{name}", lambda: free_name(study, name, replace)) if leads() else nullcontext():
         return train(
             start_folder(study, start),
             examples,

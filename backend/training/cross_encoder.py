@@ -126,7 +126,7 @@ def train_cross_encoder(
             for one, passage in (passages[pair.question, pair.passage],)
         ]
 
-    with study.building(f"models/{name}") if leads() else nullcontext():
+    with study.building(f"models/{name}", lambda: free_name(study, name, replace)) if leads() else nullcontext():
         return train(
             start,
             SetExamples(study, opened, hard=False),

@@ -93,7 +93,7 @@ def train_dual_encoder(
     target = free_name(study, name, replace or made is not None)
     opened, begin = TrainingSet.open(study, training_set), start_of(study, start)
     if made is None:
-        with study.building(f"models/{name}") if leads() else nullcontext():
+        with study.building(f"models/{name}", lambda: free_name(study, name, replace)) if leads() else nullcontext():
             made = train(
                 begin,
                 SetExamples(study, opened),

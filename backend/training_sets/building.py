@@ -52,11 +52,15 @@ def make_training_set(study: Study, request: SetRequest, progress: Progress | No
     scores = None if request.model is None else ScoreStore.open(study, request.model)
     request.check(scores)
     folder = study.path("training_sets", request.name)
-    if read_manifest(folder) is not None:
-        raise Refused(f"there is already a training set {request.name!r}; sets do not change, so take another name")
+
+    def refuse_existing() -> None:
+        if read_manifest(folder) is not None:
+            raise Refused(f"there is already a training set {request.name!r}; sets do not change, so take another name")
+
+    refuse_existing()
     inputs = Inputs.read(study, request, scores, progress)
     started = time.monotonic()
-    with study.building(f"training_sets/{request.name}"):
+    with study.building(f"training_sets/{request.name}", refuse_existing):
         parts = Parts(folder.with_name(f".parts-{request.name}"), inputs.fingerprint)
         _make_parts(Maker(study, request, inputs), parts, inputs.questions, progress)
         counts, left_out = parts.summary()
