@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from backend.judges.scores import ScoreStore
 from backend.progress import Progress
 from backend.training_sets.assemble import QuestionEvidence, assemble
 from backend.training_sets.mining import (
@@ -23,7 +24,6 @@ from backend.training_sets.mining import (
     mine_runs,
     run_scores,
 )
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.shards import Shards
 from backend.training_sets.sources import TrainingSetSources
 from backend.training_sets.spec import TrainingSetSpec
