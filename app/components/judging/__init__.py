@@ -27,6 +27,7 @@ _HEARD = "judging-heard"
 
 def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator: str) -> None:
     """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
+    key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
     _component(name)(
         key=key,
@@ -69,9 +70,24 @@ def at_work(study: Study, person: Person) -> None:
         st.rerun()
 
 
+def component_key(key: str) -> str:
+    """Return a key that Streamlit takes for any name of a person: a component's key must not hold "__"."""
+    return key.replace("_", "_-")
+
+
+def session(labels_path: Path, person: Person, mode: str = "") -> str:
+    """Return the name under which the browser keeps one person's outbox in one study, by mode of the page.
+
+    The browser finds the outboxes of a person by this prefix. A person's name may hold a colon, which separates the parts
+    here, so it is replaced by a character that no name holds: "sam" must not find the outbox of "sam:2".
+    """
+    parts = [who.cookie_name(labels_path), person.name.replace(":", "\x1f")]
+    return ":".join([*parts, mode] if mode else parts)
+
+
 def asked(key: str, name: str, default: Any) -> Any:
     """Something that the browser sent beside its outbox."""
-    state = st.session_state.get(key) or {}
+    state = st.session_state.get(component_key(key)) or {}
     return (state.get("outbox") or {}).get(name, default)
 
 
