@@ -206,7 +206,7 @@ def retrieve_specialised(
     from backend.retrieval.retrieve import default_name
 
     retriever, questions = Specialised(study, name, device), questions_in_split(study, split)
-    run = run or default_name("dense", name, split)
+    run = run or default_name(name, split)
     refuse_existing(study, run, replace_old)
     hits = retriever.search(questions, min(k, len(study.corpus)), progress)
     routed = sum(question.relation in retriever.about["relations"] for question in questions)
