@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.commands.labels import labels_app
+from backend.core.spreadsheets import plain_cell, safe_cell
 from backend.core.study import Study
-from backend.data.formats.label_events import plain_cell, safe_cell
 from backend.judging.batches import batch_of_pairs
 from backend.judging.labels_io import export_labels, import_labels
 from db.errors import BadInput, BlindspotError, Missing, Refused

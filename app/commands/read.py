@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, open_study
+from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
 from app.commands.options import takes_settings
 from app.commands.train import Device, Name, Replace, Restart, _train
 from backend.reader.settings import ReaderSettings
@@ -35,6 +35,7 @@ def train_reader(
     device: Device = None,
     replace: Replace = False,
     restart: Restart = False,
+    trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
@@ -44,6 +45,7 @@ def train_reader(
         name=name,
         run=run,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -75,7 +77,7 @@ def read(
     name: Annotated[str | None, typer.Option(help="The reader's name in the study; default its folder's.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")] = None,
     precision: Annotated[str, typer.Option(metavar=PRECISION, help="auto: bfloat16 on a GPU that has it.")] = "auto",
-    device: Device = None, as_json: AsJson = False, study: StudyOption = None,
+    device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
     from backend.reader.readings import answered, tuned_k
@@ -87,6 +89,8 @@ def read(
     ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
     if tune_on is not None:
         _check_dev(opened, tune_on)
+    if trust:
+        trust_models(opened, reader)
     options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
     tuned = tuned_k(answered(opened, do(opened, "read", run=tune_on, **options), ks)) if tune_on is not None else None
     reading = do(opened, "read", run=run, **options)

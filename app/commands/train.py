@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 
@@ -33,6 +33,7 @@ def dual_encoder(
     device: Device = None,
     replace: Replace = False,
     restart: Restart = False,
+    trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
@@ -42,6 +43,7 @@ def dual_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -64,6 +66,7 @@ def cross_encoder(
     device: Device = None,
     replace: Replace = False,
     restart: Restart = False,
+    trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
@@ -73,6 +76,7 @@ def cross_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -173,12 +177,14 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
             )
 
 
-def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
+def _train(job: str, folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
     """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
     study = open_study(folder)
-    if leads():
+    if trust:
+        trust_models(study, arguments["start"])
+    if is_main_process():
         return do(study, job, **arguments)
     from importlib import import_module
 

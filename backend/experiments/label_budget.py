@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.model_files import locate
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
@@ -27,7 +28,6 @@ from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
 from backend.retrieval.bm25 import is_indexed
-from backend.retrieval.encoder import locate
 from backend.training.training_settings import DualEncoderSettings, check
 from backend.training_sets.denoising import policy_named
 from db.errors import BadInput, Missing, Refused
@@ -238,7 +238,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
 
 
 def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
-    from backend.training_sets.building import build
+    from backend.training_sets.builder import build
 
     if not state.done(budget.name):
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
@@ -266,8 +266,8 @@ def _train_and_search(
     asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
     """One retriever: trained, asked, and thrown away; what it found is kept."""
-    from backend.training.dual_encoder import start_of, train
-    from backend.training.set_examples import SetExamples
+    from backend.training.dual_encoder import start_encoder, train
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
     cell = asked.working / _cell(budget, seed)
@@ -275,7 +275,7 @@ def _train_and_search(
         return
     opened, begin, chosen = (
         TrainingSet.open(asked.study, budget.name),
-        start_of(asked.study, asked.start),
+        start_encoder(asked.study, asked.start),
         asked.training(seed),
     )
     model, training = asked.working / "model", asked.working / "training"
@@ -284,7 +284,7 @@ def _train_and_search(
         shutil.rmtree(model, ignore_errors=True)
         train(
             begin,
-            SetExamples(asked.study, opened),
+            TrainingSetExamples(asked.study, opened),
             model,
             training,
             chosen,

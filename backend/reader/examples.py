@@ -13,7 +13,7 @@ import numpy as np
 from backend.core.manifest import file_sha256, text_sha256
 from backend.reader.settings import DEPTH
 from backend.text.answers import DEFAULT_RULE, match_run, rule_for
-from backend.training_sets.leaks import TRAINS, admitted
+from backend.training_sets.leaks import TRAINS, eligible_questions
 from db.errors import Missing, Refused
 from db.labels import Labels
 from db.records import Passage
@@ -136,7 +136,7 @@ def run_hash(run: Run) -> str:
 def may_train(study: Study) -> set[str]:
     if not any(row["split"] in TRAINS for row in study.questions.counts()):
         return set()
-    return set(admitted(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
+    return set(eligible_questions(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
 
 
 def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:

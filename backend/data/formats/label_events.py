@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from backend.core.spreadsheets import plain_cell, safe_cell
 from backend.data.formats.streams import not_utf8
 from db.errors import BadInput
 from db.events import COLUMNS, LABELLING, MAX_NUMBER, Choice, EventRow, LabelEvent, validate
@@ -33,20 +34,6 @@ _NEEDED = {
     "guideline_version",
     "server_time",
 }
-_FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "'",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # the last: full-width, Excel takes them too
 _LARGEST = 2**63 - 1
 
 
@@ -70,16 +57,6 @@ class EventFormat:
 
     read: Callable[[Path], Iterator[Line | Problem]]
     writer: Callable[[TextIO], Callable[[EventRow, str], None]]
-
-
-def safe_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return "'" + text if text.startswith(_FORMULA) else text
-
-
-def plain_cell(cell: str) -> str:
-    """What `safe_cell` was given."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
 def _json_writer(file: TextIO) -> Callable[[EventRow, str], None]:
