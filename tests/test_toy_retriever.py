@@ -160,13 +160,13 @@ def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch
 
 
 def test_the_service_offers_it(toy, study):
-    with TestClient(make_api(Service(study, "cpu"))) as client:
+    with TestClient(make_api(Service(study, "cpu")), base_url="http://localhost") as client:
         assert list(client.get("/retrievers").json()["retrievers"]) == ["toy"]
         answer = client.post("/search", json={"retriever": "toy", "questions": [QUESTION], "k": 3}).json()
     assert answer["ordinals"] == [toy_rows(QUESTION, 3)] and answer["settings"]["retriever"] == "toy"
 
 
-def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study, capsys):
+def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study):
     with pytest.raises(BadInput, match="^stride must be a whole number from 1 to 5, not 9$"):
         retrieve(study, "toy", stride=9)
     with pytest.raises(Refused, match="^there is no retriever 'tou'; known: bm25, dense, hybrid, milvus, toy$"):
@@ -174,7 +174,7 @@ def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study
     with pytest.raises(BadInput, match="no retriever has an option 'strode'; toy has: stride"):
         retrieve(study, "toy", strode=9)
     assert names(study) == ["toy"] and len(RETRIEVERS.failures) == 2
-    assert capsys.readouterr().err.count("cannot load the retriever") == 2
+    assert all(line.startswith("cannot load the retriever ") for line in RETRIEVERS.failures)
 
 
 def test_an_entry_point_that_is_no_retriever_or_takes_our_options_is_told(tmp_path, monkeypatch, capsys):
