@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from backend.core.runs import Run, refuse_existing, write_run
+from backend.core.runs import Run, claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
 from backend.progress import Progress
@@ -42,33 +42,33 @@ def retrieve(
     chosen = RETRIEVERS.get(kind)
     given, settings = options_for(chosen, options), study.settings
     name = check_name(name or default_name(chosen.run_name(given), split), "run")
-    refuse_existing(study, name, replace)
     k = k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
-    questions = questions_in_split(study, split)
-    retriever = chosen.open(study, given, device)
-    extra = chosen.tuned(study, retriever, given, rule, progress)
-    started = time.monotonic()
-    hits = retriever.search([question.text for question in questions], k, progress)
-    return write_run(
-        study,
-        name,
-        [question.id for question in questions],
-        hits,
-        {
-            "retriever": chosen.name,
-            **retriever.settings,
-            **extra,
-            "split": split,
-            "seed": settings.seed,
-            "rule": rule,
-            "search_seconds": round(time.monotonic() - started, 2),
-        },
-        rule=rule,
-        replace=replace,
-        progress=progress,
-    )
+    with claim_run(study, name, replace):
+        questions = questions_in_split(study, split)
+        retriever = chosen.open(study, given, device)
+        extra = chosen.tuned(study, retriever, given, rule, progress)
+        started = time.monotonic()
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return write_run(
+            study,
+            name,
+            [question.id for question in questions],
+            hits,
+            {
+                "retriever": chosen.name,
+                **retriever.settings,
+                **extra,
+                "split": split,
+                "seed": settings.seed,
+                "rule": rule,
+                "search_seconds": round(time.monotonic() - started, 2),
+            },
+            rule=rule,
+            replace=replace,
+            progress=progress,
+        )
 
 
 def default_name(retriever: str, split: str | None) -> str:
