@@ -120,7 +120,7 @@ def learn_judge(
         **report(examples, model, out_of_fold, chosen),
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
-        np.savez(building / MODEL, columns=model.columns, medians=model.medians, **to_arrays(model.scorer))
+        np.savez(building / MODEL, columns=model.columns, feature_medians=model.medians, **to_arrays(model.scorer))
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
@@ -284,7 +284,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
         model = FeatureModel(
             about["model"],
             arrays["columns"],
-            arrays["medians"],
+            arrays["feature_medians"],
             from_arrays(about["model"], arrays),
             ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
             about["base_rate"],
