@@ -634,7 +634,8 @@ def many(folder, count, depth=50, passages=2000):
 
 def test_reasons_of_older_sets_read_as_the_present_ones(study):
     """Sets built before a rewording still open, compare and count by the present reasons."""
-    from backend.training_sets import assemble, leaks, sources
+    from backend.data import leaks
+    from backend.training_sets import assemble, sources
     from backend.training_sets.training_set import RENAMED_REASONS
 
     present = {
