@@ -2,7 +2,7 @@
 
     BLINDSPOT_STUDY=STUDY python -m app.hosting --port 8501 --address localhost
 
-It runs Streamlit's own ASGI application behind `backend.service.guard`, which `streamlit run` has no place for.
+It runs Streamlit's own ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` has no place for.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def host(port: int, address: str, names: list[str]) -> None:
     from streamlit.web import bootstrap
 
     from app.entry import report
+    from app.links import PersonalLinks
     from backend.service import guard
 
     listening = guard.listen(address, port)
@@ -51,7 +52,7 @@ def host(port: int, address: str, names: list[str]) -> None:
     rate = None if guard.is_loopback(address) else guard.Rate(guard.REQUESTS_AT_ONCE, guard.REQUESTS_PER_SECOND)
     app = App(
         MAIN,
-        middleware=[Middleware(guard.Guard, hosts=guard.Hosts(address, names), rate=rate)],
+        middleware=[Middleware(guard.Guard, hosts=guard.Hosts(address, names), rate=rate), Middleware(PersonalLinks)],
         on_script_error=report,
     )
     config = uvicorn.Config(

@@ -15,15 +15,17 @@ from typing import Any
 import streamlit as st
 
 from app import who
-from db.errors import BlindspotError
-from db.labels import Labels
+from app.desk import desk
+from backend.core.study import Study
+from backend.judging.guidelines import guidelines
+from db.errors import BlindspotError, Refused
 from db.people import Person
 
 HERE = Path(__file__).parent
 _HEARD = "judging-heard"
 
 
-def mount(name: str, key: str, data: Mapping[str, Any], labels: Labels, annotator: str) -> None:
+def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator: str) -> None:
     """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
     key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
@@ -31,17 +33,25 @@ def mount(name: str, key: str, data: Mapping[str, Any], labels: Labels, annotato
         key=key,
         data={**data, **heard},
         default={"outbox": None},
-        on_outbox_change=lambda: receive(key, labels, annotator),
+        on_outbox_change=lambda: receive(key, study, annotator),
         height="content",
     )
 
 
-def receive(key: str, labels: Labels, annotator: str) -> None:
-    """Store what the browser sent, and remember what became of it."""
+def receive(key: str, study: Study, annotator: str) -> None:
+    """Store what the browser sent, and remember what became of it.
+
+    `annotator` is whose outbox it is. The store is asked who is at work now: a tab may be open for longer than a link is valid.
+    Of somebody who is not signed in any more nothing is stored; the outbox stays in the browser until they come back.
+    """
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
     try:
-        receipts = [asdict(receipt) for receipt in labels.add_all(annotator, entries)]
+        person = who.who(study.labels_path)
+        if person is None or person.name != annotator:
+            raise Refused(f"{annotator} is not signed in any more. Unsaved labels stay in this browser")
+        version = guidelines(study.folder).version
+        receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
     except BlindspotError as error:
         trouble = str(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
@@ -49,6 +59,15 @@ def receive(key: str, labels: Labels, annotator: str) -> None:
         "receipts": receipts,
         "trouble": trouble,
     }
+
+
+def at_work(study: Study, person: Person) -> None:
+    """At the start of a fragment: run the whole page again where the person is not the one that the fragment was made for.
+
+    A fragment keeps what it was given when its page ran. Since then a link may have been revoked, or a role changed.
+    """
+    if who.who(study.labels_path) != person:
+        st.rerun()
 
 
 def component_key(key: str) -> str:
