@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from backend.core.declared import Field, settings_class
-from backend.core.registry import Registry
+from backend.core.registry import Registry, must_be
 from backend.training_sets.training_set import Role
 from db.errors import BadInput, Refused
 
@@ -138,7 +138,7 @@ DENOISING: Registry[DenoisingPolicy] = Registry(
     "denoising policy",
     modules=(__name__,),
     group="blindspot.denoising",
-    accepts=lambda entry: isinstance(entry, DenoisingPolicy),
+    check=must_be(DenoisingPolicy),
 )
 
 

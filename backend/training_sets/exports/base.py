@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from backend.core.declared import Field, settings_class
-from backend.core.registry import Registry
+from backend.core.registry import Registry, must_be
 from backend.data.formats.files import written_whole
 from backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from db.errors import Refused
@@ -142,7 +142,7 @@ EXPORTS: Registry[ExportFormat] = Registry(
     package="backend.training_sets.exports",
     group="blindspot.training_set_exports",
     order=lambda entry: entry.name,
-    accepts=lambda entry: isinstance(entry, ExportFormat),
+    check=must_be(ExportFormat),
 )
 
 
