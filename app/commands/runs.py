@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from app.commands.common import AsJson, Device, Encoder, StudyOption, do, open_study
+from backend.text.counting import counted
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
@@ -72,7 +73,7 @@ def retrieve(
     )
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(
-        f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")
