@@ -32,6 +32,7 @@ from db.errors import BlindspotError
 LOOP = (
     "demo",
     "new",
+    "copy",
     "import",
     "status",
     "index",
@@ -65,7 +66,7 @@ class _InOrder(TyperGroup):
 app = group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _InOrder)
 
 COMMANDS = {
-    "demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
+    "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
 GROUPS = {

@@ -156,7 +156,10 @@ class Labels(PerThread):
             questions,
             "number",
         )
-        return [Judgement(*row[:6], bool(row[6]), row[7]) for row in rows]
+        return [
+            Judgement(number, question, passage, annotator, label, batch, bool(blind), inclusion)
+            for number, question, passage, annotator, label, batch, blind, inclusion in rows
+        ]
 
     def consensus(self, questions: Iterable[str] | None = None) -> list[Consensus]:
         """Return the consensus of each judged pair, by question and passage."""
@@ -173,7 +176,10 @@ class Labels(PerThread):
         rows = self._view(
             columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
         )
-        return [Relevance(*row[:3], bool(row[3]), *row[4:7], bool(row[7])) for row in rows]
+        return [
+            Relevance(question, passage, relevance, bool(gold), state, people, split, bool(trains))
+            for question, passage, relevance, gold, state, people, split, trains in rows
+        ]
 
     def bad_questions(self) -> dict[str, list[str]]:
         """Return the questions that annotators marked as bad, with those annotators."""

@@ -125,7 +125,7 @@ def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
         desk.labels.add("ann", replace(undo, undoes="other"))
     with pytest.raises(Refused, match="undo cannot be undone"):
         desk.undo("ann", "q0", "u")
-    with pytest.raises(Refused, match="taken back before"):
+    with pytest.raises(Refused, match="was undone before"):
         desk.undo("ann", "q0", mine)
     assert desk.standing() == {} and events(desk) == 2
 

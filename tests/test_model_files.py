@@ -115,7 +115,7 @@ RUNNING = {
 
 def loaders():
     from backend.reader.model import load_reader, start_reader
-    from backend.training.scoring import Judge
+    from backend.training.scoring import CrossEncoderScorer
 
     return {
         "encoder": lambda folder: load_encoder(EncoderSettings(model=str(folder), pooling="mean"), "cpu"),
@@ -124,7 +124,7 @@ def loaders():
         ),
         "reader": start_reader,
         "trained reader": load_reader,
-        "cross-encoder of a study": lambda folder: Judge(folder, "cpu"),
+        "cross-encoder of a study": lambda folder: CrossEncoderScorer(folder, "cpu"),
         "start of a cross-encoder": lambda folder: _start_cross_encoder(folder),
     }
 

@@ -21,7 +21,7 @@ from backend.reader.model import load_reader, start_reader
 from backend.reader.reader import Reader
 from backend.reader.trainer import ReaderCollator, measure
 from backend.reader.training import train_reader
-from backend.training.examples import draw
+from backend.training.examples import sample_passages
 from backend.training.training_log import read_log
 from db.errors import BadInput, Refused
 from db.events import Choice, LabelEvent
@@ -144,7 +144,7 @@ def test_another_unfinished_training_is_not_overwritten(study, bert):
 def test_the_batch_is_loss_ready(study, bert):
     """Each positive comes first and its spans are the answer; the loss of the batch is the mean of its questions' own."""
     examples, model = RunExamples(study, study.run("train")), start_reader(bert, tokens=80)
-    drawn = [draw(examples[number], 3 if number else 1, 0, 0) for number in range(5)]
+    drawn = [sample_passages(examples[number], 3 if number else 1, 0, 0) for number in range(5)]
     collator = ReaderCollator(model.inputs)
     batch = collator(drawn)
     assert batch["places"].tolist()[0][2:] == [-1, -1] and (batch["places"][1:] >= 0).all()

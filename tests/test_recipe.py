@@ -22,8 +22,8 @@ from backend.recipes.settings import RecipeSettings
 from backend.recipes.stages import begin
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.training.scoring import Judge
-from backend.training_sets.building import build
+from backend.training.scoring import CrossEncoderScorer
+from backend.training_sets.builder import build
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Refused
 from db.people import People
@@ -109,7 +109,7 @@ def whole(bare, tmp_path_factory):
     say(study, "ann", first.id, {others[0]: "positive", others[1]: "negative"})
     seen = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Judge, "score", knows)
+        patched.setattr(CrossEncoderScorer, "score", knows)
         made = train_rocketqa(
             study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
         )

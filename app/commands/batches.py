@@ -115,9 +115,9 @@ def batch_strata(
     study: StudyOption = None,
 ) -> None:
     """Check a training set: pairs of those a machine kept, removed and proposed, drawn at random."""
-    from backend.training_sets.strata import judge_strata
+    from backend.training_sets.stratified_sample import queue_stratified_sample
 
-    _say(judge_strata(open_study(study), name, training_set, size, seed))
+    _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
 
 
 @batch_app.command("close")

@@ -46,6 +46,10 @@ Ties = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Another name that people reach the server by, such as a reverse proxy's."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
 
 

@@ -124,9 +124,9 @@ def _numbers(text: str, option: str) -> list[int]:
 def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
     """Do the job; of several processes the first keeps it, and the others train along and say nothing."""
     from backend.recipes.rocketqa import train_rocketqa
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
-    return do(study, job, **arguments) if leads() else train_rocketqa(study, **arguments)
+    return do(study, job, **arguments) if is_main_process() else train_rocketqa(study, **arguments)
 
 
 def _print_report(study: Study, runs: list[str]) -> None:

@@ -184,12 +184,12 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
 
 def _train(job: str, folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
     """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
     study = open_study(folder)
     if trust:
         trust_models(study, arguments["start"])
-    if leads():
+    if is_main_process():
         return do(study, job, **arguments)
     from importlib import import_module
 

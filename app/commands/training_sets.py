@@ -160,8 +160,8 @@ def diff(
     from itertools import islice
     from json import dumps
 
+    from backend.training_sets.differences import change_summary
     from backend.training_sets.differences import diff as changes
-    from backend.training_sets.differences import summary
     from backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
@@ -170,7 +170,7 @@ def diff(
         for change in changes(old, new):
             print(dumps(asdict(change), ensure_ascii=False))
         return
-    found = summary(old, new)
+    found = change_summary(old, new)
     print(f"{counted(found.changed, 'pair')} changed, {found.same:,} are the same.")
     for (was, now, why), count in found.changes.most_common():
         print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")

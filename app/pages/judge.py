@@ -81,7 +81,7 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
         )
     title, lines = _empty(batches, person)
     judging.mount("judge", component, {
-        "session": f"{who.cookie_name(opened.labels_path)}:{person.name}", "mode": "judge", "kind": "label", "cards": cards,
+        "session": judging.session(opened.labels_path, person), "mode": "judge", "kind": "label", "cards": cards,
         "order": [key(lease.batch, lease.question) for lease in leases], "history": _history(history),
         "empty_title": title, "empty": lines, **_guidelines(opened),
     }, stores.labels, person.name)  # fmt: skip
@@ -137,7 +137,7 @@ def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     for card in cards:
         card["progress"] = f"{len(disputed):,} questions with disagreement"
     judging.mount("judge", component, {
-        "session": f"{who.cookie_name(opened.labels_path)}:{person.name}:adjudicate", "mode": "adjudicate", "kind": "adjudicate",
+        "session": judging.session(opened.labels_path, person, "adjudicate"), "mode": "adjudicate", "kind": "adjudicate",
         "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history),
         "empty_title": "Nothing to settle", "empty": ["People agree wherever two of them judged the same passage."],
         **_guidelines(opened),

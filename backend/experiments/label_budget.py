@@ -237,7 +237,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
 
 
 def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
-    from backend.training_sets.building import build
+    from backend.training_sets.builder import build
 
     if not state.done(budget.name):
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
@@ -265,8 +265,8 @@ def _train_and_search(
     asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
     """One retriever: trained, asked, and thrown away; what it found is kept."""
-    from backend.training.dual_encoder import start_of, train
-    from backend.training.set_examples import SetExamples
+    from backend.training.dual_encoder import start_encoder, train
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
     cell = asked.working / _cell(budget, seed)
@@ -274,7 +274,7 @@ def _train_and_search(
         return
     opened, begin, chosen = (
         TrainingSet.open(asked.study, budget.name),
-        start_of(asked.study, asked.start),
+        start_encoder(asked.study, asked.start),
         asked.training(seed),
     )
     model, training = asked.working / "model", asked.working / "training"
@@ -283,7 +283,7 @@ def _train_and_search(
         shutil.rmtree(model, ignore_errors=True)
         train(
             begin,
-            SetExamples(asked.study, opened),
+            TrainingSetExamples(asked.study, opened),
             model,
             training,
             chosen,

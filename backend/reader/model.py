@@ -13,9 +13,9 @@ from backend.core.manifest import read_json
 from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.reader.inputs import TOKENS, ReaderInputs
 from backend.retrieval.encoder import DPR_TOWERS
-from backend.training.resuming import TRAINING
+from backend.training.checkpoints import TRAINING
+from backend.training.initial_model import keep_layers
 from backend.training.scoring import weights_hash
-from backend.training.starting import keep_layers
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:

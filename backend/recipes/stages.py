@@ -189,7 +189,7 @@ class Recipe:
         )
 
     def _build(self, name: str, request: dict[str, Any], progress: Progress | None) -> None:
-        from backend.training_sets.building import build
+        from backend.training_sets.builder import build
 
         keep, propose = self.settings.thresholds
         wanted = {

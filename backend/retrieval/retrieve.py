@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.runs import Run, refuse_existing, write_run
+from backend.core.runs import Run, claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
 from backend.progress import Progress
@@ -62,32 +62,32 @@ def retrieve(
         raise Refused(f"--with must be one of {', '.join(KINDS)}, not {kind!r}")
     settings = study.settings
     name = check_name(name or default_name(kind, f"{encoder}-{approximate}" if approximate else encoder, split), "run")
-    refuse_existing(study, name, replace)
     k = k or settings.k
     if k > len(study.corpus):
         raise Refused(f"k is {k}, but there are only {len(study.corpus)} passages")
-    questions = questions_in_split(study, split)
-    retriever = _open(study, kind, encoder, method, weight, missing, approximate, device)
-    extra = _tuned(study, retriever, rule, progress) if tune else {}
-    started = time.monotonic()
-    hits = retriever.search([question.text for question in questions], k, progress)
-    return write_run(
-        study,
-        name,
-        [question.id for question in questions],
-        hits,
-        {
-            **retriever.settings,
-            **extra,
-            "split": split,
-            "seed": settings.seed,
-            "rule": rule,
-            "search_seconds": round(time.monotonic() - started, 2),
-        },
-        rule=rule,
-        replace=replace,
-        progress=progress,
-    )
+    with claim_run(study, name, replace):
+        questions = questions_in_split(study, split)
+        retriever = _open(study, kind, encoder, method, weight, missing, approximate, device)
+        extra = _tuned(study, retriever, rule, progress) if tune else {}
+        started = time.monotonic()
+        hits = retriever.search([question.text for question in questions], k, progress)
+        return write_run(
+            study,
+            name,
+            [question.id for question in questions],
+            hits,
+            {
+                **retriever.settings,
+                **extra,
+                "split": split,
+                "seed": settings.seed,
+                "rule": rule,
+                "search_seconds": round(time.monotonic() - started, 2),
+            },
+            rule=rule,
+            replace=replace,
+            progress=progress,
+        )
 
 
 def default_name(kind: str, encoder: str, split: str | None) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from backend.core.manifest import read_json
 from backend.core.model_files import open_model, readable_model
-from backend.judges.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.progress import Progress
 from db.errors import Missing
 from db.records import Passage
@@ -29,7 +29,7 @@ PER_STEP = 8  # questions whose pairs are scored, and kept, at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledPair:
     """A pair of which it is known whether the passage answers the question."""
 
     question_id: str
@@ -50,7 +50,7 @@ def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int
     )
 
 
-def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "auto", seed: int = 0) -> dict:
+def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = "auto", seed: int = 0) -> dict:
     """Fit probabilities to labelled pairs that it was not trained on; what calibration.json holds.
 
     Raises:
@@ -60,7 +60,7 @@ def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "aut
     scores = logits(model, [(pair.question, pair.passage) for pair in pairs])
     fitted = fit(scores, positive, method)
     questions = [pair.question_id for pair in pairs]
-    apart = unseen(scores, positive, questions, fitted.method, seed)
+    apart = cross_validated(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
     return {
         **asdict(fitted),
@@ -76,7 +76,7 @@ def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "aut
     }
 
 
-class Judge:
+class CrossEncoderScorer:
     """A trained cross-encoder as it is used: it gives probabilities.
 
     calibrated: False where there was nothing to calibrate on; they are then the plain logistic of its scores.
@@ -97,9 +97,9 @@ class Judge:
         self.report = read_json(path) if path.is_file() else None
         self.calibrated = self.report is not None
         self.probabilities = (
-            Calibration("platt")
+            ProbabilityCalibration("platt")
             if self.report is None
-            else Calibration(
+            else ProbabilityCalibration(
                 self.report["method"],
                 self.report["slope"],
                 self.report["intercept"],
@@ -112,9 +112,11 @@ class Judge:
         return self.probabilities(logits(self.model, pairs, batch))
 
 
-def score(model: Judge | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None) -> np.ndarray:
+def score(
+    model: CrossEncoderScorer | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None
+) -> np.ndarray:
     """(n,) probabilities of (question, passage) pairs, by a model or the folder it lies in."""
-    return (model if isinstance(model, Judge) else Judge(model, device)).score(pairs)
+    return (model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)).score(pairs)
 
 
 def weights_hash(folder: Path) -> str:
@@ -135,9 +137,9 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
-    opened, judge = study.run(run), Judge(study.path("models", model), device)
+    opened, judge = study.run(run), CrossEncoderScorer(study.path("models", model), device)
     store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})
     ids, scored = opened.question_ids, 0
     for begin in range(0, len(ids), PER_STEP):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from backend.core.declared import Field, settings_class
-from backend.training.distributed import launched
+from backend.training.distributed import is_distributed
 from db.errors import Refused
 
 if TYPE_CHECKING:
-    from backend.training.starting import Shape
+    from backend.training.initial_model import Shape
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
@@ -126,7 +126,7 @@ class DualEncoderSettings(TrainingSettings):
 
     @property
     def shape(self) -> Shape:
-        from backend.training.starting import Shape
+        from backend.training.initial_model import Shape
 
         return Shape(
             self.towers,
@@ -181,7 +181,7 @@ def check(settings: DualEncoderSettings) -> None:
         raise Refused(
             "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
         )
-    if settings.batch == 1 and not settings.hard_negatives and not launched():
+    if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
         raise Refused(

@@ -14,8 +14,10 @@ from typing import Any
 
 import streamlit as st
 
+from app import who
 from db.errors import BlindspotError
 from db.labels import Labels
+from db.people import Person
 
 HERE = Path(__file__).parent
 _HEARD = "judging-heard"
@@ -23,6 +25,7 @@ _HEARD = "judging-heard"
 
 def mount(name: str, key: str, data: Mapping[str, Any], labels: Labels, annotator: str) -> None:
     """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
+    key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
     _component(name)(
         key=key,
@@ -48,9 +51,24 @@ def receive(key: str, labels: Labels, annotator: str) -> None:
     }
 
 
+def component_key(key: str) -> str:
+    """Return a key that Streamlit takes for any name of a person: a component's key must not hold "__"."""
+    return key.replace("_", "_-")
+
+
+def session(labels_path: Path, person: Person, mode: str = "") -> str:
+    """Return the name under which the browser keeps one person's outbox in one study, by mode of the page.
+
+    The browser finds the outboxes of a person by this prefix. A person's name may hold a colon, which separates the parts
+    here, so it is replaced by a character that no name holds: "sam" must not find the outbox of "sam:2".
+    """
+    parts = [who.cookie_name(labels_path), person.name.replace(":", "\x1f")]
+    return ":".join([*parts, mode] if mode else parts)
+
+
 def asked(key: str, name: str, default: Any) -> Any:
     """Something that the browser sent beside its outbox."""
-    state = st.session_state.get(key) or {}
+    state = st.session_state.get(component_key(key)) or {}
     return (state.get("outbox") or {}).get(name, default)
 
 

@@ -334,8 +334,8 @@ class Judging {
     const { outbox, parts } = this;
     const count = outbox.entries.length;
     parts.progress.textContent = this.card?.progress ?? this.data.progress ?? "";
-    parts.status.textContent = count ? `${count} unsaved` : "✓ all saved";
-    parts.status.classList.toggle("unsaved", count > 0);
+    parts.status.textContent = outbox.status();
+    parts.status.classList.toggle("unsaved", count > 0 || outbox.lost > 0);
     const trouble = count ? this.data.trouble : null;
     const lines = [];
     if (outbox.late) {

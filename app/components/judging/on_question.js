@@ -109,9 +109,9 @@ class OnQuestion {
     const count = this.outbox.entries.length;
     const words = this.said ?? "Label the passage that has the focus: 1 positive, 2 related, 3 negative, 0 unsure. J and K move, Z takes back.";
     if (this.words.textContent !== words) this.words.textContent = words;
-    const status = count ? `${count} unsaved` : this.labels().size ? "✓ all saved" : "";
+    const status = this.outbox.status(this.labels().size ? "✓ all saved" : "");
     if (this.status.textContent !== status) this.status.textContent = status;
-    this.status.classList.toggle("unsaved", count > 0);
+    this.status.classList.toggle("unsaved", count > 0 || this.outbox.lost > 0);
     const refused = this.outbox.refused.at(-1);
     const banner = this.outbox.late ? `${this.data.trouble ?? "The server does not answer."} ${count} kept in this browser and sent again.`
       : refused ? `Not taken: ${refused.message}` : "";

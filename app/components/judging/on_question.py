@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from app import url, who
+from app import url
 from app.components import judging
 from app.components.marks import count
 from app.desk import desk
@@ -36,7 +36,7 @@ def _keys(study: Study, question: Question, person: Person) -> None:
         if gesture.batch is None and gesture.kind == "label" and gesture.question == question.id
     ]
     judging.mount("on_question", f"on-question-{person.name}", {
-        "session": f"{who.cookie_name(study.labels_path)}:{person.name}:question", "question": question.id,
+        "session": judging.session(study.labels_path, person, "question"), "question": question.id,
         "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
         "history": [asdict(gesture) for gesture in reversed(history)], "guideline": guidelines(study.folder).version,
     }, stores.labels, person.name)  # fmt: skip

@@ -15,7 +15,7 @@ from app.components.setting_fields import setting_field
 from app.entry import one_line
 from app.markup import show
 from backend.core.study import Study
-from backend.training.resuming import models_of
+from backend.training.checkpoints import models_of
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 
@@ -106,13 +106,13 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
     """From two steps that are tried now, from encoding some passages, and from scoring some pairs."""
     from backend.retrieval.encoder import load_encoder
     from backend.training.distillation import Teacher
-    from backend.training.dual_encoder import estimate, start_of
-    from backend.training.set_examples import SetExamples
+    from backend.training.dual_encoder import estimate, start_encoder
+    from backend.training.examples import TrainingSetExamples
 
-    examples = SetExamples(opened, TrainingSet.open(opened, training_set))
+    examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
     teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None
-    found = estimate(start_of(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
-    encoder = load_encoder(start_of(opened, start))
+    found = estimate(start_encoder(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
+    encoder = load_encoder(start_encoder(opened, start))
     passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
     began = time.perf_counter()
     encoder.encode_passages(passages)

@@ -14,9 +14,9 @@ from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.study import Study
-from backend.training.resuming import models_of
+from backend.training.checkpoints import models_of
+from backend.training.dual_encoder import trial_run_name
 from backend.training.training_log import read_log
-from backend.training.trial import run_name
 
 COMPARED_BY = {
     "average_rank": "Average rank: of the held-out questions' positive among one fixed pool of passages; lower is better, 1 the best.",
@@ -187,7 +187,7 @@ def after_training(opened: Study, name: str) -> None:
         return
     splits = [split for split in ("dev", "test") if any(row["split"] == split for row in opened.questions.counts())]
     for split in splits[:1]:
-        made = run_name(name, split)
+        made = trial_run_name(name, split)
         if made not in runs:
             arguments = {"name": name, "split": split, **fewer(opened)}
             jobs.start_button(
