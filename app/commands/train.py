@@ -211,7 +211,7 @@ def _print_calibration(folder: str) -> None:
         return
     report = read_json(path)
     print(
-        f"Calibrated ({report['method']}) on {report['pairs']:,} pairs, {report['positives']:,} of them positive: {report['of']}."
+        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them positive: {report['of']}."
     )
     for row in report["thresholds"]:
         if row["threshold"] in (0.1, 0.9):

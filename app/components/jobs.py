@@ -11,7 +11,9 @@ import streamlit as st
 
 from app.markup import Html, div, show, span, tag
 from backend.core import jobs
+from backend.core.declared import declared
 from backend.core.study import Study
+from backend.retrieval.retriever import RETRIEVERS
 from db.jobs import Job
 
 SHOWN = 5
@@ -22,9 +24,9 @@ def name(kind: str, arguments: dict[str, Any]) -> str:
     """ "retrieve dense over dev with minilm": what a job does, for people."""
     if kind == "retrieve":
         over = f" over {arguments['split']}" if arguments.get("split") else ""
-        encoder = (
-            f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
-        )
+        retriever = RETRIEVERS.find(arguments.get("kind", ""))
+        takes_encoder = retriever is None or "encoder" in declared(retriever.options)
+        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") and takes_encoder else ""
         return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
     extra = arguments.get("name") or arguments.get("experiment") or arguments.get("path", "").rsplit("/", 1)[-1]
     return f"{kind} {extra}".strip()

@@ -22,6 +22,7 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
 from backend.retrieval import live
+from backend.retrieval.retriever import kind_of
 from db.errors import BlindspotError, Missing
 from db.records import Question
 
@@ -260,7 +261,8 @@ def _own(opened: Study) -> None:
             )
         )
         return
-    second = next((name for name in retrievers if name not in ("bm25", retrievers[0])), retrievers[0])
+    others = [name for name in retrievers if name != retrievers[0]]
+    second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
     show(_way_back())
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")

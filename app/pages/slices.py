@@ -12,17 +12,17 @@ from app.components.marks import count, empty, letter, notice
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
-from app.components.tables import accuracy_table, flip_table, scrolling
+from app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, tag
 from app.runs import convention, default_pair
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
-from backend.evaluation.comparison import at, conclusion, reservation
+from backend.evaluation.comparison import reservation
 from backend.evaluation.slice_finder import find_slices, joined
 from backend.evaluation.slice_report import method
-from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.evaluation.slices import Facts
 from db.errors import BlindspotError
 
 PAGE = "slices"
@@ -115,8 +115,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
     if not total:
         show(notice("No question of these runs is in this slice."))
         return
-    found = at(compared, chosen.k, kept)
-    words = CHOSEN_BY_RESULTS if by_results(chosen.slice) else conclusion(found, chosen.a, chosen.b)
+    words = concluded(compared, chosen, kept)
     said = div(tag("p", words, cls="conclusion"), tag("p", reservation(compared.a.kind, chosen.rule), cls="convention"))
     head = div(
         tag("h2", f"{count(total, 'question')} of {len(compared):,}"),

@@ -14,6 +14,7 @@ from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.study import Study
+from backend.retrieval.retriever import kind_of_run
 from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import trial_run_name
 from backend.training.training_log import read_log
@@ -197,7 +198,7 @@ def after_training(opened: Study, name: str) -> None:
         before = [
             run
             for run, manifest in runs.items()
-            if run != made and manifest.get("split") == split and manifest.get("retriever") != "hybrid"
+            if run != made and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
         ]
         start = start_name(opened, models_of(opened).get(name, {}))
         first = next(

@@ -15,6 +15,7 @@ from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
+from backend.retrieval.retriever import RETRIEVERS
 from backend.training_sets.denoising import POLICIES
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
@@ -114,18 +115,14 @@ def _run_over_train(opened: Study) -> None:
         )
         return
     show(notice("Negatives are mined from a run over the training questions, and there is none yet."))
-    indexes = opened.parts("indexes")
-    for kind, there in (
-        ("bm25", "bm25" in indexes),
-        ("dense", any(m.get("kind") == "dense index" for m in indexes.values())),
-    ):
-        if there:
+    for kind in RETRIEVERS:
+        for name in kind.available(opened)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 opened,
                 "retrieve",
-                {"kind": kind, "split": "train", **fewer(opened)},
-                key=f"train-{kind}",
-                words=f"Retrieve over train with {kind}",
+                {"kind": kind.name, "split": "train", **kind.options_of(name), **fewer(opened)},
+                key=f"train-{kind.name}",
+                words=f"Retrieve over train with {kind.title}",
             )
 
 
