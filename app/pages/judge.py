@@ -52,6 +52,7 @@ def page() -> None:
         batch_panel(opened, person)
 
 
+@judging.keeps_component("judge")
 def _judge(opened: Study, stores: Desk, person: Person) -> None:
     component = f"judge-{person.name}"
     leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
@@ -125,6 +126,7 @@ def _guidelines(opened: Study) -> dict[str, Any]:
     return {"guideline": found.version, "guideline_text": found.blocks()}
 
 
+@judging.keeps_component("adjudicate")
 def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     """The pairs that people label differently, question by question; the one in the address first."""
     component = f"adjudicate-{person.name}"

@@ -6,23 +6,30 @@ sends them back; whatever is not acknowledged is sent again, and stored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from app.desk import Desk
+from app.entry import PASSING, describe, report
+from backend.core.study import Study
 from db.errors import BlindspotError
 from db.labels import Labels
+from db.people import Person
+
+Draw = Callable[[Study, Desk, Person], None]
 
 HERE = Path(__file__).parent
-_HEARD = "judging-heard"
+_HEARD, _LAST = "judging-heard", "judging-last"
 
 
 def mount(name: str, key: str, data: Mapping[str, Any], labels: Labels, annotator: str) -> None:
     """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
+    st.session_state.setdefault(_LAST, {})[key] = data
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
     _component(name)(
         key=key,
@@ -33,14 +40,36 @@ def mount(name: str, key: str, data: Mapping[str, Any], labels: Labels, annotato
     )
 
 
+def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
+    """Decorate a function that mounts the component `PREFIX-NAME` of a person. When the study cannot be read for a while, the
+    component stays on the page with what it last showed, below a line about the error, and the page tries again."""
+
+    def decorate(draw: Draw) -> Draw:
+        @wraps(draw)
+        def guarded(study: Study, stores: Desk, person: Person) -> None:
+            line = st.container()
+            try:
+                draw(study, stores, person)
+            except PASSING as error:
+                key = f"{prefix}-{person.name}"
+                if key in st.session_state.get(_LAST, {}):
+                    mount("judge", key, st.session_state[_LAST][key], stores.labels, person.name)
+                with line:
+                    report(error)
+
+        return guarded
+
+    return decorate
+
+
 def receive(key: str, labels: Labels, annotator: str) -> None:
     """Store what the browser sent, and remember what became of it."""
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
     try:
         receipts = [asdict(receipt) for receipt in labels.add_all(annotator, entries)]
-    except BlindspotError as error:
-        trouble = str(error)
+    except (BlindspotError, *PASSING) as error:
+        trouble = describe(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
         "attempt": outbox.get("attempt"),
         "receipts": receipts,
