@@ -2,7 +2,7 @@
 
     BLINDSPOT_STUDY=STUDY python -m app.hosting --port 8501 --address localhost
 
-It runs Streamlit's own ASGI application behind `backend.service.guard`, which `streamlit run` has no place for.
+It runs Streamlit's own ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` has no place for.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
     from streamlit.web import bootstrap
 
     from app.entry import report
+    from app.links import PersonalLinks
     from backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, Rate
 
     hosts = Hosts(address, names)
     rate = None if hosts.is_local else Rate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    app = App(MAIN, middleware=[Middleware(Guard, hosts=hosts, rate=rate)], on_script_error=report)
+    middleware = [Middleware(Guard, hosts=hosts, rate=rate), Middleware(PersonalLinks)]
+    app = App(MAIN, middleware=middleware, on_script_error=report)
     # After App(), which tells Streamlit where main.py is: `.streamlit/config.toml` beside it holds the theme.
     bootstrap.load_config_options(_streamlit_options(port, address))
     return app

@@ -271,8 +271,8 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     import shutil
 
     from backend.core.study import Study
+    from backend.judges.scores import lookup
     from backend.retrieval.retrieve import retrieve
-    from backend.training_sets.scores import lookup
 
     shutil.copytree(indexed_study.folder, tmp_path / "study")
     study = Study.open(tmp_path / "study")

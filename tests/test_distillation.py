@@ -12,6 +12,7 @@ from scipy.special import logit
 from backend.core.manifest import read_json, write_json
 from backend.core.settings import add_encoder
 from backend.core.study import Study
+from backend.judges.scores import ScoreStore
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
 from backend.training.distillation import CERTAIN, Teacher, log_odds
@@ -29,7 +30,6 @@ from backend.training.examples import (
 from backend.training.losses import distillation_loss
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.builder import build
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing, Refused
 from db.people import People

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from backend.core.runs import write_run
+from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK, eligible_questions, fact_key
 from backend.retrieval import bm25
 from backend.text.answers import has_answer
-from backend.training_sets.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK, eligible_questions, fact_key
 from backend.training_sets.mining import (
     EasyNegativeSampler,
     NegativeCandidate,

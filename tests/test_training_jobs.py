@@ -154,7 +154,7 @@ def test_the_commands(study, trained):
     from typer.testing import CliRunner
 
     from app.commands.train import train_app
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
     def run(*words):
         done = CliRunner().invoke(train_app, [*words, "--study", str(study.folder)], catch_exceptions=False)

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
+from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
 from backend.training.examples import TrainingSetExamples
 from backend.training_sets import builder as building
@@ -22,8 +24,6 @@ from backend.training_sets.assemble import DENIED, NO_POSITIVE
 from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import POLICIES
 from backend.training_sets.differences import NewLabel, change_summary, diff, new_labels
-from backend.training_sets.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
-from backend.training_sets.scores import ScoreStore, lookup
 from backend.training_sets.sources import NOT_SEARCHED
 from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue_stratified_sample, stratified_sample

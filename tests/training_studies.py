@@ -10,9 +10,9 @@ import numpy as np
 
 from backend.core.runs import write_run
 from backend.core.study import Study
+from backend.judges.scores import ScoreStore
 from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import Thresholds
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.training_set import TrainingSet
 from db.events import Choice, LabelEvent

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 import_app = group("Bring passages, questions or entity frequencies into a study.")
 
 
+def copy(
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    study: StudyOption = None,
+) -> None:
+    """Copy the study, even while it is in use."""
+    from backend.core.copying import copy_study
+
+    made = copy_study(open_study(study), target)
+    print(f"Copied the study to {made.folder}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB.")
+    for part in made.left_out:
+        print(f"Left out {part}: it is unfinished.")
+
+
 def new(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     title: Annotated[str | None, typer.Option("--name", help="The study's name; default the folder's.")] = None,

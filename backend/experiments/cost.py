@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.fine_tuning import Adapted, Begun
 from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
@@ -21,7 +22,6 @@ from backend.experiments.workbench import Workbench
 from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.leaks import eligible_questions
 
 if TYPE_CHECKING:
     from backend.core.study import Study

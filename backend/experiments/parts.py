@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest
 from backend.core.sampling import nested_sample
+from backend.data.leaks import eligible_questions
 from backend.progress import Progress
-from backend.training_sets.leaks import eligible_questions
 from db.errors import Missing
 from db.labels import Labels
 from db.records import Question

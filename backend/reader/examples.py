@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.data.leaks import TRAINS, eligible_questions
 from backend.reader.settings import DEPTH
 from backend.text.answers import DEFAULT_RULE, match_run, rule_for
-from backend.training_sets.leaks import TRAINS, eligible_questions
 from db.errors import Missing, Refused
 from db.labels import Labels
 from db.records import Passage
@@ -66,7 +66,7 @@ class RunExamples:
 
     A passage that holds an answer is a positive, unless people call it related or negative; one that holds none is a negative, unless
     people call it positive; pairs in dispute are neither. Questions of dev, test and bucket sets, and what leaks from them
-    (`backend.training_sets.leaks`), never train.
+    (`backend.data.leaks`), never train.
 
     left_out: questions of the run that do not train, by reason.
     """

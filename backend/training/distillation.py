@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.judges.scores import PairKey, ScoreStore
 from backend.progress import Progress
 from backend.training.distributed import rank, wait_for_all, world_size
 from backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample, sample_passages
-from backend.training_sets.scores import PairKey, ScoreStore
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:

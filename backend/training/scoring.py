@@ -137,7 +137,7 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
     opened, judge = study.run(run), CrossEncoderScorer(study.path("models", model), device)
     store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.disagreements import NO, SILENT, YES
 from backend.core.runs import answer_matrix
-from backend.training_sets.scores import ScoreStore
+from backend.judges.scores import ScoreStore
 from db.labels import Labels
 
 if TYPE_CHECKING:

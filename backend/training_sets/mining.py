@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from backend.data.leaks import fact_key
 from backend.text.answers import match_run
-from backend.training_sets.leaks import fact_key
 from backend.training_sets.training_set import Source
 from db.errors import Missing
 from db.records import Question

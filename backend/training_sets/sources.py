@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.data.leaks import EligibleQuestions, eligible_questions
+from backend.judges.scores import ScoreStore
 from backend.progress import Progress
-from backend.training_sets.leaks import EligibleQuestions, eligible_questions
-from backend.training_sets.scores import ScoreStore
 from backend.training_sets.spec import TrainingSetSpec
 from db.errors import Missing
 from db.judgements import as_of

@@ -12,7 +12,7 @@ from backend.training_sets.denoising import Policy, Thresholds, check_scale, pol
 from db.errors import BadInput
 
 if TYPE_CHECKING:
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
 POSITIVES = ("gold", "distant", "cross_encoder")
 

@@ -17,8 +17,8 @@ from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
+from backend.judges.scores import ScoreStore
 from backend.training_sets.judge_agreement import ANSWERS, CROSS_ENCODER, PEOPLE, JudgeAgreement, judge_agreement
-from backend.training_sets.scores import ScoreStore
 from db.labels import Labels
 
 VIEW = "judges"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.core.manifest import read_manifest
-from backend.core.runs import refuse_existing, write_run
+from backend.core.runs import claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
 from backend.data.formats import find_format
@@ -58,9 +58,12 @@ def import_run(
     made = read_manifest(study.path("runs", name))
     if made and not replace and (made.get("sha256"), made.get("split")) == (sha256, split):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    refuse_existing(study, name, replace)
     corpus, questions = study.corpus, questions_in_split(study, split)
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+    with (
+        claim_run(study, name, replace),
+        writable(study.folder),
+        LeftOut(study.folder, path, skip_bad) as left,
+    ):
         rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), left, tell)
         if not len(rows):
             raise left.first or BadInput("holds no hits", path)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from analysis.relations import relation_name
 from backend.data.formats.entityquestions import MAIN
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     LEAST,
     SMALL_LEAST,
@@ -34,7 +35,6 @@ from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import eligible_questions
 from db.records import Question
 
 SIMILAR_ROW = "FT, similar wording"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import eligible_questions
 
 TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}

@@ -5,10 +5,10 @@ The curves of the figure have no printed numbers; its text says that 1,000 examp
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row, success_cells
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import eligible_questions
 from db.errors import BadInput
 
 TAKES = frozenset({"sizes"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
@@ -21,7 +22,6 @@ from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import eligible_questions
 from db.errors import BadInput
 
 SYSTEMS = ("DPR (NQ)", "FT by relation", "FT for all", "DPR (PAQ)", "FT by relation", "FT for all", "BM25")
