@@ -82,6 +82,9 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
 
 def build_form(opened: Study, made: dict[str, dict]) -> None:
     """A set out of the runs over training questions."""
+    if not who.may(opened.labels_path, "build training sets"):
+        show(notice("Training sets are built by a lead of the study."))
+        return
     runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
     if not runs:
         _run_over_train(opened)
@@ -142,10 +145,12 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     if ranks:
         show(div(tag("h2", "What became of the passages that were mined, by rank"), cls="list-head"))
         plot(_fates(ranks), f"fates-{chosen.name}")
-    _new(opened, chosen)
+    sees_labels = who.may(opened.labels_path, "see others' labels")
+    if sees_labels:
+        _new(opened, chosen)
     _judge_strata(opened, chosen)
     others = [name for name in made if name != chosen.name]
-    if others:
+    if others and sees_labels:
         with st.columns([1, 2])[0]:
             before = url.select(
                 "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
@@ -164,20 +169,19 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
 
 def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
     """For leads: people check what the machine decided."""
-    lead = who.who(opened.labels_path)
-    if lead is None or not lead.may("lead"):
+    if not who.may(opened.labels_path, "make batches"):
         return
     words = "Let people check a sample of what the machine decided"
-    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name, lead.name))
+    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name))
     if said := st.session_state.pop(_SAID, None):
         show(notice(said, " ", link("Judge", url.JUDGE), "; Quality shows how right each stratum is."))
 
 
-def _send(opened: Study, name: str, lead: str) -> None:
+def _send(opened: Study, name: str) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
-        made = queue_stratified_sample(opened, batch, name, by=lead)
+        made = queue_stratified_sample(opened, batch, name, by=who.acting(opened.labels_path))
         st.session_state[_SAID] = f"Batch {batch}: {made.passages:,} passages are in the queue."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
