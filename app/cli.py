@@ -69,6 +69,7 @@ COMMANDS = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
+LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
@@ -80,7 +81,7 @@ train.train_app.command("reader")(train_reader)
 experiments.add_experiments()
 experiments.experiment_app.command("label-budget")(recipe.label_budget)
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, cls=LATE.get(name))(command)
 for name, commands in GROUPS.items():
     app.add_typer(commands, name=name)
 
