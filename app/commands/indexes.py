@@ -10,6 +10,7 @@ import typer
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from app.commands.options import takes_settings
 from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.retrieval.faiss_options import KINDS, FaissOptions
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -79,36 +80,23 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
 
 
 @index_app.command("faiss")
+@takes_settings(FaissOptions, "options")
 def index_faiss(
-    kind: Annotated[str, typer.Option(metavar="flat|hnsw|ivfpq", help="The index.")] = "hnsw",
+    kind: Annotated[str, typer.Option(metavar="|".join(KINDS), help="The index.")] = "hnsw",
     encoder: Encoder = "minilm",
-    links: Annotated[int | None, typer.Option(min=2, help="HNSW: links per vector; default 32, DPR took 512.")] = None,
-    build_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efConstruction; default 200.")] = None,
-    search_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efSearch; default 128.")] = None,
-    lists: Annotated[
-        int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")
-    ] = None,
-    code_bytes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: bytes per vector; default 64.")] = None,
-    probes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: lists searched; default 64.")] = None,
+    *,
+    options: dict[str, Any],
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
-    given = {
-        "links": links,
-        "build_effort": build_effort,
-        "search_effort": search_effort,
-        "lists": lists,
-        "code_bytes": code_bytes,
-        "probes": probes,
-    }
     manifest = do(
         open_study(study),
         "index faiss",
         name=encoder,
         kind=kind,
         device=device,
-        options={key: value for key, value in given.items() if value is not None},
+        options=options,
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
