@@ -314,6 +314,17 @@ def m010_queue_acts(db: Database) -> None:
         BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already'); END""")
 
 
+@MIGRATIONS()
+def m011_sign_ins(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE sign_in ( -- browsers that are signed in by a personal link
+            token TEXT PRIMARY KEY, -- sha256 of the token in the browser's cookie
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            invitation TEXT NOT NULL, -- the link that opened the session; a new link ends it
+            expires REAL NOT NULL
+        ) STRICT, WITHOUT ROWID""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

@@ -11,6 +11,7 @@ from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, 
 from app.commands.options import takes_settings
 from backend.core.settings import MODELS, EncoderSettings, add_encoder
 from backend.retrieval.faiss_options import KINDS, FaissOptions
+from backend.text.counting import counted
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -24,7 +25,7 @@ def index_bm25(
 ) -> None:
     """Index the passages with Lucene."""
     manifest = do(open_study(study), "index bm25", threads=threads)
-    print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
+    print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
 @index_app.command("dense")
@@ -56,7 +57,7 @@ def index_dense(
         open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision
     )
     print(
-        f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
         f"{manifest['made_by']}, {manifest['seconds']} s."
     )
 
@@ -74,7 +75,7 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     with progress() as watch:
         made = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
+        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When all are there: "
         f"blindspot index dense --encoder {encoder} --merge"
     )
 
@@ -100,7 +101,7 @@ def index_faiss(
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
-        f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
+        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
         f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']})."
     )
 
@@ -139,7 +140,7 @@ def index_milvus(
         parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
     )
     print(
-        f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s."
+        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), {record['seconds']} s."
     )
 
 

@@ -41,9 +41,10 @@ def _page(opened: Study) -> None:
         with right:
             if held["passages"] is not None and held["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))
-            with st.container(key="next"):
-                _next(opened, held)
-                _make_more(opened, held)
+            if who.may(opened.labels_path, "retrieve"):
+                with st.container(key="next"):
+                    _next(opened, held)
+                    _make_more(opened, held)
             jobs.panel(opened)
 
 

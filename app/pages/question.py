@@ -7,7 +7,7 @@ import json
 import numpy as np
 import streamlit as st
 
-from app import selection, study, url, who
+from app import blind, selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
@@ -92,6 +92,9 @@ def _listed(opened: Study) -> None:
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
+    if blind.any_hidden(opened, [question.id]):
+        show(blind.notice_of_hidden(1))
+        return
     reader, _ = chosen_reader(opened, (a, b))
     lists = [
         column

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import study, url
+from app import study, url, who
 from app.components import jobs
 from app.components.jobs import duration
 from app.components.marks import notice
@@ -112,6 +112,8 @@ def _go_on(opened: Study, name: str) -> None:
 
 
 def _watch(opened: Study, name: str, was_running: bool) -> None:
+    if who.gone(opened.labels_path):
+        st.rerun()
     log = read_log(opened, name)
     losses = [line for line in log if "loss" in line]
     compared_by = next((figure for figure in COMPARED_BY for line in log if figure in line), "average_rank")
