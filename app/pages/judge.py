@@ -51,6 +51,7 @@ def page() -> None:
         batch_panel(opened)
 
 
+@judging.keeps_component("judge")
 def _judge(opened: Study, stores: Desk, person: Person) -> None:
     judging.at_work(opened, person)
     component = f"judge-{person.name}"
@@ -129,6 +130,7 @@ def _guidelines(opened: Study) -> dict[str, Any]:
     return {"guideline": found.version, "guideline_text": found.blocks()}
 
 
+@judging.keeps_component("adjudicate")
 def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
     """The pairs that people label differently, question by question; the one in the address first.
 

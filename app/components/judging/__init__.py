@@ -6,27 +6,31 @@ sends them back; whatever is not acknowledged is sent again, and stored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from app import who
-from app.desk import desk
+from app.desk import Desk, desk
+from app.entry import PASSING, describe, report
 from backend.core.study import Study
 from backend.judging.guidelines import guidelines
 from db.errors import BlindspotError, Refused
 from db.people import Person
 
+Draw = Callable[[Study, Desk, Person], None]
+
 HERE = Path(__file__).parent
-_HEARD = "judging-heard"
+_HEARD, _LAST = "judging-heard", "judging-last"
 
 
 def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator: str) -> None:
     """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
+    st.session_state.setdefault(_LAST, {})[key] = data
     key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
     _component(name)(
@@ -36,6 +40,28 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
         on_outbox_change=lambda: receive(key, study, annotator),
         height="content",
     )
+
+
+def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
+    """Decorate a function that mounts the component `PREFIX-NAME` of a person. When the study cannot be read for a while, the
+    component stays on the page with what it last showed, below a line about the error, and the page tries again."""
+
+    def decorate(draw: Draw) -> Draw:
+        @wraps(draw)
+        def guarded(study: Study, stores: Desk, person: Person) -> None:
+            line = st.container()
+            try:
+                draw(study, stores, person)
+            except PASSING as error:
+                key = f"{prefix}-{person.name}"
+                if key in st.session_state.get(_LAST, {}):
+                    mount("judge", key, st.session_state[_LAST][key], study, person.name)
+                with line:
+                    report(error)
+
+        return guarded
+
+    return decorate
 
 
 def receive(key: str, study: Study, annotator: str) -> None:
@@ -52,8 +78,8 @@ def receive(key: str, study: Study, annotator: str) -> None:
             raise Refused(f"{annotator} is not signed in any more. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
         receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
-    except BlindspotError as error:
-        trouble = str(error)
+    except (BlindspotError, *PASSING) as error:
+        trouble = describe(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
         "attempt": outbox.get("attempt"),
         "receipts": receipts,
