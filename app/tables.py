@@ -12,8 +12,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backend.core.summary import Step
     from backend.data.importing.from_results import MadeFromResults
+    from backend.recipes.next_steps import Step
     from db.jobs import Job
 
 console = Console(highlight=False)

@@ -312,6 +312,15 @@ def m010_queue_acts(db: Database) -> None:
         BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already'); END""")
 
 
+@MIGRATIONS()
+def m012_jobs_of_functions(db: Database) -> None:
+    """Where a job's function is defined, whether it is heavy, and what tells its process from others."""
+    db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN heavy INTEGER NOT NULL DEFAULT 1")
+    db.conn.execute("ALTER TABLE job ADD COLUMN boot TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
+
+
 def migrate(path: str | Path) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

@@ -53,7 +53,17 @@ def import_passages(
     settings: Settings = None,
 ) -> None:
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
-    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
+    from backend.data.importing.importer import import_passages
+
+    made = do(
+        import_passages,
+        _open_or_new(study),
+        path=str(file.absolute()),
+        format=format,
+        skip_bad=skip_bad,
+        settings=settings or [],
+    )
+    _say_imported(made, "passages")
 
 
 @import_app.command("questions")
@@ -72,9 +82,11 @@ def import_questions(
     settings: Settings = None,
 ) -> None:
     """Import questions, in any of the field's formats."""
-    _import(
-        study,
-        "questions",
+    from backend.data.importing.importer import import_questions
+
+    made = do(
+        import_questions,
+        _open_or_new(study),
         path=str(file.absolute()),
         format=format,
         split=split,
@@ -83,6 +95,7 @@ def import_questions(
         skip_bad=skip_bad,
         settings=settings or [],
     )
+    _say_imported(made, "questions")
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -116,9 +129,11 @@ def import_triples(
 ) -> None:
     """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
     given = templates and str(templates.absolute())
+    from backend.data.importing.triples import import_triples
+
     made = do(
+        import_triples,
         open_study(study),
-        "import triples",
         path=str(file.absolute()),
         dataset=dataset,
         templates=given,
@@ -143,12 +158,15 @@ def import_frequencies(
     skip_bad: SkipBad = False,
 ) -> None:
     """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    from backend.data.importing import importer
+
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
-        _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
+        made = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
+        _say_imported(made, "frequencies")
     else:
-        _say_imported(do(_open_or_new(study), "count frequencies"), "subjects")
+        _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subjects")
 
 
 @import_app.command("qrels")
@@ -156,9 +174,10 @@ def import_qrels(
     file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
 ) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
-    _say_imported(
-        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels"
-    )
+    from backend.data.importing.qrels import import_qrels
+
+    made = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
+    _say_imported(made, "qrels")
 
 
 @import_app.command("run")
@@ -175,10 +194,12 @@ def import_run(
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    from backend.data.importing.runs import import_run
+
     _say_imported(
         do(
+            import_run,
             open_study(study),
-            "import run",
             path=str(file.absolute()),
             name=name,
             format=format,
@@ -189,10 +210,6 @@ def import_run(
         ),
         "questions of a run",
     )
-
-
-def _import(folder: str | None, what: str, **arguments: Any) -> None:
-    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), what)
 
 
 def _open_or_new(folder: str | None) -> Study:

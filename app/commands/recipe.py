@@ -66,7 +66,7 @@ def rocketqa(
         "cross": _given(steps=steps),
     }
     opened = open_study(study)
-    made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
+    made = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:
         print(f"Recipe {name}: {made.seconds:,.0f} s in all.")
         for step, why in made.skipped.items():
@@ -110,10 +110,11 @@ def label_budget(
     """What labels buy: retrievers trained with some, half and all of them, and whether the next hundred are worth it."""
     from app.tables import print_json
     from backend.experiments.budget_results import as_lines
+    from backend.experiments.label_budget import label_budget as run_label_budget
 
     made = do(
+        run_label_budget,
         open_study(study),
-        "experiment label-budget",
         name=name,
         run=run,
         start=start,
@@ -146,12 +147,12 @@ def _numbers(text: str, option: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
-    """Do the job; of several processes the first keeps it, and the others train along and say nothing."""
+def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
+    """Do the recipe. Of several processes the main one records the job; the others train with it."""
     from backend.recipes.rocketqa import train_rocketqa
     from backend.training.distributed import leads
 
-    return do(study, job, **arguments) if leads() else train_rocketqa(study, **arguments)
+    return do(train_rocketqa, study, **arguments) if leads() else train_rocketqa(study, **arguments)
 
 
 def _print_report(study: Study, runs: list[str]) -> None:

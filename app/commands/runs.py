@@ -13,7 +13,8 @@ from app.commands.common import AsJson, Device, Encoder, StudyOption, do, open_s
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study holds and what to do next."""
     from app.tables import print_json, print_status
-    from backend.core.summary import next_steps, summary
+    from backend.core.summary import summary
+    from backend.recipes.next_steps import next_steps
 
     opened = open_study(study)
     if json:
@@ -53,9 +54,11 @@ def retrieve(
     study: StudyOption = None,
 ) -> None:
     """Search every question and keep the hits as a run."""
+    from backend.retrieval.retrieve import retrieve
+
     run = do(
+        retrieve,
         open_study(study),
-        "retrieve",
         kind=retriever,
         k=k,
         split=split,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -102,8 +103,10 @@ def dual_encoder(
         seed=seed,
         precision=precision,
     )
+    from backend.training.dual_encoder import train_dual_encoder
+
     made = _train(
-        "train dual-encoder",
+        train_dual_encoder,
         study,
         name=name,
         training_set=on,
@@ -150,8 +153,10 @@ def cross_encoder(
         seed=seed,
         precision=precision,
     )
+    from backend.training.cross_encoder import train_cross_encoder
+
     made = _train(
-        "train cross-encoder",
+        train_cross_encoder,
         study,
         name=name,
         training_set=on,
@@ -176,7 +181,9 @@ def score(
     study: StudyOption = None,
 ) -> None:
     """Judge a run's passages with a cross-encoder; training sets are cleaned by what it says."""
-    made = do(open_study(study), "score run", model=name, run=run, depth=depth, device=device)
+    from backend.training.scoring import score_run
+
+    made = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
     print(f"Scored {made['scored']:,} pairs; {made['kept']:,} are kept in all.")
 
 
@@ -192,8 +199,10 @@ def per_relation(
     settings = _given(
         batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate, held_out=held_out, seed=seed
     )
+    from backend.training.specialised import train_specialised
+
     made = _train(
-        "train per-relation",
+        train_specialised,
         study,
         name=name,
         encoder=encoder,
@@ -219,7 +228,9 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
-    made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
+    from backend.training.specialised import retrieve_specialised
+
+    made = do(retrieve_specialised, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
         f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation."
     )
@@ -258,19 +269,14 @@ def _given(**settings: Any) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _train(job: str, folder: str | None, /, **arguments: Any) -> Any:
-    """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
+def _train(function: Callable[..., Any], folder: str | None, /, **arguments: Any) -> Any:
+    """Do a training job. Of several processes the main one records the job; the others train with it and return None."""
     from backend.training.distributed import leads
 
     study = open_study(folder)
     if leads():
-        return do(study, job, **arguments)
-    from importlib import import_module
-
-    from backend.core.jobs import KINDS
-
-    module, name = KINDS[job].split(":")
-    getattr(import_module(module), name)(study, **arguments)
+        return do(function, study, **arguments)
+    function(study, **arguments)
     return None
 
 

@@ -79,9 +79,11 @@ def build(
         "margin": margin,
         "related": related,
     }
+    from backend.training_sets.building import build
+
     made = do(
+        build,
         open_study(study),
-        "build training set",
         name=name,
         runs=run,
         policy=policy,

@@ -11,7 +11,9 @@ from app.components import jobs
 from app.components.marks import count, notice
 from app.desk import desk
 from app.markup import link, show, tag
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judging.batches import make_batch
 from db.errors import BlindspotError
 from db.people import People, Person
 from db.queue import Batch, Item, Queue
@@ -53,12 +55,8 @@ def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[s
 def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    jobs.submit(
-        opened,
-        "make batch",
-        {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name},
-    )
-    st.session_state[_SENT] = name
+    if jobs.start(opened, request(make_batch, name, runs, size=len(question_ids), slice=question_ids, by=lead.name)):
+        st.session_state[_SENT] = name
 
 
 def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> None:
@@ -129,7 +127,7 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
         show(notice("Candidates are pooled from runs, and there is none yet: make one on Home."))
         return
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
-    with st.form("make-batch", border=False):
+    with st.form("make-batch", border=False, enter_to_submit=False):
         top = st.columns([2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Pooled from", list(runs), list(runs)[:3])
@@ -151,20 +149,20 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
             )
         )
     if made:
-        jobs.submit(
+        jobs.start(
             opened,
-            "make batch",
-            {
-                "name": name.strip(),
-                "runs": chosen,
-                "size": size,
-                "depth": depth,
-                "splits": splits or None,
-                "candidates": candidates,
-                "people_needed": needed,
-                "seed": seed,
-                "by": lead.name,
-            },
+            request(
+                make_batch,
+                name.strip(),
+                chosen,
+                size=size,
+                depth=depth,
+                splits=splits or None,
+                candidates=candidates,
+                people_needed=needed,
+                seed=seed,
+                by=lead.name,
+            ),
         )
         st.rerun()
 

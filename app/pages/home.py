@@ -14,8 +14,11 @@ from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
+from backend.core.jobs import JobRequest, request
 from backend.core.study import Study
-from backend.core.summary import next_steps, summary
+from backend.core.summary import summary
+from backend.recipes.next_steps import next_steps
+from backend.retrieval.retrieve import retrieve
 
 
 def page() -> None:
@@ -110,15 +113,16 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
                 st.code(with_study(step.command, opened), language=None, wrap_lines=True)
             if step.job is not None:
                 with right:
-                    jobs.start_button(opened, *step.job, key=f"start-{number}", lacking=_lacking(held, *step.job))
+                    jobs.start_button(opened, step.job, key=f"start-{number}", lacking=_lacking(held, step.job))
 
 
-def _lacking(held: dict[str, Any], kind: str, arguments: dict[str, Any]) -> str:
+def _lacking(held: dict[str, Any], job: JobRequest) -> str:
     """The index that a retrieval still needs; "" when it can start."""
+    arguments = job.arguments
     needed = {"bm25": ["bm25"], "hybrid": ["bm25", arguments.get("encoder")]}.get(
         arguments.get("kind"), [arguments.get("encoder")]
     )
-    missing = [index for index in needed if index not in held["indexes"]] if kind == "retrieve" else []
+    missing = [index for index in needed if index not in held["indexes"]] if job.kind.function is retrieve else []
     return f"needs the {' and the '.join(missing)} index first" if missing else ""
 
 
@@ -143,14 +147,13 @@ def _make_more(opened: Study, held: dict[str, Any]) -> None:
         with middle:
             sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
             split = st.selectbox("Questions", sets, key="more-split", help="A split, or one named question set.")
-        arguments: dict[str, Any] = {"kind": kinds[retriever], "split": split}
-        if kinds[retriever] != "bm25":
-            arguments["encoder"] = retriever.rsplit(" ", 1)[-1]
-        encoder = f" --encoder {arguments['encoder']}" if "encoder" in arguments else ""
+        encoder = {} if kinds[retriever] == "bm25" else {"encoder": retriever.rsplit(" ", 1)[-1]}
+        asked = request(retrieve, kinds[retriever], split=split, **encoder)
+        option = f" --encoder {encoder['encoder']}" if encoder else ""
         with right:
-            jobs.start_button(opened, "retrieve", arguments, key="more-start", words="Retrieve")
+            jobs.start_button(opened, asked, key="more-start", words="Retrieve")
         st.code(
-            with_study(f"blindspot retrieve --with {kinds[retriever]}{encoder} --split {split}", opened),
+            with_study(f"blindspot retrieve --with {kinds[retriever]}{option} --split {split}", opened),
             language=None,
             wrap_lines=True,
         )

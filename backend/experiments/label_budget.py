@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
@@ -110,6 +111,7 @@ class Experiment:
         return questions
 
 
+@job("experiment label-budget")
 def label_budget(
     study: Study,
     name: str,

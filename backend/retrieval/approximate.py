@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import write_json
 from backend.progress import Progress
 from backend.retrieval.retriever import pad, top_k
@@ -72,6 +73,7 @@ class Options:
 DPR_HNSW = Options(links=512, build_effort=200, search_effort=128)
 
 
+@job("index faiss")
 def build(
     study: Study,
     name: str,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.children import child
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.progress import Progress
 from backend.retrieval.lucene import java_class, java_command, on_jvm
@@ -41,6 +42,7 @@ TIE_MARGIN = (
 )
 
 
+@job("index bm25")
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
     """Index the study's passages with Lucene in a Java process of its own (all cores unless told); returns the manifest.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
@@ -45,6 +46,7 @@ def encoder_settings(study: Study, name: str) -> EncoderSettings:
     return encoders[name]
 
 
+@job("index dense")
 def build_index(
     study: Study,
     name: str,

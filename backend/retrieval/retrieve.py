@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.runs import Run, refuse_existing, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
@@ -29,6 +30,7 @@ TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
 
 
+@job("retrieve")
 def retrieve(
     study: Study,
     kind: str,

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
 from backend.progress import Progress
 from backend.retrieval.encoder import locate
@@ -83,6 +84,7 @@ class TrainedCross:
     seconds: float
 
 
+@job("train cross-encoder")
 def train_cross_encoder(
     study: Study,
     name: str,

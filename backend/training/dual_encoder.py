@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.progress import Progress
@@ -62,6 +63,7 @@ class Trained:
     seconds: float
 
 
+@job("train dual-encoder")
 def train_dual_encoder(
     study: Study,
     name: str,

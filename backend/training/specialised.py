@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, write_json
 from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
@@ -37,6 +38,7 @@ SPECIALISED = "specialised.json"
 LEAST = 10  # questions of a relation, below which it gets no encoder
 
 
+@job("train per-relation")
 def train_specialised(
     study: Study,
     name: str,
@@ -190,6 +192,7 @@ class Specialised:
         return self.index.search_vectors(self.encode(questions), k, progress)
 
 
+@job("retrieve per-relation")
 def retrieve_specialised(
     study: Study,
     name: str,

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
+from backend.core.settings import check_name
 from backend.progress import Progress
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
 
+def _check_run_name(study: Study, name: str, split: str = "dev", **_: object) -> None:
+    check_name(run_name(name, split), "run")
+
+
+@job("try model", check=_check_run_name)
 def try_model(
     study: Study,
     name: str,
@@ -18,7 +25,7 @@ def try_model(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """The job: what is there already is not made again. Gives the run's name.
+    """Index the passages with a model and retrieve with it, as far as that is not done yet. Return the name of the run.
 
     Raises:
         Missing: no encoder of that name, or no question in the split.

@@ -13,7 +13,9 @@ from app.components.jobs import duration
 from app.components.marks import count, notice
 from app.entry import one_line
 from app.markup import show
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.training.dual_encoder import train_dual_encoder
 from backend.training.resuming import models_of
 from backend.training_sets.training_set import TrainingSet
 
@@ -33,7 +35,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
     """On a CPU few steps, as a proof that it runs."""
     gpu = has_gpu()
     number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)
-    with st.form("train", border=False):
+    with st.form("train", border=False, enter_to_submit=False):
         columns = st.columns([2, 2, 2, 1.5, 1.5, 1.5], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
@@ -59,13 +61,9 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         with st.spinner("Trying two steps …"), one_line():
             show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
-        jobs.submit(
-            opened,
-            "train dual-encoder",
-            {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings},
-        )
-        st.session_state[BEGUN] = name.strip()
-        url.write("model", name.strip())
+        if jobs.start(opened, request(train_dual_encoder, name.strip(), training_set, start, settings)):
+            st.session_state[BEGUN] = name.strip()
+            url.write("model", name.strip())
         st.rerun()
 
 

@@ -14,7 +14,10 @@ from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.retrieval.retrieve import retrieve
+from backend.training_sets.building import build
 from backend.training_sets.denoising import POLICIES
 from backend.training_sets.differences import Change, diff, summary
 from backend.training_sets.new_labels import new_labels
@@ -87,7 +90,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         _run_over_train(opened)
         return
     number = next(n for n in range(1, 10_000) if f"set-{n}" not in made)
-    with st.form("build-set", border=False):
+    with st.form("build-set", border=False, enter_to_submit=False):
         columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mined from", runs, runs[:1])
@@ -98,9 +101,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         with columns[4]:
             pressed = st.form_submit_button("Build")
     if pressed:
-        jobs.submit(
-            opened, "build training set", {"name": name.strip(), "runs": chosen, "policy": policy, "last": last}
-        )
+        jobs.start(opened, request(build, name.strip(), chosen, policy=policy, last=last))
         st.rerun()
 
 
@@ -123,8 +124,7 @@ def _run_over_train(opened: Study) -> None:
         if there:
             jobs.start_button(
                 opened,
-                "retrieve",
-                {"kind": kind, "split": "train", **fewer(opened)},
+                request(retrieve, kind, split="train", **fewer(opened)),
                 key=f"train-{kind}",
                 words=f"Retrieve over train with {kind}",
             )
@@ -273,14 +273,14 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
             cls="panel",
         )
     )
-    request = chosen.manifest["request"]
+    made_from = chosen.manifest["request"]
     name = next(
         name
         for n in range(2, 10_000)
         if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
     )
-    arguments = {key: value for key, value in request.items() if key != "until"} | {"name": name, "policy": wanted}
-    jobs.start_button(opened, "build training set", arguments, key="build-again", words=f"Build {name} with them")
+    arguments = {key: value for key, value in made_from.items() if key != "until"} | {"name": name, "policy": wanted}
+    jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with them")
 
 
 def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest
 from backend.core.runs import refuse_existing, write_run
 from backend.core.settings import check_name
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 
+@job("import run")
 def import_run(
     study: Study,
     path: str | Path,
