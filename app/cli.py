@@ -28,6 +28,7 @@ from app.commands import training_sets as sets
 from app.commands.common import group
 from app.commands.compare import compare
 from app.commands.read import read, train_reader
+from app.terminal import clean_streams
 from db.errors import BlindspotError
 
 LOOP = (
@@ -102,6 +103,7 @@ for name, commands in GROUPS.items():
 
 def main() -> None:
     """Run the command; what a person can put right is one line and exit code 1."""
+    clean_streams()
     try:
         app()
     except BlindspotError as error:

@@ -1,4 +1,4 @@
-"""How a page is entered: always through `main.py`, and with one line instead of a traceback where something goes wrong."""
+"""How a page starts: always through `main.py`. How an error is shown: as one line, never as a traceback."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from contextlib import contextmanager
 import streamlit as st
 
 from app.components.marks import notice
+from app.log import where_details_are
 from app.markup import show
 from db.errors import BlindspotError
 
 THROUGH_MAIN = "through-main"
+PASSING = (OSError, sqlite3.Error)
+"""Errors that may pass by themselves: a full disk, a locked database, a file server that pauses. The page tries again."""
+SECONDS_TO_RETRY = 5.0
 
 
 def enter(page: Callable[[], None]) -> None:
-    """What every page file ends with.
+    """Run a page. Every page file ends with this call.
 
-    Where a folder `pages` lies beside `main.py`, Streamlit runs the page's file alone when a server's very first visitor asks
-    for that page: it learns of `st.navigation` only from `main.py`. So a page that was not entered through main enters it.
+    Streamlit learns of `st.navigation` from `main.py`. Because a folder `pages` is beside `main.py`, Streamlit runs a page's file
+    alone when the first visitor of a server asks for that page. A page that did not start in `main.py` therefore starts it.
     """
     if not st.session_state.pop(THROUGH_MAIN, False):
         from app.main import main
@@ -33,11 +37,47 @@ def enter(page: Callable[[], None]) -> None:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Streamlit's own handler stands around a page, and would take an error before `main.py` could."""
+    """Show an error of the block as one line. Streamlit handles errors of a page before `main.py` could catch them."""
     try:
         yield
-    except BlindspotError as error:
+    except Exception as error:
+        report(error)
+
+
+def report(error: Exception) -> bool:
+    """Show one line about an error, record the traceback in the log, and try again later if the error may pass.
+
+    Streamlit calls this function for errors of fragments and callbacks, and shows nothing itself because the result is True.
+    """
+    if isinstance(error, BlindspotError):
         show(notice(str(error), kind="error"))
-    except (OSError, sqlite3.Error, ValueError) as error:
-        logging.getLogger(__name__).exception("a page could not be shown")
-        show(notice(f"This could not be read: {error}. The log of the app's server says more.", kind="error"))
+        return True
+    logging.getLogger(__name__).error("a page failed", exc_info=error)
+    show(notice(describe(error), kind="error"))
+    if isinstance(error, PASSING):
+        try_again()
+    return True
+
+
+def describe(error: Exception) -> str:
+    """One line for an error that is not a BlindspotError."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, PASSING):
+        return (
+            f"The study cannot be read or written now: {reason}. Trying again every few seconds. {where_details_are()}"
+        )
+    return f"This page failed: {type(error).__name__}: {reason}. {where_details_are()}"
+
+
+def try_again() -> None:
+    """Run the page again in a few seconds."""
+    runs = 0
+
+    @st.fragment(run_every=SECONDS_TO_RETRY)
+    def retry() -> None:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            st.rerun()
+
+    retry()

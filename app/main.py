@@ -1,6 +1,6 @@
 """The app: which study is open, which page is shown, and one line instead of a traceback where something is wrong.
 
-BLINDSPOT_STUDY=STUDY streamlit run app/main.py --server.address localhost     (what `blindspot open --study STUDY` does)
+`app.hosting` serves it; `blindspot open --study STUDY` starts that.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ def shown() -> Iterator[Progress]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -36,6 +35,8 @@ def _bar() -> Iterator[Progress]:
         Progress as ProgressBar,
     )
 
+    from app.terminal import Terminal
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -45,7 +46,7 @@ def _bar() -> Iterator[Progress]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as progress:
+    with ProgressBar(*columns, console=Terminal(stderr=True), transient=True) as progress:
         task, at = None, ""
 
         def watch(done: int, total: int | None, doing: str) -> None:

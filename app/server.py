@@ -1,14 +1,16 @@
-"""Start the app's server for a study."""
+"""Start the app's server for a study, and end it."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,83 +20,63 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 ADDRESS = "localhost"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-EVERYWHERE = ("0.0.0.0", "::")
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable; "none" trusts everybody who reaches the server to say who they are."""
-MAIN = Path(__file__).with_name("main.py")
+"""Environment variable. With the value "none" the server believes what everybody says about who they are."""
 SECONDS_TO_START = 60
 
 
-def command(port: int, address: str = ADDRESS) -> list[str]:
-    """The command that serves the app; the study is named by $BLINDSPOT_STUDY."""
-    return [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        str(MAIN),
-        "--server.port",
-        str(port),
-        "--server.address",
-        address,
-        "--server.headless",
-        "true",
-        "--browser.gatherUsageStats",
-        "false",
-        "--server.fileWatcherType",
-        "none",
-        "--client.toolbarMode",
-        "minimal",
-        "--logger.level",
-        "error",
-    ]
+def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> list[str]:
+    """The command that serves the app. The environment variable BLINDSPOT_STUDY names the study."""
+    names = [word for host in hosts for word in ("--host", host)]
+    return [sys.executable, "-m", "app.hosting", "--port", str(port), "--address", address, *names]
 
 
-def environment(study: Study, trusting: bool = False) -> dict[str, str]:
-    """What the server's process is told. `trusting`: whoever reaches it is believed to be who they say."""
+def environment(study: Study, without_sign_in: bool = False) -> dict[str, str]:
+    """The environment of the server's process."""
     from backend.core.study import ENVIRONMENT_VARIABLE
 
-    told = {name: value for name, value in os.environ.items() if name != SIGN_IN}
-    return {**told, ENVIRONMENT_VARIABLE: str(study.folder), **({SIGN_IN: "none"} if trusting else {})}
+    inherited = {name: value for name, value in os.environ.items() if name != SIGN_IN}
+    return {**inherited, ENVIRONMENT_VARIABLE: str(study.folder), **({SIGN_IN: "none"} if without_sign_in else {})}
 
 
-def serve(study: Study, port: int, address: str = ADDRESS, without_sign_in: bool = False) -> None:
-    """Serve until Ctrl-C; says where once the server answers.
+def serve(
+    study: Study, port: int, address: str = ADDRESS, without_sign_in: bool = False, hosts: Sequence[str] = ()
+) -> None:
+    """Serve until Ctrl-C, and print the app's URL once the server answers.
+
+    Args:
+        hosts: further names under which people reach the server, such as that of a reverse proxy.
 
     Raises:
-        Refused: the port is taken; or others could reach the address, and nobody in the study could sign in.
+        Refused: the address or the port cannot be used; or others can reach the address and nobody could sign in.
     """
-    import subprocess
+    from backend.core.children import child
+    from backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
-    if address not in LOOPBACK and not without_sign_in:
+    local = is_loopback(address)
+    if not local and not without_sign_in:
         _refuse_open_door(study, address)
-    with socket.socket() as probe:
-        if probe.connect_ex((ADDRESS, port)) == 0:
-            raise Refused(
-                f"port {port} is in use (is the app open already on http://{ADDRESS}:{port} ?); give another with --port"
-            )
-    for stop in (signal.SIGINT, signal.SIGTERM):  # either ends the server with this process
+    _refuse_taken_port(address, port)
+    listen(address, port).close()
+    for stop in (signal.SIGINT, signal.SIGTERM):  # either one ends the server with this process
         signal.signal(stop, signal.default_int_handler)
-    server = subprocess.Popen(
-        command(port, address), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL
-    )
     try:
-        wait_until_up(port, server)
-        where = ADDRESS if address in LOOPBACK else socket.gethostname() if address in EVERYWHERE else address
-        print(f"{study.settings.name} is open on http://{where}:{port} (Ctrl-C ends it)", flush=True)
-        server.wait()
+        with child(
+            command(port, address, hosts), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL
+        ) as server:
+            wait_until_up(port, server, address)
+            shown = socket.gethostname() if address in EVERYWHERE else address
+            print(f"{study.settings.name} is open on http://{in_url(shown)}:{port} (Ctrl-C ends it)", flush=True)
+            server.wait()
     except KeyboardInterrupt:
         print("\nClosed.")
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def _refuse_open_door(study: Study, address: str) -> None:
     from db.people import People
 
-    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), MAIN.parent))
+    here = Path(__file__).parent
+    oidc = any((folder / ".streamlit" / "secrets.toml").is_file() for folder in (Path.home(), Path.cwd(), here))
     if not oidc and not any(person.invited for person in People(study.labels_path).all()):
         raise Refused(
             f"others can reach {address}, and nobody could sign in there: give people links ('blindspot people invite NAME'), "
@@ -102,18 +84,32 @@ def _refuse_open_door(study: Study, address: str) -> None:
         )
 
 
-def wait_until_up(port: int, server) -> None:
-    """Raises BlindspotError when the server ends or does not answer in a minute."""
+def _refuse_taken_port(address: str, port: int) -> None:
+    from backend.service.guard import in_url, reachable_host
+
+    host = reachable_host(address)
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return
+    raise Refused(
+        f"port {port} is in use (is the app open already on http://{in_url(host)}:{port} ?); give another with --port"
+    )
+
+
+def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
+    """Wait until the server answers. Raises BlindspotError when it ends, or does not answer within a minute."""
+    from backend.service.guard import in_url, reachable_host
+
+    health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise BlindspotError(
-                f"the app's server ended at once (exit {server.returncode}); what it said stands above"
-            )
+            raise BlindspotError(f"the app's server ended at once (exit {server.returncode}); its message is above")
         try:
-            with urllib.request.urlopen(f"http://{ADDRESS}:{port}/_stcore/health", timeout=1) as answer:
+            with urllib.request.urlopen(health, timeout=1) as answer:
                 if answer.status == 200:
                     return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise BlindspotError(f"the app did not answer on port {port} within {SECONDS_TO_START} s")
+    raise BlindspotError(f"the app did not answer on {health} within {SECONDS_TO_START} s")

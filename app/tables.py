@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from app.terminal import Terminal, clean_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from backend.recipes.next_steps import Step
     from db.jobs import Job
 
-console = Console(highlight=False)
+console = Terminal(highlight=False)
 
 
 def print_json(content: Any) -> None:
-    print(json.dumps(content, ensure_ascii=False, indent=1))
+    print(clean_json(json.dumps(content, ensure_ascii=False, indent=1)))
 
 
 def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:

@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote
 
 import streamlit as st
 
-from app.server import LOOPBACK, SIGN_IN
+from app.server import SIGN_IN
+from backend.service.guard import is_loopback
 from db.errors import BlindspotError
 from db.people import People, Person
 
@@ -30,7 +31,7 @@ def mode() -> Mode:
     """How people are told apart: by OIDC where secrets.toml configures it, by name on loopback, else by personal links."""
     if _oidc():
         return "oidc"
-    trusted = os.environ.get(SIGN_IN) == "none" or (st.get_option("server.address") or "") in LOOPBACK
+    trusted = os.environ.get(SIGN_IN) == "none" or is_loopback(st.get_option("server.address") or "")
     return "local" if trusted else "links"
 
 

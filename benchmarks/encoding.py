@@ -25,8 +25,9 @@ from statistics import median
 
 import numpy as np
 
+from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import Encoder, load_encoder, locate
+from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.passage_encoder import PRECISIONS, PassageEncoder
 from backend.retrieval.shards import BLOCK
 from benchmarks.machine import machine, peak_memory

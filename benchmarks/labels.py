@@ -85,12 +85,12 @@ def written(folder: Path) -> Iterator[tuple[str, float, list[str]]]:
 
 def problems(path: Path, clock: Callable[[], float] = time.time) -> list[str]:
     """What is wrong with the store: damage, acknowledged ids that are not there, questions with too many people."""
-    from db.keeping import check
+    from db.backup import check
 
     found = list(check(path).problems)
     acknowledged = {id for _, _, ids in written(path.parent) for id in ids}
     labels = Labels(path, read_only=True)
-    if lost := acknowledged - labels.known(acknowledged):
+    if lost := acknowledged - labels.stored_ids(acknowledged):
         found.append(f"{len(lost)} acknowledged ids are not in the store, such as {min(lost)}")
     labels.close()
     return found + crowded(path, clock)
@@ -149,7 +149,7 @@ def annotate(labels: Labels, queue: Queue, name: str, rounds: int, seed: int, th
         return result
 
     def take(kind: str, *outbox: dict) -> None:
-        timed(kind, lambda: labels.take(name, outbox), outbox)
+        timed(kind, lambda: labels.add_all(name, outbox), outbox)
 
     for _ in range(rounds):
         held = timed("claim", lambda: queue.claim(name, 1))

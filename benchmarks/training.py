@@ -71,7 +71,7 @@ def data(count: int) -> list[Any]:
 
 def model(layers: int) -> Any:
     from backend.core.settings import EncoderSettings
-    from backend.training.starting import Shape, start_model
+    from backend.training.initial_model import Shape, start_model
 
     return start_model(EncoderSettings(model="minilm"), Shape(layers=layers, question_tokens=32, passage_tokens=128))
 
@@ -103,7 +103,7 @@ def speed(arguments: argparse.Namespace) -> None:
     from sentence_transformers.util import dot_score
     from transformers import PrinterCallback
 
-    from backend.training.examples import Drawing, Order
+    from backend.training.examples import BatchSampler, NegativeSampler
     from backend.training.losses import InBatchLoss
     from backend.training.trainer import Collator, DualEncoderTrainer
 
@@ -124,8 +124,8 @@ def speed(arguments: argparse.Namespace) -> None:
         ours = DualEncoderTrainer(
             model=ours_model,
             args=settings,
-            order=Order(len(examples), batch, steps),
-            drawing=Drawing(examples, 1, 0),
+            order=BatchSampler(len(examples), batch, steps),
+            dataset=NegativeSampler(examples, 1, 0),
             loss=InBatchLoss(ours_model, scale=SCALE),
             data_collator=Collator(ours_model, TEMPLATE, 1, 32, 128, True),
         )
@@ -179,12 +179,12 @@ def step_memory(layers: int, batch: int, mini: int) -> float:
     """MiB by which one forward and backward pass raises the peak."""
     import torch
 
-    from backend.training.examples import draw
+    from backend.training.examples import sample_passages
     from backend.training.losses import InBatchLoss
     from backend.training.trainer import Collator, features_of
 
     encoder = model(layers).train()
-    drawn = [draw(one, 1, 0, 0) for one in data(batch)]
+    drawn = [sample_passages(one, 1, 0, 0) for one in data(batch)]
     columns, labels = features_of(Collator(encoder, TEMPLATE, 1, 32, 128, True)(drawn), encoder.device)
     for weight in encoder.parameters():
         weight.grad = torch.zeros_like(weight)

@@ -1,50 +1,181 @@
-"""Backups of labels.db: SQLite's online backup, checked, synced, then renamed."""
+"""Backups of labels.db: check whether it is sound, back it up while it is in use, restore a backup."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from db.connection import connect
-from db.errors import BlindspotError
+from db.connection import DatabaseUnavailable, connect, readable_sqlite_errors
+from db.errors import BadInput, BlindspotError, Refused
+
+FOLDER = "backups"
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+_IN_USE = ("corpus.db", "runs", "indexes", "training_sets", "models", "maps", "experiments", "recipes", FOLDER)
+_TRIGGERS = {
+    "label_event": (
+        "label_event_no_update",
+        "label_event_no_delete",
+        "label_event_no_replace",
+        "label_event_one_gesture",
+        "label_event_undo",
+    ),
+    "queue_act": ("queue_act_no_update", "queue_act_no_delete", "queue_act_no_replace"),
+}
+_WRONG_EVENTS = {
+    "undo events undo what is not their annotator's, or another undo": "SELECT count(*) FROM label_event u "
+    "JOIN label_event e ON e.number = u.undoes "
+    "WHERE e.kind = 'undo' OR e.annotator <> u.annotator OR e.question <> u.question OR e.passage IS NOT u.passage",
+    "events mix several annotators, kinds or questions": "SELECT count(*) FROM (SELECT gesture FROM label_event "
+    "GROUP BY gesture HAVING count(DISTINCT annotator) > 1 OR count(DISTINCT kind) > 1 OR count(DISTINCT question) > 1)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Soundness:
+    """What is wrong with a labels.db (nothing if it is sound) and how much it holds."""
+
+    problems: tuple[str, ...]
+    events: int = 0
+    last_event: int = 0
+    questions: int = 0
+    people: int = 0
+
+
+def check(path: str | Path) -> Soundness:
+    """Read all of a labels.db, new or old, and report damage. Write nothing.
+
+    Raises:
+        Missing: The file does not exist.
+        DatabaseUnavailable: The file cannot be read now because of a lock, the disk or missing rights. That is no damage.
+    """
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            return _check(connection, path)
+    except DatabaseUnavailable as error:
+        if not error.damaged:
+            raise
+        return Soundness((f"{path}: is damaged ({error.__cause__ or error})",))
+    except sqlite3.DatabaseError as error:
+        return Soundness((f"{path}: is damaged ({error})",))
 
 
 def backup(connection: sqlite3.Connection, target: str | Path) -> Path:
-    """Copy a database that may be in use to `target`, which appears only when it is whole and sound.
+    """Copy a database that may be in use to `target`, which appears only when it is complete, sound and on disk.
 
     Raises:
-        BlindspotError: the copy does not pass SQLite's own check.
+        BlindspotError: The copy fails SQLite's own check.
+        DatabaseUnavailable: The source cannot be read, or the target cannot be written.
     """
     target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    try:
-        copy = sqlite3.connect(partial)
-        try:
+    with _partial(target) as partial, readable_sqlite_errors(target):
+        with closing(sqlite3.connect(partial)) as copy:
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
             verdict = copy.execute("PRAGMA quick_check").fetchone()[0]
-        finally:
-            copy.close()
         if verdict != "ok":
             raise BlindspotError(f"{target}: the backup is not sound ({verdict}); look at the disk before going on")
         sync(partial)
         partial.replace(target)
         sync(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
     return target
 
 
-def restore(source: str | Path, target: str | Path) -> None:
-    """Bring the contents of a backup into `target`, in one transaction, while others may be reading it."""
-    old, new = connect(source, read_only=True), connect(target)
-    try:
-        old.backup(new)
-    finally:
-        old.close()
-        new.close()
+def back_up(path: str | Path, target: str | Path | None = None) -> Path:
+    """Make a checked backup of a labels.db that may be in use.
+
+    Args:
+        target: Default `backups/labels-<time>.db` beside the file.
+
+    Raises:
+        Refused: The target exists or cannot be written.
+        Missing: There is no labels.db.
+    """
+    path = Path(path)
+    target = path.parent / FOLDER / f"{path.stem}-{_timestamp()}.db" if target is None else Path(target)
+    if target.exists():
+        raise Refused(f"{target} exists already; choose another name")
+    with closing(connect(path, read_only=True)) as connection:
+        try:
+            return backup(connection, target)
+        except OSError as error:
+            raise Refused(
+                f"{target}: the backup cannot be written ({error.strerror or error}); choose another place"
+            ) from error
+        except DatabaseUnavailable as error:
+            raise Refused(f"{error}; the backup was not made") from error
+
+
+def backups_of(path: str | Path) -> list[Path]:
+    """Return the backups beside a labels.db, the newest first. Files put aside as damaged are left out."""
+    path = Path(path)
+    found = [file for file in (path.parent / FOLDER).glob(f"{path.stem}-*.db") if "-damaged-" not in file.name]
+    return sorted(found, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
+
+
+def refuse_lost(path: str | Path) -> None:
+    """Refuse a study whose labels.db is missing or empty although the study has been in use.
+
+    SQLite would silently create an empty database in its place.
+
+    Raises:
+        Refused: With the backups to restore.
+    """
+    path = Path(path)
+    if path.exists() and path.stat().st_size > 0:
+        return
+    if not any(_has_content(path.parent / name) for name in _IN_USE):
+        return
+    state = "is empty" if path.exists() else "is missing"
+    backups = backups_of(path)
+    if backups:
+        names = ", ".join(str(file.relative_to(path.parent)) for file in backups[:3])
+        more = f" and {len(backups) - 3} older" if len(backups) > 3 else ""
+        advice = f"restore a backup with 'blindspot labels restore FILE'; there are: {names}{more}"
+    else:
+        advice = "put the file back; there are no backups. To start without labels: 'blindspot labels restore --empty'"
+    raise Refused(f"{path}: {state}, but the study has been in use (it held the questions and labels); {advice}")
+
+
+def restore(source: str | Path, path: str | Path, drop_newer: bool = False) -> Path | None:
+    """Put a backup in the place of a labels.db. Return where the former contents are kept; None if there were none.
+
+    If anything fails, the labels.db stays as it was.
+
+    Raises:
+        Missing: There is no such backup.
+        BadInput: The backup is damaged, or is no labels.db.
+        DatabaseUnavailable: The labels.db cannot be read now (a lock, the disk, missing rights); it may be sound.
+        Refused: The labels.db holds label events that the backup lacks, and `drop_newer` is false; or it is damaged and a
+            running process uses it.
+    """
+    source, path = Path(source), Path(path)
+    found = check(source)
+    if found.problems:
+        raise BadInput(f"cannot be restored: {found.problems[0]}", source)
+    if not path.exists() or path.stat().st_size == 0:
+        _copy_in(source, path)
+        return None
+    is_damaged = bool(check(path).problems)
+    newer = _count_newer(path, source)
+    if newer and not drop_newer:
+        readable = "can still be read in the damaged file" if is_damaged else "are in the study"
+        raise Refused(
+            f"{newer:,} label events {readable} and not in {source}; they would be lost. "
+            "Export them first, or say --drop-newer"
+        )
+    if is_damaged:
+        return _copy_in(source, path)
+    kept = back_up(path)
+    with closing(connect(source, read_only=True)) as old, closing(connect(path)) as new, readable_sqlite_errors(path):
+        old.backup(new)  # one transaction: other processes see the old contents or the new
+    return kept
 
 
 def sync(path: str | Path) -> None:
@@ -54,3 +185,132 @@ def sync(path: str | Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
+    problems = [f"damaged: {row[0]}" for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if "question" not in names:
+        return Soundness((f"{path}: is not a labels.db (it has no questions table)", *problems))
+    problems += [
+        f"{table}: row {row} refers to a row of {parent} that does not exist"
+        for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
+    ]
+    questions = _integer(connection, "SELECT count(*) FROM question")
+    if "label_event" not in names:
+        return Soundness(tuple(problems), questions=questions)
+    problems += [
+        f"the trigger {trigger} is missing, so recorded events could be changed"
+        for table, triggers in _TRIGGERS.items()
+        if table in names
+        for trigger in triggers
+        if trigger not in names
+    ]
+    counts = {what: _integer(connection, sql) for what, sql in _WRONG_EVENTS.items()}
+    problems += [f"{count:,} {what}" for what, count in counts.items() if count]
+    return Soundness(
+        tuple(problems),
+        events=_integer(connection, "SELECT count(*) FROM label_event"),
+        last_event=_integer(connection, "SELECT coalesce(max(number), 0) FROM label_event"),
+        questions=questions,
+        people=_integer(connection, "SELECT count(*) FROM annotator"),
+    )
+
+
+def _count_newer(path: Path, source: Path) -> int:
+    """Return how many label events of a labels.db the backup lacks, as far as a damaged one can be read.
+
+    Raises:
+        DatabaseUnavailable: The labels.db cannot be read for another reason than damage.
+    """
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            connection.execute("ATTACH DATABASE ? AS kept", (str(source),))
+            if not _has_events(connection, "main"):
+                return 0
+            if not _has_events(connection, "kept"):
+                return _integer(connection, "SELECT count(*) FROM label_event")
+            return _integer(
+                connection,
+                "SELECT count(*) FROM label_event e WHERE NOT EXISTS (SELECT 1 FROM kept.label_event k "
+                "WHERE k.number = e.number AND k.gesture = e.gesture AND k.part = e.part)",
+            )
+    except DatabaseUnavailable as error:
+        if not error.damaged:
+            raise
+        return 0
+    except sqlite3.DatabaseError:
+        return 0
+
+
+def _has_events(connection: sqlite3.Connection, schema: str) -> bool:
+    return _integer(connection, f"SELECT count(*) FROM {schema}.sqlite_master WHERE name = 'label_event'") > 0
+
+
+def _copy_in(source: Path, path: Path) -> Path | None:
+    """Put a copy of a backup in the place of a labels.db that is missing or damaged. Return where the former file is kept.
+
+    The copy is complete on disk before the former file is moved, and both moves are renames: a full disk changes nothing.
+    """
+    if process := _process_using(path):
+        raise Refused(f"{path}: process {process} uses the damaged file; stop it (the app, a job), then restore")
+    kept = path.parent / FOLDER / f"{path.stem}-damaged-{_timestamp()}.db"
+    with _partial(path) as partial:
+        with closing(connect(source, read_only=True)) as connection:
+            backup(connection, partial)
+        former = [end for end in ("", *_SIDE_FILES) if os.path.exists(f"{path}{end}")]
+        try:
+            if former:
+                kept.parent.mkdir(exist_ok=True)
+            for end in former:
+                os.rename(f"{path}{end}", f"{kept}{end}")
+        except OSError as error:
+            raise BlindspotError(
+                f"{kept}: the former file cannot be moved there ({error.strerror or error})"
+            ) from error
+        partial.replace(path)
+        sync(path.parent)
+    return kept if "" in former else None
+
+
+def _process_using(path: Path) -> int | None:
+    """Return the id of another process that has a WAL database open; None if there is none.
+
+    Each connection holds a shared lock on byte 128 of the -shm file (SQLite's "dead man switch").
+    """
+    try:
+        handle = os.open(f"{path}-shm", os.O_RDWR)
+    except OSError:
+        return None
+    try:
+        query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 128, 1, 0)
+        kind, _, _, _, process = struct.unpack("hhqqi4x", fcntl.fcntl(handle, fcntl.F_GETLK, query))
+        return None if kind == fcntl.F_UNLCK else process
+    except (OSError, struct.error):
+        return None
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A file beside `target` to write to. Whatever is left of it is deleted at the end."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+    finally:
+        for end in ("", *_SIDE_FILES):
+            Path(f"{partial}{end}").unlink(missing_ok=True)
+
+
+def _has_content(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def _integer(connection: sqlite3.Connection, sql: str) -> int:
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def _timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")

@@ -1,45 +1,217 @@
-"""Connections to the study's SQLite files: one per thread, every write one short immediate transaction."""
+"""Connections to the SQLite files of a study: one per thread, each write one short immediate transaction."""
 
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from db.errors import Missing
+from db.errors import BlindspotError, Missing, Refused
 
 BUSY_TIMEOUT_MS = 10_000
+_RETRY_PAUSE = (0.0005, 0.004)  # seconds; a write takes about as long
+
+# SQLite's error codes (a prefix of the name), with what a person can do. `DAMAGED` is the one that a restore mends.
+DAMAGED = "it is damaged; restore a backup with 'blindspot labels restore FILE' (backups are in the backups folder)"
+ADVICE = {
+    "SQLITE_FULL": "the disk is full; make room",
+    "SQLITE_READONLY": "it may not be written to; give the right to write, to its -wal and -shm too",
+    "SQLITE_CANTOPEN": "it cannot be opened; look at the folder and its rights",
+    "SQLITE_PERM": "it cannot be opened; look at its rights",
+    "SQLITE_AUTH": "it cannot be opened; look at its rights",
+    "SQLITE_IOERR": "the disk does not take it (full, a quota, or a fault); make room or look at the disk",
+    "SQLITE_NOMEM": "memory is exhausted; free some",
+    "SQLITE_BUSY": "another process has it locked for too long; wait for that process or stop it",
+    "SQLITE_LOCKED": "another process has it locked for too long; wait for that process or stop it",
+    "SQLITE_PROTOCOL": "another process has it locked for too long; wait for that process or stop it",
+    "SQLITE_CORRUPT": DAMAGED,
+    "SQLITE_NOTADB": DAMAGED,
+}
+_CLOSE_AFTER = ("SQLITE_READONLY", "SQLITE_CANTOPEN")
 
 
-def connect(path: str | Path, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
-    """Open a SQLite file in autocommit mode; transactions are begun by hand, with `writing`.
+class NotSaved(Refused):
+    """The database stored nothing, for an outside reason. It is safe to send the same again later."""
+
+
+class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
+    """SQLite cannot read or write a file. `str(error)` names the file and says what to do in place of SQLite's words."""
+
+    def __init__(self, path: str | Path, error: sqlite3.Error):
+        self.path = path
+        self.sqlite_errorcode = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        self.sqlite_errorname = error_name(error)
+        super().__init__(f"{path}: {advice_for(error) or error}")
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the file itself is at fault, so that a restore would help."""
+        return is_damage(self)
+
+
+def error_name(error: BaseException) -> str:
+    """Return SQLite's name of an error, such as SQLITE_BUSY; empty if it has none."""
+    return getattr(error, "sqlite_errorname", None) or ""
+
+
+def advice_for(error: BaseException) -> str | None:
+    """Say what is wrong and what to do about an error that has an outside cause; None for any other error."""
+    name = error_name(error)
+    return next((advice for prefix, advice in ADVICE.items() if name.startswith(prefix)), None)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether the error says that the file is no sound database. A lock, the disk and missing rights say no such thing."""
+    return error_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+@contextmanager
+def readable_sqlite_errors(path: str | Path) -> Iterator[None]:
+    """Turn SQLite's errors that have an outside cause into DatabaseUnavailable, which names the file and what to do."""
+    try:
+        yield
+    except DatabaseUnavailable:
+        raise
+    except sqlite3.Error as error:
+        if advice_for(error) is None:
+            raise
+        raise DatabaseUnavailable(path, error) from error
+
+
+class _Cursor(sqlite3.Cursor):
+    """A cursor whose errors name the file. Iteration is left to SQLite: wrapping each row would slow down long scans."""
+
+    def fetchone(self) -> Any:
+        with readable_sqlite_errors(_path_of(self)):
+            return super().fetchone()
+
+    def fetchmany(self, size: int | None = 1) -> list[Any]:
+        with readable_sqlite_errors(_path_of(self)):
+            return super().fetchmany(size)
+
+    def fetchall(self) -> list[Any]:
+        with readable_sqlite_errors(_path_of(self)):
+            return super().fetchall()
+
+
+class _Connection(sqlite3.Connection):
+    """A connection whose errors name the file.
+
+    Attributes:
+        snapshot: State of a file that was opened as it is, without locks, because nothing can be written beside it. If the
+            state changes, somebody else writes to the file, and it must be opened again.
+    """
+
+    path: Path
+    snapshot: tuple[int, int, bool] | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        return self.snapshot is not None and self.snapshot != _state_of(self.path)
+
+    def cursor(self, factory: Any = _Cursor) -> Any:
+        return super().cursor(factory)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, parameters)
+        except sqlite3.Error as error:
+            self._raise_readable(error)
+            raise
+
+    def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
+        try:
+            return super().executemany(sql, parameters)
+        except sqlite3.Error as error:
+            self._raise_readable(error)
+            raise
+
+    def _raise_readable(self, error: sqlite3.Error) -> None:
+        if not isinstance(error, DatabaseUnavailable) and advice_for(error) is not None:
+            raise DatabaseUnavailable(self.path, error) from error
+
+
+def _path_of(cursor: sqlite3.Cursor) -> Path:
+    connection = cursor.connection
+    return connection.path if isinstance(connection, _Connection) else Path()
+
+
+def connect(path: str | Path, read_only: bool = False, immutable: bool = False) -> _Connection:
+    """Open a SQLite file in autocommit mode. Transactions begin explicitly, with `write_transaction`.
 
     Args:
-        path: the file; made when it is absent, unless `read_only`.
-        read_only: open without the right to write, and leave the journal mode as it is.
-        immutable: the file will never change again (corpus.db): no locks are taken.
+        path: The file. Created if absent, unless `read_only`.
+        read_only: Open without write permission and keep the journal mode.
+        immutable: The file never changes again (corpus.db), so take no locks.
 
     Raises:
-        Missing: `read_only` and there is no such file.
+        Missing: `read_only`, and the file does not exist.
+        DatabaseUnavailable: SQLite cannot open the file.
     """
     path = Path(path)
     read_only = read_only or immutable
     if read_only and not path.is_file():
         raise Missing(f"{path}: there is no such file")
-    options = ("?immutable=1" if immutable else "?mode=ro") if read_only else "?mode=rwc"
+    with readable_sqlite_errors(path):
+        if immutable:
+            return _open(path, "immutable=1", read_only=True)
+        try:
+            return _open(path, "mode=ro" if read_only else "mode=rwc", read_only)
+        except sqlite3.OperationalError as error:
+            if not _is_read_only_snapshot(path, error):
+                raise
+        connection = _open(path, "immutable=1", read_only=True)
+        connection.snapshot = _state_of(path)
+        return connection
+
+
+def _is_read_only_snapshot(path: Path, error: sqlite3.Error) -> bool:
+    """Return whether a file that failed to open can be read as it is.
+
+    SQLite reads a WAL database in a folder without write permission only if its -wal and -shm exist already. Without a -wal
+    everything is in the file itself.
+    """
+    failed = error_name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+    return failed and path.is_file() and not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK)
+
+
+def _state_of(path: Path) -> tuple[int, int, bool] | None:
+    """Return what changes when somebody with more rights writes to a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, Path(f"{path}-wal").exists()
+
+
+def _open(path: Path, options: str, read_only: bool) -> _Connection:
     # check_same_thread is off so that a store can close the connections that its other threads opened.
-    connection = sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}{options}", uri=True, isolation_level=None, check_same_thread=False
+    connection: _Connection = sqlite3.connect(  # type: ignore[assignment]
+        f"file:{quote(str(path.absolute()))}?{options}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=_Connection,
     )
-    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    if not read_only:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
+    connection.path = path
+    try:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        if read_only:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # fail now, not at the first use
+        else:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -47,10 +219,10 @@ def connect(path: str | Path, read_only: bool = False, immutable: bool = False) 
 def writing(
     connection: sqlite3.Connection, begin: Callable[[sqlite3.Connection], None] | None = None
 ) -> Iterator[sqlite3.Connection]:
-    """One immediate transaction: committed at the end, rolled back if anything (Ctrl-C too) is raised inside.
+    """Run one immediate transaction: commit at the end, roll back if anything (Ctrl-C too) is raised inside.
 
-    A deferred transaction that turns into a writer fails at once with "database is locked" when another
-    writer got in between; an immediate one waits its turn: as SQLite waits, or as `begin` does.
+    A deferred transaction that becomes a writer fails at once with "database is locked" if another writer came between.
+    An immediate one waits for its turn, either as SQLite waits or as `begin` does.
     """
     if begin is None:
         connection.execute("BEGIN IMMEDIATE")
@@ -66,7 +238,7 @@ def writing(
 
 
 class PerThread:
-    """The base of a store: may be shared by threads, each of which gets a connection of its own."""
+    """Base class of the stores. Threads may share a store; each thread gets its own connection."""
 
     def __init__(self, path: str | Path, read_only: bool = False, immutable: bool = False):
         self.path = Path(path)
@@ -77,24 +249,63 @@ class PerThread:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """This thread's connection. After a fork the child opens its own: SQLite's must not be carried over."""
-        if getattr(self._local, "process", None) != os.getpid():
-            self._local.connection = connect(self.path, self._read_only, self._immutable)
+        """The connection of this thread. After a fork the child opens its own: a SQLite connection must not cross a fork."""
+        opened: _Connection | None = getattr(self._local, "connection", None)
+        if opened is None or self._local.process != os.getpid() or opened.is_stale:
+            opened = self._local.connection = connect(self.path, self._read_only, self._immutable)
             self._local.process = os.getpid()
             with self._lock:
-                # A finished thread's connection is closed by letting go of it.
-                self._opened = {thread: kept for thread, kept in self._opened.items() if thread.is_alive()}
-                self._opened[threading.current_thread()] = self._local.connection
-        return self._local.connection
+                # Dropping the connection of a finished thread closes it.
+                self._opened = {thread: opened for thread, opened in self._opened.items() if thread.is_alive()}
+                self._opened[threading.current_thread()] = opened
+        return opened
 
-    def let_go(self) -> None:
-        """Forget this thread's connection: the next use opens a new one, which may have rights that this one has not."""
+    def reconnect(self) -> None:
+        """Open a new connection at the next use. It may have rights that the connection of this thread lacks."""
         self._local.process = None
 
     def close(self) -> None:
-        """Close every thread's connection. The store opens new ones if it is used again."""
+        """Close the connections of all threads. The store opens new ones when it is used again."""
         with self._lock:
             for connection in self._opened.values():
                 connection.close()
             self._opened = {}
             self._local = threading.local()
+
+
+@contextmanager
+def saving(store: PerThread) -> Iterator[sqlite3.Connection]:
+    """Run one immediate transaction on a store, as `writing` does, and raise NotSaved if the database cannot be written.
+
+    If anything is raised, nothing was stored. Writers wait for each other fairly. SQLite's own waiting slows down the longer
+    it lasts, so under load an unlucky writer waits for seconds and may give up; see benchmarks/RESULTS.md.
+    """
+    try:
+        with writing(store.connection, _begin) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        advice = advice_for(error)
+        if advice is None:
+            raise
+        if error_name(error).startswith(_CLOSE_AFTER):
+            store.reconnect()  # a connection opened without write permission never gains it
+        raise NotSaved(
+            f"{store.path}: nothing was saved: {advice}, then go on; what is unsaved will be sent again"
+        ) from error
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin an immediate transaction. While another writer is at work, ask again after a short random pause."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    connection.execute("PRAGMA busy_timeout=0")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(random.uniform(*_RETRY_PAUSE))
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")

@@ -1,25 +1,130 @@
-"""The records of the label store: an event, and what the views make of the events (see `db.migrations`)."""
+"""Annotation events: what the browser sends, how it is validated, and the rows that the store keeps.
+
+The browser sends two kinds of event. A `LabelEvent` is one key press and may label several passages ("the rest are
+negative"). A `QueueEvent` finishes, skips or reopens a question of a batch. The browser gives each event an id, and the
+store records each id once. A label event becomes one `EventRow` for each passage; the column `gesture` holds its id.
+"""
 
 from __future__ import annotations
 
+import math
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from db.connection import connect
-from db.gestures import Kind, Label
+from db.errors import BadInput
+from db.names import text_problem
 
-VIEWS = ("live_event", "judgement", "adjudication", "consensus", "corrected_relevance")
+Label = Literal["positive", "related", "negative", "unsure"]
+Kind = Literal["label", "adjudicate", "undo", "note", "bad_question"]
+QueueKind = Literal["finish", "skip", "reopen"]
+
+LABELS: tuple[str, ...] = get_args(Label)
+KINDS: tuple[str, ...] = get_args(Kind)
+QUEUE_KINDS: tuple[str, ...] = get_args(QueueKind)
+LABELLING = ("label", "adjudicate")
+
+MAX_ID = 128
+MAX_NOTE = 10_000
+MAX_CHOICES = 1000
+MAX_NUMBER = 2**53 - 1  # of an imported event; SQLite numbers the following events from the highest one
+_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One row of the store. `number` is its place in the order; `undoes` the number of the event it takes back."""
+class Choice:
+    """One passage of a label event, with what the annotator saw beside it.
 
-    number: int
+    Attributes:
+        label: None for a note, otherwise a label.
+        rank: Rank from 1.
+        suggestion: A model's probability; None if the page did not show one.
+
+    For a candidate of a batch, the store fills in `run`, `rank` and `score` from the batch where they are None.
+    """
+
+    passage: str
+    label: Label | None = None
+    run: str | None = None
+    rank: int | None = None
+    score: float | None = None
+    suggestion: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEvent:
+    """One key press of an annotator.
+
+    Attributes:
+        id: The id that the browser generated.
+        choices: At least one for "label" and "adjudicate", at most one for "note" (a note on a passage), otherwise none.
+        undoes: For "undo", the id of the event to undo.
+        batch: Name of the batch; None outside the queue.
+        milliseconds: Time since the passage was shown.
+        client_time: Seconds since 1970 by the browser's clock, which may be wrong.
+    """
+
+    id: str
+    kind: Kind
+    question: str
+    choices: tuple[Choice, ...] = ()
+    note: str | None = None
+    undoes: str | None = None
+    batch: str | None = None
+    blind: bool = True
+    guideline_version: str = "0"
+    milliseconds: int | None = None
+    client_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    """An annotator finishes a question of a batch, skips it, or reopens one that they finished or skipped.
+
+    Attributes:
+        batch: Name of the batch.
+        milliseconds: Time spent on the question.
+        client_time: Seconds since 1970 by the browser's clock.
+    """
+
+    id: str
+    kind: QueueKind
+    question: str
+    batch: str
+    milliseconds: int | None = None
+    client_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The store's answer to one event: "stored", "known" (stored before), or "refused".
+
+    `message` says why the event was refused, or that a finished question was surplus. Otherwise it is empty.
+    """
+
+    id: str
+    state: Literal["stored", "known", "refused"]
+    message: str = ""
+
+    @property
+    def safe(self) -> bool:
+        """Whether the event is in the store."""
+        return self.state != "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One row of the table `label_event`.
+
+    Attributes:
+        number: Position in the order of all rows; None in a row that is not stored yet.
+        gesture: The id of the event that the row belongs to.
+        part: Index of the passage within the event.
+        undoes: For "undo", the number of the row to undo.
+    """
+
+    number: int | None
     gesture: str
     part: int
     kind: Kind
@@ -43,73 +148,134 @@ class Event:
     server_time: float
 
 
-COLUMNS = tuple(field.name for field in fields(Event))
+COLUMNS = tuple(field.name for field in fields(EventRow))
 SELECT = f"SELECT {', '.join(COLUMNS)} FROM label_event"
 INSERT = f"INSERT INTO label_event ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The label that an annotator last gave a pair, and has not taken back."""
-
-    number: int
-    question: str
-    passage: str
-    annotator: str
-    label: Label
-    batch: str | None
-    blind: bool
-    inclusion_probability: float | None
+def rows_where(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> list[EventRow]:
+    """Return the rows of `label_event` that match a WHERE clause."""
+    return [EventRow(*row) for row in connection.execute(f"{SELECT} {where}", values)]
 
 
-@dataclass(frozen=True, slots=True)
-class Consensus:
-    """What is held of a pair: adjudicated, else agreed by all who judged it (maybe one), else open and without a label."""
+def parse_label_event(value: Any) -> LabelEvent:
+    """Read a label event that a browser sent: an object with the fields of `LabelEvent`.
 
-    question: str
-    passage: str
-    label: Label | None
-    state: Literal["adjudicated", "agreed", "open"]
-    people: int
-
-
-@dataclass(frozen=True, slots=True)
-class Relevance:
-    """A pair as corrected by labels: `relevance` is the consensus, else the gold; "open" in dispute or unsure.
-
-    state: "gold" where nobody judged it. trains: whether training may take it; never true of dev and test questions.
+    Raises:
+        BadInput: A field is unknown or missing, or a value has the wrong type or size.
     """
-
-    question: str
-    passage: str
-    relevance: Literal["positive", "related", "negative", "open"]
-    gold: bool
-    state: Literal["adjudicated", "agreed", "open", "gold"]
-    people: int
-    split: str
-    trains: bool
-
-
-def events_where(connection: sqlite3.Connection, where: str, values: tuple) -> list[Event]:
-    return [Event(*row) for row in connection.execute(f"{SELECT} {where}", values)]
+    values = _fields(LabelEvent, value, {"id", "kind", "question"}, "an event")
+    choices = values.get("choices", ())
+    if not isinstance(choices, list | tuple):
+        raise BadInput("choices must be a list")
+    values["choices"] = tuple(Choice(**_fields(Choice, choice, {"passage"}, "a choice")) for choice in choices)
+    event = LabelEvent(**values)
+    validate(event)
+    return event
 
 
-@contextmanager
-def as_of(path: str | Path, number: int) -> Iterator[sqlite3.Connection]:
-    """A connection on which the views show the store as it was when event `number` was the last.
+def parse_event(value: Any) -> LabelEvent | QueueEvent:
+    """Read an entry of a browser's outbox; `kind` tells which event it is. Validate an event that is parsed already.
 
-    A temporary view takes the place of the table of events; the other views are made again over it from their own definitions.
+    Raises:
+        BadInput: See `parse_label_event`.
     """
-    connection = connect(path, read_only=True)
-    try:
-        connection.execute(
-            f"CREATE TEMP VIEW label_event AS SELECT * FROM main.label_event WHERE number <= {int(number)}"
-        )
-        for view in VIEWS:
-            sql = connection.execute(
-                "SELECT sql FROM main.sqlite_master WHERE type = 'view' AND name = ?", (view,)
-            ).fetchone()[0]
-            connection.execute(sql.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
-        yield connection
-    finally:
-        connection.close()
+    if isinstance(value, LabelEvent):
+        validate(value)
+        return value
+    if isinstance(value, QueueEvent):
+        event = value
+    elif isinstance(value, Mapping) and value.get("kind") in QUEUE_KINDS:
+        event = QueueEvent(**_fields(QueueEvent, value, {"id", "kind", "question", "batch"}, "an event"))
+    else:
+        return parse_label_event(value)
+    for name in ("id", "kind", "batch"):
+        _check_text(name, getattr(event, name))
+    _check_text("question", event.question, limit=256)
+    _check_whole("milliseconds", event.milliseconds, 0)
+    _check_number("client_time", event.client_time)
+    if event.kind not in QUEUE_KINDS:
+        raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(QUEUE_KINDS)}")
+    return event
+
+
+def validate(event: LabelEvent) -> None:
+    """Check a label event by itself, without looking at the store.
+
+    Raises:
+        BadInput: The event makes no sense.
+    """
+    for name in ("id", "kind", "guideline_version"):
+        _check_text(name, getattr(event, name))
+    _check_text("question", event.question, limit=256)
+    for name in ("undoes", "batch"):
+        _check_text(name, getattr(event, name), optional=True)
+    _check_text("note", event.note, optional=True, limit=MAX_NOTE)
+    if event.note is not None and event.kind in ("label", "undo"):
+        raise BadInput(f"an event of kind {event.kind!r} carries no note; send the note as its own event")
+    _check_whole("milliseconds", event.milliseconds, 0)
+    _check_number("client_time", event.client_time)
+    if not isinstance(event.blind, bool):
+        raise BadInput("blind must be true or false")
+    if event.kind not in KINDS:
+        raise BadInput(f"the kind is {event.kind!r}; it must be one of {', '.join(KINDS)}")
+    if (event.kind == "undo") != (event.undoes is not None):
+        raise BadInput("an undo, and no other event, must name the event that it undoes")
+    if event.kind == "note" and event.note is None:
+        raise BadInput("a note must have a text")
+    _check_choices(event)
+
+
+def _check_choices(event: LabelEvent) -> None:
+    choices, labelling = event.choices, event.kind in LABELLING
+    if labelling and not choices:
+        raise BadInput(f"an event of kind {event.kind!r} must have a passage and its label")
+    if not labelling and len(choices) > (event.kind == "note"):
+        raise BadInput(f"an event of kind {event.kind!r} labels no passages")
+    if len(choices) > MAX_CHOICES:
+        raise BadInput(f"{len(choices):,} passages in one event; {MAX_CHOICES:,} are allowed")
+    if len({choice.passage for choice in choices}) < len(choices):
+        raise BadInput("a passage comes twice in one event")
+    for choice in choices:
+        _check_text("passage", choice.passage, limit=256)
+        _check_text("run", choice.run, optional=True)
+        _check_whole("rank", choice.rank, 1)
+        _check_number("score", choice.score)
+        _check_number("suggestion", choice.suggestion)
+        if labelling != (choice.label is not None):
+            raise BadInput("a label event must have a label" if labelling else "a note has no label")
+        if labelling and choice.label not in LABELS:
+            raise BadInput(f"the label is {choice.label!r}; it must be one of {', '.join(LABELS)}")
+
+
+def _fields(record: type, value: Any, needed: set[str], name: str) -> dict[str, Any]:
+    """Return the fields of an object from a browser, which must be those of `record`."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{name} must be an object")
+    allowed = set(record.__dataclass_fields__)  # type: ignore[attr-defined]
+    if unknown := set(map(str, value)) - allowed:
+        raise BadInput(f"{name} has no field {sorted(unknown)[0][:40]!r}")
+    if absent := needed - set(value):
+        raise BadInput(f"{name} must have {sorted(absent)[0]}")
+    return dict(value)
+
+
+def _check_text(name: str, value: Any, optional: bool = False, limit: int = MAX_ID) -> None:
+    if value is None and optional:
+        return
+    if problem := text_problem(value, limit):
+        raise BadInput(f"{name} {problem}")
+
+
+def _check_whole(name: str, value: Any, minimum: int) -> None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (is_whole and minimum <= value <= _MAX_INTEGER):
+        raise BadInput(f"{name} must be a whole number, {minimum} or more")
+
+
+def _check_number(name: str, value: Any) -> None:
+    if value is None:
+        return
+    # Compare the size first: `isfinite` fails on whole numbers beyond the largest float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300 or not math.isfinite(value):
+        raise BadInput(f"{name} must be a number")

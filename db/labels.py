@@ -1,7 +1,7 @@
-"""The label store: append-only events are the truth, everything else is a view of them (see `db.migrations`).
+"""The label store. Append-only events are the truth; everything else is a view of them (see `db.migrations`).
 
-Events are ordered by their number alone. A gesture may hold several events, one for each passage; an undo takes back all of
-a gesture, event by event, and only what the same annotator did.
+The number of an event row alone orders the rows. A label event may have several rows, one for each passage. An undo undoes
+all rows of an event, and only an event of the same annotator.
 """
 
 from __future__ import annotations
@@ -10,27 +10,39 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
-from db.acts import store_act
-from db.connection import PerThread
-from db.errors import BlindspotError
-from db.events import COLUMNS, INSERT, SELECT, Consensus, Event, Judgement, Relevance, as_of, events_where
-from db.gestures import Act, Choice, Gesture, Label, Receipt, check, read_sent
-from db.saving import saving
-from db.storing import Passages, store_gesture
+from db.connection import DatabaseUnavailable, PerThread, saving
+from db.errors import BlindspotError, Refused
+from db.event_writer import Passages, write_label_event, write_queue_event
+from db.events import (
+    COLUMNS,
+    INSERT,
+    MAX_NUMBER,
+    SELECT,
+    Choice,
+    EventRow,
+    Label,
+    LabelEvent,
+    QueueEvent,
+    Receipt,
+    parse_event,
+    rows_where,
+    validate,
+)
+from db.judgements import Consensus, Judgement, Relevance, as_of
 
-_UNDOES = COLUMNS.index("undoes")
+OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 
 
 class Labels(PerThread):
     """The label events of one labels.db. Threads and processes may share it.
 
     Args:
-        passages: gives those of some passage ids that exist, as `Corpus.ordinals` does. Labels outside a batch are checked by
-            it; without it they are refused. A batch's own passages were checked when it was made.
+        passages: Returns those of some passage ids that exist, as `Corpus.ordinals` does. The store checks labels outside
+            batches with it, and refuses them without it. Whoever makes a batch checks the passages of the batch.
     """
 
     def __init__(
@@ -43,48 +55,49 @@ class Labels(PerThread):
         super().__init__(path, read_only)
         self._passages, self._clock = passages, clock
 
-    def add(self, annotator: str, gesture: Gesture) -> Receipt:
-        """Store one gesture: all of it or nothing.
+    def add(self, annotator: str, event: LabelEvent) -> Receipt:
+        """Store one label event: all its rows or none.
 
         Raises:
-            BadInput, Missing, Refused: it makes no sense, names what does not exist, is not the annotator's to do, or its id was
-                used for something else.
-            NotSaved: the disk took nothing.
+            BadInput: The event makes no sense.
+            Missing: It names something that does not exist.
+            Refused: The annotator may not do this, or its id was used for another event.
+            NotSaved: The database cannot be written.
         """
-        check(gesture)
+        validate(event)
         with saving(self) as connection:
-            return store_gesture(connection, annotator, gesture, self._passages, self._clock())
+            return write_label_event(connection, annotator, event, self._passages, self._clock())
 
-    def take(self, annotator: str, outbox: Sequence[Gesture | Act | Mapping[str, Any]]) -> list[Receipt]:
-        """Store what a browser has not seen acknowledged, in its order, in one transaction. One that is refused stops no other.
+    def add_all(self, annotator: str, outbox: Sequence[OutboxEntry]) -> list[Receipt]:
+        """Store the outbox of a browser, in its order, in one transaction. A refused event does not stop the others.
 
         Raises:
-            NotSaved: the disk took nothing; none is stored.
+            NotSaved: The database cannot be written; no event was stored.
         """
         if not outbox:
             return []
         with saving(self) as connection:
-            return [self._receipt(connection, annotator, each) for each in outbox]
+            return [self._add_entry(connection, annotator, entry) for entry in outbox]
 
-    def _receipt(
-        self, connection: sqlite3.Connection, annotator: str, each: Gesture | Act | Mapping[str, Any]
-    ) -> Receipt:
-        connection.execute("SAVEPOINT gesture")
+    def _add_entry(self, connection: sqlite3.Connection, annotator: str, entry: OutboxEntry) -> Receipt:
+        connection.execute("SAVEPOINT entry")
         try:
-            sent = read_sent(each)
-            if isinstance(sent, Act):
-                receipt = store_act(connection, annotator, sent, self._clock())
+            event = parse_event(entry)
+            if isinstance(event, QueueEvent):
+                receipt = write_queue_event(connection, annotator, event, self._clock())
             else:
-                receipt = store_gesture(connection, annotator, sent, self._passages, self._clock())
+                receipt = write_label_event(connection, annotator, event, self._passages, self._clock())
+        except DatabaseUnavailable:
+            raise  # no fault of this event: the whole outbox is sent again
         except (BlindspotError, sqlite3.IntegrityError) as error:
-            connection.execute("ROLLBACK TO gesture")
-            id = each.get("id", "") if isinstance(each, Mapping) else getattr(each, "id", "")
+            connection.execute("ROLLBACK TO entry")
+            id = entry.get("id", "") if isinstance(entry, Mapping) else getattr(entry, "id", "")
             receipt = Receipt(str(id), "refused", str(error))
-        connection.execute("RELEASE gesture")
+        connection.execute("RELEASE entry")
         return receipt
 
-    def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids of gestures and acts that are stored."""
+    def stored_ids(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some event ids that are in the store."""
         rows = self.connection.execute(
             "SELECT gesture FROM label_event WHERE gesture IN (SELECT value FROM json_each(?1)) "
             "UNION SELECT gesture FROM queue_act WHERE gesture IN (SELECT value FROM json_each(?1))",
@@ -92,36 +105,41 @@ class Labels(PerThread):
         )
         return {row[0] for row in rows}
 
-    def undoable(self, annotator: str, count: int = 50) -> list[Gesture]:
-        """The annotator's last gestures that can be taken back, the last first: what `Z` means after a reload."""
+    def undoable(self, annotator: str, count: int = 50) -> list[LabelEvent]:
+        """Return the annotator's last events that an undo can undo, the last first: what `Z` means after a reload."""
         rows = self.connection.execute(
             "SELECT gesture, kind, question, batch, note, blind, guideline_version, "
-            "json_group_array(json_array(passage, label)) FROM (SELECT * FROM live_event WHERE annotator = ? ORDER BY number) "
+            "json_group_array(json_array(passage, label)) FROM "
+            "(SELECT * FROM live_event WHERE annotator = ? ORDER BY number) "
             "GROUP BY gesture ORDER BY max(number) DESC LIMIT ?",
             (annotator, count),
         )
         return [
-            Gesture(
+            LabelEvent(
                 id,
                 kind,
                 question,
-                tuple(Choice(passage, label) for passage, label in json.loads(choices) if passage),
-                note,
-                None,
-                batch,
-                bool(blind),
-                version,
+                choices=tuple(Choice(passage, label) for passage, label in json.loads(choices) if passage),
+                note=note,
+                batch=batch,
+                blind=bool(blind),
+                guideline_version=version,
             )
             for id, kind, question, batch, note, blind, version, choices in rows
         ]
 
-    def given(self, annotator: str, questions: Iterable[str], batch: str | None = None) -> dict[str, dict[str, Label]]:
-        """The labels, by question and passage, that the annotator gave in this batch (outside any: None) and has not taken back.
+    def labels_by(
+        self, annotator: str, questions: Iterable[str], batch: str | None = None
+    ) -> dict[str, dict[str, Label]]:
+        """Return an annotator's labels that are not undone, by question and passage.
 
-        Labels of other batches are left out: a repeat is judged afresh.
+        Args:
+            batch: Only labels given in this batch; None for labels outside batches. Labels of other batches are left out,
+                because an annotator judges a repeated question afresh.
         """
         rows = self.connection.execute(
-            "SELECT question, passage, label FROM live_event WHERE annotator = ? AND question IN (SELECT value FROM json_each(?)) "
+            "SELECT question, passage, label FROM live_event "
+            "WHERE annotator = ? AND question IN (SELECT value FROM json_each(?)) "
             "AND batch IS ? AND kind = 'label' ORDER BY number",
             (annotator, json.dumps(list(questions)), batch),
         )
@@ -131,7 +149,7 @@ class Labels(PerThread):
         return labels
 
     def judgements(self, questions: Iterable[str] | None = None) -> list[Judgement]:
-        """By number. Practice is none."""
+        """Return the judgements by number, without practice."""
         rows = self._view(
             "number, question, passage, annotator, label, batch, blind, inclusion_probability",
             "judgement",
@@ -141,12 +159,16 @@ class Labels(PerThread):
         return [Judgement(*row[:6], bool(row[6]), row[7]) for row in rows]
 
     def consensus(self, questions: Iterable[str] | None = None) -> list[Consensus]:
-        """Of every judged pair, by question and passage."""
+        """Return the consensus of each judged pair, by question and passage."""
         rows = self._view("question, passage, label, state, people", "consensus", questions, "question, passage")
         return [Consensus(*row) for row in rows]
 
     def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[Relevance]:
-        """Of every pair of gold or judged. `training`: only those of questions that may train; dev and test never do."""
+        """Return the corrected relevance of each gold or judged pair.
+
+        Args:
+            training: Only pairs that training may use. Pairs of dev and test questions never are.
+        """
         columns = "question, passage, relevance, gold, state, people, split, trains"
         rows = self._view(
             columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
@@ -154,76 +176,86 @@ class Labels(PerThread):
         return [Relevance(*row[:3], bool(row[3]), *row[4:7], bool(row[7])) for row in rows]
 
     def bad_questions(self) -> dict[str, list[str]]:
-        """The questions that somebody calls bad, with who."""
-        found: dict[str, list[str]] = {}
+        """Return the questions that annotators marked as bad, with those annotators."""
+        annotators: dict[str, list[str]] = {}
         rows = self.connection.execute(
             "SELECT DISTINCT question, annotator FROM live_event WHERE kind = 'bad_question' AND practice = 0 "
             "ORDER BY question, annotator"
         )
         for question, annotator in rows:
-            found.setdefault(question, []).append(annotator)
-        return found
+            annotators.setdefault(question, []).append(annotator)
+        return annotators
 
-    def notes(self, question: str) -> list[Event]:
-        """What people wrote about a question, or about a passage of it, and have not taken back."""
+    def notes(self, question: str) -> list[EventRow]:
+        """Return the notes on a question and its passages that are not undone."""
         rows = self.connection.execute(
             f"SELECT {', '.join(COLUMNS)} FROM live_event WHERE question = ? AND note IS NOT NULL ORDER BY number",
             (question,),
         )
-        return [Event(*row) for row in rows]
+        return [EventRow(*row) for row in rows]
 
     @property
     def last_event(self) -> int:
-        """The number of the newest event; 0 where there is none. Numbers may skip: never count by them."""
-        return self.connection.execute("SELECT coalesce(max(number), 0) FROM label_event").fetchone()[0]
+        """The number of the newest event row; 0 if there is none. Numbers may skip, so they are no count."""
+        return _last_number(self.connection)
 
-    def events(self, until: int | None = None, questions: Iterable[str] | None = None) -> Iterator[Event]:
-        """The events up to a number, in order."""
+    def events(self, until: int | None = None, questions: Iterable[str] | None = None) -> Iterator[EventRow]:
+        """Yield the event rows in order, up to a number."""
         wanted = None if questions is None else json.dumps(list(questions))
         rows = self.connection.execute(
             f"{SELECT} WHERE (?1 IS NULL OR number <= ?1) "
             "AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2))) ORDER BY number",
             (until, wanted),
         )
-        return (Event(*row) for row in rows)
+        return (EventRow(*row) for row in rows)
 
-    def gestures(self, ids: Iterable[str]) -> list[Event]:
-        """The events of some gestures, by number."""
-        return events_where(
+    def rows_of(self, ids: Iterable[str]) -> list[EventRow]:
+        """Return the rows of the label events with these ids, by number."""
+        return rows_where(
             self.connection,
             "WHERE gesture IN (SELECT value FROM json_each(?)) ORDER BY number",
             (json.dumps(list(ids)),),
         )
 
     def consensus_as_of(self, number: int) -> list[Consensus]:
-        """The consensus as it was when the event `number` was the last."""
+        """Return the consensus as it was when row `number` was the last."""
         with as_of(self.path, number) as connection:
             rows = connection.execute(
                 "SELECT question, passage, label, state, people FROM consensus ORDER BY question, passage"
             )
             return [Consensus(*row) for row in rows]
 
-    def insert(self, events: Sequence[Event], known: Mapping[int, int] | None = None) -> int:
-        """Bring in events that another store recorded, all or none, each gesture whole. Gives their number.
+    def import_rows(self, rows: Sequence[EventRow], known: Mapping[int, int] | None = None) -> int:
+        """Add event rows that another store recorded, all or none. Return how many.
 
-        Into an empty store they keep their numbers, so that exports of both are the same to the byte; else they get new ones, at
-        the end. Who may do what is not asked: it was, when they were made. People who are not known are added, with the least role.
+        An empty store keeps their numbers, so that exports of both stores are the same to the byte. Otherwise the rows get new
+        numbers at the end. Permissions are not checked here; they were checked when the event was recorded. Unknown
+        annotators are added with the lowest role that the rows need.
+
+        Args:
+            known: Numbers of rows that the store has already: in the file, and here.
+
+        Raises:
+            Refused: A number is too large: SQLite could number no further event.
         """
+        if too_large := next((row.number for row in rows if row.number is not None and row.number > MAX_NUMBER), None):
+            raise Refused(f"event number {too_large} is too large; {MAX_NUMBER} is the limit. Nothing was imported")
         with saving(self) as connection:
-            last = connection.execute("SELECT coalesce(max(number), 0) FROM label_event").fetchone()[0]
-            _add_people(connection, events, self._clock())
+            keep_numbers = _last_number(connection) == 0
+            _add_annotators(connection, rows, self._clock())
             numbers = dict(known or {})
-            for event in events:
-                values = list(astuple(event))
-                if last:
-                    values[0] = None
-                    values[_UNDOES] = None if event.undoes is None else numbers[event.undoes]
-                numbers[event.number] = connection.execute(INSERT, values).lastrowid
-        return len(events)
+            for row in rows:
+                stored = row
+                if not keep_numbers:
+                    stored = replace(row, number=None, undoes=None if row.undoes is None else numbers[row.undoes])
+                inserted = connection.execute(INSERT, astuple(stored)).lastrowid
+                if row.number is not None and inserted is not None:
+                    numbers[row.number] = inserted
+        return len(rows)
 
     def _view(
         self, columns: str, view: str, questions: Iterable[str] | None, order: str, condition: str = "1"
-    ) -> list[tuple]:
+    ) -> list[tuple[Any, ...]]:
         wanted = None if questions is None else json.dumps(list(questions))
         where = condition if wanted is None else f"{condition} AND question IN (SELECT value FROM json_each(?))"
         values = () if wanted is None else (wanted,)
@@ -232,11 +264,15 @@ class Labels(PerThread):
         ).fetchall()
 
 
-def _add_people(connection: sqlite3.Connection, events: Iterable[Event], now: float) -> None:
+def _last_number(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(number), 0) FROM label_event").fetchone()[0])
+
+
+def _add_annotators(connection: sqlite3.Connection, rows: Iterable[EventRow], now: float) -> None:
     roles: dict[str, str] = {}
-    for event in events:
-        if event.kind == "adjudicate" or event.annotator not in roles:
-            roles[event.annotator] = "adjudicator" if event.kind == "adjudicate" else "annotator"
+    for row in rows:
+        if row.kind == "adjudicate" or row.annotator not in roles:
+            roles[row.annotator] = "adjudicator" if row.kind == "adjudicate" else "annotator"
     connection.executemany(
         "INSERT OR IGNORE INTO annotator (name, role, made) VALUES (?, ?, ?)",
         ((name, role, now) for name, role in roles.items()),

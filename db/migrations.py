@@ -5,15 +5,17 @@ To change the schema, add a function at the end; one that has been released is n
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from db.backup import backup
-from db.connection import connect, writing
+from db.backup import backup, refuse_lost
+from db.connection import connect, error_name, writing
 from db.errors import BadInput, Refused
 
 MIGRATIONS = Migrations("blindspot")
@@ -321,37 +323,72 @@ def m012_jobs_of_functions(db: Database) -> None:
     db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
 
 
-def migrate(path: str | Path) -> None:
+def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
-    An existing one is backed up first, to `backups/` beside it. Processes that come at the same time wait for each other.
+    Back up an existing file first, to `backups/` beside it. Processes that come at the same time wait for each other.
+    A file that is up to date and cannot be written to (a read-only study) stays as it is.
+
+    Args:
+        new: Create the file even if the study around it has been in use.
 
     Raises:
-        BadInput: the file is no SQLite database.
-        Refused: the file was written by a newer version of the program.
+        BadInput: The file is no SQLite database.
+        Refused: A newer version of the program wrote the file, or it is missing or empty in a study that has been in use.
+        DatabaseUnavailable: The file cannot be read or written now.
     """
     path = Path(path)
+    if not new:
+        refuse_lost(path)
     try:
-        connection = connect(path)
-        try:
-            db = Database(connection, execute_plugins=False)
-            _refuse_newer(db, path)
-            if not MIGRATIONS.applied(db):
-                # A new file gets all of them at once, or whoever comes meanwhile would back up a schema half made.
-                with writing(connection):
-                    MIGRATIONS.apply(db)
-            applied = MIGRATIONS.applied(db)
-            if MIGRATIONS.pending(db):
-                now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-                backup(connection, path.parent / "backups" / f"{path.stem}-after-{applied[-1].name}-{now}.db")
-            while MIGRATIONS.pending(db):
-                _apply_next(db)
-        finally:
-            connection.close()
+        if path.exists() and not _is_writable(path):
+            _refuse_pending(path)
+            return
+        with closing(connect(path)) as connection:
+            _migrate(connection, path)
     except sqlite3.DatabaseError as error:
-        if "not a database" not in str(error):
+        if not error_name(error).startswith("SQLITE_NOTADB"):
             raise
-        raise BadInput("this is no SQLite database; put it away, or restore it from backups/", path) from error
+        raise BadInput(
+            "this is no SQLite database; restore a backup with 'blindspot labels restore FILE' (see backups/)", path
+        ) from error
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    db = Database(connection, execute_plugins=False)
+    _refuse_newer(db, path)
+    if not MIGRATIONS.applied(db):
+        # A new file gets all migrations at once. Otherwise a second process would back up a half-made schema.
+        with writing(connection):
+            MIGRATIONS.apply(db)
+    applied = MIGRATIONS.applied(db)
+    if MIGRATIONS.pending(db):
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        backup(connection, path.parent / "backups" / f"{path.stem}-after-{applied[-1].name}-{now}.db")
+    while MIGRATIONS.pending(db):
+        _apply_next(db)
+
+
+def _is_writable(path: Path) -> bool:
+    """Return whether SQLite could write to a database: to the file, its side files and their folder."""
+    side_files = [Path(f"{path}{end}") for end in ("-wal", "-shm")]
+    return all(
+        os.access(file, os.W_OK) for file in (path, path.parent, *(file for file in side_files if file.exists()))
+    )
+
+
+def _refuse_pending(path: Path) -> None:
+    """Refuse a read-only file whose schema must be brought up to date before it can be read."""
+    with closing(connect(path, read_only=True)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone():
+            raise Refused(f"{path}: holds no study's tables yet, and may not be written to; give the right to write")
+        db = Database(connection, execute_plugins=False)
+        _refuse_newer(db, path)
+        if MIGRATIONS.pending(db):
+            raise Refused(
+                f"{path}: an older version wrote this study, and it may not be written to, so it cannot be brought up "
+                "to date; give the right to write once, or open a copy"
+            )
 
 
 def _refuse_newer(db: Database, path: Path) -> None:
@@ -365,7 +402,7 @@ def _refuse_newer(db: Database, path: Path) -> None:
 
 
 def _apply_next(db: Database) -> None:
-    """Apply one migration. What is pending is asked inside the transaction: another process may have been quicker."""
+    """Apply one migration. Look for pending ones inside the transaction: another process may have applied them."""
     with writing(db.conn):
         pending = MIGRATIONS.pending(db)
         if pending:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from db.connection import PerThread
+from db.connection import PerThread, saving
 from db.errors import BadInput, Missing, Refused
-from db.saving import saving
+from db.names import check_display_name
 
 Role = Literal["annotator", "adjudicator", "lead"]
 ROLES: tuple[str, ...] = get_args(Role)
@@ -26,7 +26,6 @@ _RIGHTS: dict[str, tuple[str, ...]] = {
 }
 """Right to the roles that have it. "lead": make and close batches, assign, set people needed, pause and invite people."""
 
-_MAX_NAME = 64
 _COLUMNS = "name, role, paused, email, invitation IS NOT NULL"
 
 
@@ -153,10 +152,7 @@ def _person(row: tuple) -> Person:
 
 
 def _check(name: str, role: str) -> None:
-    if not name or name != name.strip() or len(name) > _MAX_NAME or not name.isprintable():
-        raise BadInput(
-            f"{name[:80]!r} will not do as a name: 1 to {_MAX_NAME} printable characters, no space at the ends"
-        )
+    check_display_name(name, "person's")
     if role not in ROLES:
         raise BadInput(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
 

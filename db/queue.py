@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from db import leases
-from db.connection import PerThread
+from db.connection import PerThread, saving
 from db.errors import Refused
 from db.leases import LEASE_SECONDS, OTHERS, batch_number, forget_the_future, hold, recount
+from db.names import check_display_name
 from db.people import person, require
-from db.saving import saving
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
@@ -112,6 +112,7 @@ class Queue(PerThread):
 
         Raises Refused for a name that is taken, or a batch without items.
         """
+        check_display_name(name, "batch")
         if not items or not all(item.candidates for item in items):
             raise Refused(f"batch {name!r}: there is nothing to judge in it")
         with saving(self) as connection:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from backend.core.study import Study
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
@@ -43,7 +43,7 @@ def annotate(
                     _gesture(rng, f"{name}-{seed}-{finished}-{n}", lease, each.passage, truth, skill)
                     for n, each in enumerate(item.candidates)
                 ]
-                assert all(receipt.safe for receipt in labels.take(name, outbox))
+                assert all(receipt.safe for receipt in labels.add_all(name, outbox))
                 queue.finish(name, lease.batch, lease.question)
                 finished += 1
     return finished
@@ -51,8 +51,10 @@ def annotate(
 
 def _gesture(
     rng: np.random.Generator, id: str, lease, passage: str, truth: Mapping[str, set[str]], skill: float
-) -> Gesture:
+) -> LabelEvent:
     right = "positive" if passage in truth[lease.question] else "negative" if int(passage) % 2 else "related"
     label = right if rng.random() < skill else WRONG[right][int(rng.integers(2))]
     milliseconds = int(rng.lognormal(np.log(4000 / skill), 0.6))
-    return Gesture(id, "label", lease.question, (Choice(passage, label),), milliseconds=milliseconds, batch=lease.batch)
+    return LabelEvent(
+        id, "label", lease.question, (Choice(passage, label),), milliseconds=milliseconds, batch=lease.batch
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from backend.core.runs import write_run
 from backend.core.study import Study
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.migrations import migrate
 from db.people import People
@@ -58,7 +58,7 @@ class Desk:
 
     def label(self, who: str, question: str, labels: dict[str, str], kind: str = "label", **more) -> str:
         """Give labels in one gesture; its id."""
-        gesture = Gesture(
+        gesture = LabelEvent(
             more.pop("id", None) or self.id(),
             kind,
             question,
@@ -69,7 +69,7 @@ class Desk:
         return gesture.id
 
     def undo(self, who: str, question: str, gesture: str) -> str:
-        undo = Gesture(self.id(), "undo", question, undoes=gesture)
+        undo = LabelEvent(self.id(), "undo", question, undoes=gesture)
         self.labels.add(who, undo)
         return undo.id
 

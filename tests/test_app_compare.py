@@ -168,7 +168,7 @@ def test_data_never_becomes_markup(study):
 
 def test_labels_correct_the_figures(tmp_path):
     """Question 3: alpha finds nothing and beta its answer at 2. A filler that both have first is judged positive."""
-    from db.gestures import Choice, Gesture
+    from db.events import Choice, LabelEvent
     from db.labels import Labels
     from db.people import People
 
@@ -176,7 +176,7 @@ def test_labels_correct_the_figures(tmp_path):
     assert "With the labels of people" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
     People(study.labels_path).add("Ann")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
-    labels.add("Ann", Gesture("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))
+    labels.add("Ann", LabelEvent("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))
     page = Page(study.folder, "compare", a="alpha", b="beta", k=1)
     (panel,) = page.part(r'<table class="figures small">.*?</table>')
     alpha, beta = panel.split("alpha")[1].split("beta")

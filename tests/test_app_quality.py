@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from backend.judging.audits import audit
 from backend.judging.batches import Mix, batch_of_pairs, make_batch
 from backend.judging.quality import quality
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Passage, Question
@@ -59,7 +59,7 @@ def study(tmp_path_factory):
     pairs = [(question, passage) for question in list(truth)[:10] for passage in sorted(truth[question])[:2]]
     batch_of_pairs(made, "checked", pairs, origin="pseudo-positives")
     annotate(made, truth, {"dora": 1.0}, seed=9)
-    Labels(made.labels_path).add("ann", Gesture("bad", "bad_question", list(truth)[5]))
+    Labels(made.labels_path).add("ann", LabelEvent("bad", "bad_question", list(truth)[5]))
     return made
 
 
@@ -155,7 +155,7 @@ def test_one_disputed_label_and_nothing_else(tmp_path):
         People(made.labels_path).add(name, role)
     labels = Labels(made.labels_path, passages=made.corpus.ordinals)
     for name, label in (("lea", "positive"), ("<b>", "negative")):
-        labels.add(name, Gesture(f"g{name}", "label", "q", (Choice("p", label),)))
+        labels.add(name, LabelEvent(f"g{name}", "label", "q", (Choice("p", label),)))
     page = Page(made, names=1)
     assert "<script>window.pwned=1</script>" in page.text and "negative <b>" in page.text
     ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")

@@ -110,7 +110,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     page = Page(study.folder, "training")
     widget(page, "selectbox", "Learn from cross-encoder").select("judge")
     for label, value in (
-        ("Its weight", 0.5),
+        ("Teacher weight", 0.5),
         ("Hard negatives", 3),
         ("Learning rate", 1e-4),
         ("Layers", 2),

@@ -16,7 +16,7 @@ from backend.judging.pools import Pools
 from backend.judging.practice import make_practice
 from backend.judging.priority import Calibration, Pooled, harm, served
 from db.errors import BadInput, Missing, Refused
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
@@ -46,7 +46,7 @@ def study(searched, tmp_path):
 
 def judge(study, who, question, labels, number=[0], kind="label", batch=None):  # noqa: B006
     number[0] += 1
-    gesture = Gesture(
+    gesture = LabelEvent(
         f"g{number[0]}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items()), batch=batch
     )
     Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)
@@ -320,7 +320,7 @@ def test_practice_is_of_settled_questions_most_people_first(study):
     People(study.labels_path).set_role("cid", "adjudicator")
     judge(study, "cid", "q4", {"p9": "negative"}, kind="adjudicate")
     judge(study, "ann", "q6", {"p1": "negative"})
-    Labels(study.labels_path).add("ann", Gesture("bad", "bad_question", "q6"))
+    Labels(study.labels_path).add("ann", LabelEvent("bad", "bad_question", "q6"))
     with pytest.raises(Refused, match="20 questions are asked for and 4 have settled labels; .* --size 4"):
         make_practice(study, "practice")
     made = make_practice(study, "practice", 4)

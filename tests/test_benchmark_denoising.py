@@ -6,7 +6,7 @@ import pytest
 from analysis.accuracy import Estimate
 from backend.core.settings import add_encoder
 from backend.experiments.finding import find
-from backend.training_sets.building import build
+from backend.training_sets.builder import build
 from benchmarks.denoising import plan
 from benchmarks.denoising.retrievers import BEFORE, Bench, keep_before, keep_cell, outcome, same_plan, set_name
 from benchmarks.denoising.verdict import claims, of_order, verdict

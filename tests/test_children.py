@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
+from app.server import wait_until_up
 from backend.core.children import child, end_child, start_child
 from tests.studies import make_study, people
 
@@ -115,3 +117,20 @@ def test_kill_9_of_index_bm25_leaves_no_java(tmp_path):
         os.kill(java, signal.SIGKILL)
     assert gone
     assert "bm25" not in study.parts("indexes")
+
+
+def test_kill_9_of_open_leaves_no_server_on_the_port(tmp_path):
+    study = make_study(tmp_path / "s", people(12))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        port = probe.getsockname()[1]
+    process = started_command(
+        "open", "--study", str(study.folder), "--port", str(port), "--address", "127.0.0.2", "--backend", "none"
+    )
+    app = wait_for_child(process, "app.hosting")
+    wait_until_up(port, process, "127.0.0.2")
+    process.kill()
+    process.wait()
+    assert wait_until_gone(app)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=2)

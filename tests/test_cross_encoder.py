@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from backend.core.manifest import read_json
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
+from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
 from backend.training.examples import Example
-from backend.training.scoring import Judge, Labelled, score, score_run
+from backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run
 from backend.training.training_log import read_lines
 from db.errors import Missing, Refused
 from db.records import Passage
@@ -81,7 +81,9 @@ def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
         activation_fn=torch.nn.Identity(),
     )
     np.testing.assert_allclose(given, 1 / (1 + np.exp(-(report["slope"] * plain + report["intercept"]))), atol=1e-6)
-    assert ((given >= 0) & (given <= 1)).all() and score(Judge(tmp_path / "model", "cpu"), []).shape == (0,)
+    assert ((given >= 0) & (given <= 1)).all() and score(CrossEncoderScorer(tmp_path / "model", "cpu"), []).shape == (
+        0,
+    )
     assert {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()} == {
         ".json",
         ".jsonl",
@@ -117,7 +119,7 @@ def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
         asked.extend(aside)
         one = aside[0]
         return [
-            Labelled(one.id, one.question, passage, positive)
+            LabelledPair(one.id, one.question, passage, positive)
             for positive in (True, False)
             for passage in one.negatives[:1] * each
         ]
@@ -157,9 +159,9 @@ def test_one_class_is_one_line(quick, tmp_path):
 
 def test_what_is_no_cross_encoder(tmp_path, bert):
     with pytest.raises(Missing, match="holds no cross-encoder"):
-        Judge(tmp_path)
+        CrossEncoderScorer(tmp_path)
     with pytest.raises(Missing, match="holds no cross-encoder"):
-        Judge(Path(bert))
+        CrossEncoderScorer(Path(bert))
 
 
 def test_pickled_weights_are_not_read(quick, bert, tmp_path):
@@ -170,7 +172,7 @@ def test_pickled_weights_are_not_read(quick, bert, tmp_path):
     shutil.copytree(bert, tmp_path / "pickled")
     (tmp_path / "pickled" / "model.safetensors").unlink()
     torch.save({}, tmp_path / "pickled" / "pytorch_model.bin")
-    with pytest.raises(Missing, match="cannot load the model"):
+    with pytest.raises(Refused, match="would run code of whoever made it: pytorch_model.bin: pickled weights.*--trust"):
         cross_encoder.train(
             str(tmp_path / "pickled"), examples(), tmp_path / "model", tmp_path / "working", device="cpu"
         )
@@ -210,7 +212,9 @@ def test_isotonic_is_sklearns_after_a_round_trip_through_json():
     kept = json.loads(json.dumps(fitted.points))
     new = np.linspace(-9, 9, 301)
     expected = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, positive).predict(new)
-    np.testing.assert_allclose(Calibration("isotonic", points=tuple(map(tuple, kept)))(new), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        ProbabilityCalibration("isotonic", points=tuple(map(tuple, kept)))(new), expected, atol=1e-12
+    )
 
 
 def test_few_pairs_are_fitted_by_platt():
@@ -231,9 +235,9 @@ def test_what_is_reported_was_not_fitted():
         [str(i // 3) for i in range(600)],
     )
     seen = fit(scores, positive, "isotonic")(scores)
-    apart = unseen(scores, positive, questions, "isotonic")
+    apart = cross_validated(scores, positive, questions, "isotonic")
     assert brier(seen, positive) < 0.25 < brier(apart, positive)
-    assert unseen(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
+    assert cross_validated(scores[:3], np.array([True, False, False]), ["a", "a", "a"], "platt") is None
 
 
 def test_reliability_is_sklearns_curve():
@@ -267,8 +271,8 @@ def test_a_runs_passages_are_judged_once(quick, indexed_study, tmp_path):
     import shutil
 
     from backend.core.study import Study
+    from backend.judges.scores import lookup
     from backend.retrieval.retrieve import retrieve
-    from backend.training_sets.scores import lookup
 
     shutil.copytree(indexed_study.folder, tmp_path / "study")
     study = Study.open(tmp_path / "study")

@@ -76,5 +76,5 @@ def test_what_is_read_from_a_declaration():
     assert toml_section(Small, {"words": "many"}) == (
         'rate = 0.5      # How fast\nwords = "many"  # How many words\nfast = true     # Hurry\n'
     )
-    assert "| `rate` | `0.5` | How fast; a number above 0 and at most 1 |" in markdown_table(Small)
-    assert "| `words` | `few` | How many words (few, many) |" in markdown_table(Small)
+    assert "| `rate` | `0.5` | a number above 0 and at most 1 | How fast |" in markdown_table(Small)
+    assert "| `words` | `few` | few, many | How many words |" in markdown_table(Small)

@@ -3,21 +3,21 @@
 import pytest
 
 from backend.training_sets import denoising
-from backend.training_sets.assembling import DENIED, NO_POSITIVE, Evidence, assemble
+from backend.training_sets.assemble import DENIED, NO_POSITIVE, QuestionEvidence, assemble
 from backend.training_sets.denoising import (
     BASES,
     POLICIES,
-    Bar,
+    PassageEvidence,
     Policy,
-    Seen,
+    ScoreCeiling,
     Thresholds,
-    bar_of,
-    by_machine,
-    by_people,
     check_scale,
+    label_role,
+    machine_role,
     policy_named,
+    score_ceiling,
 )
-from backend.training_sets.mining import Candidate
+from backend.training_sets.mining import NegativeCandidate
 from db.errors import BadInput, Refused
 
 DEFAULT = Thresholds()
@@ -26,7 +26,7 @@ DEFAULT = Thresholds()
 def evidence(candidates, gold=(0,), labels=None, probabilities=None, **more):
     """Passage of ordinal n is called str(n)."""
     values = {"unused": frozenset(), "distant": None, "listed": {}, "floors": {}} | more
-    return Evidence(
+    return QuestionEvidence(
         gold=list(gold),
         candidates=candidates,
         labels=labels or {},
@@ -37,7 +37,7 @@ def evidence(candidates, gold=(0,), labels=None, probabilities=None, **more):
 
 
 def mined(*ordinals, answer=False, score=1.0):
-    return [Candidate(ordinal, "run", "r", rank, score, answer) for rank, ordinal in enumerate(ordinals, 1)]
+    return [NegativeCandidate(ordinal, "run", "r", rank, score, answer) for rank, ordinal in enumerate(ordinals, 1)]
 
 
 def roles(found, policy="none", thresholds=DEFAULT, pseudo=False):
@@ -60,13 +60,13 @@ def test_an_unknown_policy_is_refused_with_the_names_there_are(name):
 
 
 def test_none_keeps_whatever_was_mined():
-    assert by_machine("none", Seen(True, 9.0, 1.0), DEFAULT) == ("negative", denoising.MINED)
+    assert machine_role("none", PassageEvidence(True, 9.0, 1.0), DEFAULT) == ("negative", denoising.MINED)
 
 
 def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_without():
-    assert by_machine("answer_match", Seen(True), DEFAULT) == ("dropped", denoising.HOLDS_ANSWER)
-    assert by_machine("answer_match", Seen(False), DEFAULT) == ("negative", denoising.NO_ANSWER)
-    assert by_machine("answer_match", Seen(None), DEFAULT) == ("negative", denoising.MINED)
+    assert machine_role("answer_match", PassageEvidence(True), DEFAULT) == ("dropped", denoising.HOLDS_ANSWER)
+    assert machine_role("answer_match", PassageEvidence(False), DEFAULT) == ("negative", denoising.NO_ANSWER)
+    assert machine_role("answer_match", PassageEvidence(None), DEFAULT) == ("negative", denoising.MINED)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,27 @@ def test_answer_match_drops_what_holds_an_answer_and_says_nothing_of_questions_w
 )
 def test_the_cross_encoder_at_its_thresholds(probability, role, reason):
     """RocketQA 4.1.3: less than 0.1 negative, higher than 0.9 positive; nothing is known of what was not scored."""
-    assert by_machine("cross_encoder", Seen(probability=probability), DEFAULT) == (role, reason)
+    assert machine_role("cross_encoder", PassageEvidence(probability=probability), DEFAULT) == (role, reason)
 
 
 def test_drawn_negatives_need_no_score_but_a_known_one_counts():
-    assert by_machine("cross_encoder", Seen(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
-    assert by_machine("cross_encoder", Seen(probability=0.5, easy=True), DEFAULT)[0] == "dropped"
+    assert machine_role("cross_encoder", PassageEvidence(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
+    assert machine_role("cross_encoder", PassageEvidence(probability=0.5, easy=True), DEFAULT)[0] == "dropped"
 
 
 def test_positive_aware_takes_95_percent_of_the_lowest_positive():
-    bar = bar_of([0.9, 0.8], DEFAULT)
+    bar = score_ceiling([0.9, 0.8], DEFAULT)
     assert bar.value == pytest.approx(0.76)
-    assert by_machine("positive_aware", Seen(probability=0.7599), DEFAULT, bar) == ("negative", denoising.UNDER)
-    assert by_machine("positive_aware", Seen(probability=0.7601), DEFAULT, bar) == ("dropped", denoising.NOT_UNDER)
-    assert by_machine("positive_aware", Seen(), DEFAULT, bar) == ("dropped", denoising.UNKNOWN)
-    assert by_machine("positive_aware", Seen(probability=0.1), DEFAULT, Bar(None, False)) == (
+    assert machine_role("positive_aware", PassageEvidence(probability=0.7599), DEFAULT, bar) == (
+        "negative",
+        denoising.UNDER,
+    )
+    assert machine_role("positive_aware", PassageEvidence(probability=0.7601), DEFAULT, bar) == (
+        "dropped",
+        denoising.NOT_UNDER,
+    )
+    assert machine_role("positive_aware", PassageEvidence(), DEFAULT, bar) == ("dropped", denoising.UNKNOWN)
+    assert machine_role("positive_aware", PassageEvidence(probability=0.1), DEFAULT, ScoreCeiling(None, False)) == (
         "dropped",
         denoising.NO_POSITIVE_SCORE,
     )
@@ -106,8 +112,10 @@ def test_a_margin_is_the_same_wherever_the_scores_lie():
     """Dot products may be moved by any amount: a share of them changes its mind, a margin does not."""
     thresholds = Thresholds(margin=2.0)
     for moved in (0.0, -100.0, 80.0):
-        bar = bar_of([moved + 5.0], thresholds)
-        assert [by_machine("positive_aware", Seen(score=moved + s), thresholds, bar)[0] for s in (2.9, 3.1)] == [
+        bar = score_ceiling([moved + 5.0], thresholds)
+        assert [
+            machine_role("positive_aware", PassageEvidence(score=moved + s), thresholds, bar)[0] for s in (2.9, 3.1)
+        ] == [
             "negative",
             "dropped",
         ]
@@ -152,7 +160,7 @@ def test_thresholds_out_of_range_are_refused(wrong):
     ],
 )
 def test_what_people_say_becomes_of_a_passage(label, related, role):
-    assert by_people(label, related, mined=True)[0] == role
+    assert label_role(label, related, mined=True)[0] == role
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.disagreements import NO, SILENT, YES, pairs_of, patterns, tabulate
-from backend.training_sets.verdicts import verdicts
+from backend.training_sets.judge_agreement import judge_agreement
 from db.errors import Missing
 from tests.training_studies import say, score, training_study
 
@@ -49,11 +49,11 @@ def test_three_judges_by_hand():
 @pytest.mark.parametrize("judges", [1, 2, 3])
 def test_it_is_what_a_counter_counts(judges):
     generator = np.random.default_rng(0)
-    ranks, verdicts = generator.integers(1, 130, 4000), generator.integers(-1, 2, (judges, 4000))
-    found = tabulate(ranks, verdicts)
+    ranks, votes = generator.integers(1, 130, 4000), generator.integers(-1, 2, (judges, 4000))
+    found = tabulate(ranks, votes)
     expected = Counter(
         (next((span for span in found.spans if span[0] <= rank <= span[1]), None), tuple(column))
-        for rank, column in zip(ranks.tolist(), verdicts.T.tolist(), strict=True)
+        for rank, column in zip(ranks.tolist(), votes.T.tolist(), strict=True)
     )
     for row, span in enumerate(found.spans):
         assert found.counts[row].tolist() == [expected[span, pattern] for pattern in found.patterns]
@@ -63,13 +63,13 @@ def test_it_is_what_a_counter_counts(judges):
 
 
 def test_the_pairs_of_a_cell_by_rank():
-    ranks, verdicts = arrays()
-    assert [PAIRS[place] for place in pairs_of(ranks, verdicts, (2, 5), (1, 0, 0))] == [
+    ranks, votes = arrays()
+    assert [PAIRS[place] for place in pairs_of(ranks, votes, (2, 5), (1, 0, 0))] == [
         (2, YES, NO, NO),
         (5, YES, NO, NO),
     ]
-    assert pairs_of(ranks[::-1], verdicts[:, ::-1], (2, 5), (1, 0, 0)).tolist() == [10, 9]
-    assert pairs_of(ranks, verdicts, (21, 100), (1, 1, 1)).tolist() == []
+    assert pairs_of(ranks[::-1], votes[:, ::-1], (2, 5), (1, 0, 0)).tolist() == [10, 9]
+    assert pairs_of(ranks, votes, (21, 100), (1, 1, 1)).tolist() == []
 
 
 def test_nothing_and_nonsense():
@@ -89,7 +89,7 @@ def study(tmp_path):
 
 def told(found, threshold=0.5):
     """(question, passage, rank) to what the judges say."""
-    said = found.verdicts(threshold).T.tolist()
+    said = found.votes(threshold).T.tolist()
     return {
         (found.questions[row], f"p{ordinal}", rank): tuple(each)
         for row, ordinal, rank, each in zip(
@@ -103,7 +103,7 @@ def test_what_each_says_of_the_pairs_of_a_run(study):
     say(study, "ann", "q1", {"p6": "positive"})
     say(study, "ben", "q1", {"p6": "negative"})  # in dispute
     score(study, {("q0", "p1"): 0.4, ("q0", "p2"): 0.9, ("q0", "p4"): 0.9, ("q0", "p30"): 0.9, ("q1", "p6"): 0.9})
-    found = verdicts(study, "r", "judge")
+    found = judge_agreement(study, "r", "judge")
     assert (found.judges, found.missing) == (("people", "cross-encoder", "answer match"), {})
     assert told(found) == {("q0", "p1", 1): (YES, NO, YES), ("q0", "p2", 3): (NO, YES, YES)}
     assert told(found, 0.4)["q0", "p1", 1] == (YES, YES, YES)
@@ -113,25 +113,25 @@ def test_what_each_says_of_the_pairs_of_a_run(study):
 
 def test_two_judges_where_one_is_missing(study):
     score(study, {("q0", "p1"): 0.4, ("free", "p19"): 0.9})
-    found = verdicts(study, "r", "judge")
+    found = judge_agreement(study, "r", "judge")
     assert found.judges == ("cross-encoder", "answer match") and "Judge page" in found.missing["people"]
     assert told(found) == {("q0", "p1", 1): (NO, YES)}  # nobody knows the answers of "free"
     say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
-    found = verdicts(study, "r", None)
+    found = judge_agreement(study, "r", None)
     assert found.judges == ("people", "answer match") and "train score NAME --run r" in found.missing["cross-encoder"]
     assert told(found) == {("q0", "p1", 1): (YES, YES), ("q0", "p3", 4): (NO, NO)}
     study.questions.connection.execute("UPDATE question SET answers = '[]'")
-    found = verdicts(study, "r", "judge")
+    found = judge_agreement(study, "r", "judge")
     assert found.judges == ("people", "cross-encoder") and "comes with answers" in found.missing["answer match"]
     assert told(found) == {("q0", "p1", 1): (YES, NO)}
 
 
 def test_one_judge_alone_has_nobody_to_differ_from(study):
-    found = verdicts(study, "r", None)
-    assert found.judges == ("answer match",) and found.verdicts(0.5).shape == (1, 0)
+    found = judge_agreement(study, "r", None)
+    assert found.judges == ("answer match",) and found.votes(0.5).shape == (1, 0)
     score(study, {("elsewhere", "p1"): 0.4})
-    assert "judge has scored no question of r" in verdicts(study, "r", "judge").missing["cross-encoder"]
+    assert "judge has scored no question of r" in judge_agreement(study, "r", "judge").missing["cross-encoder"]
     with pytest.raises(Missing, match="no scores of a model 'nobody'"):
-        verdicts(study, "r", "nobody")
+        judge_agreement(study, "r", "nobody")
     with pytest.raises(Missing, match="no run 'nothing'"):
-        verdicts(study, "nothing", None)
+        judge_agreement(study, "nothing", None)

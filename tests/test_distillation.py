@@ -12,18 +12,26 @@ from scipy.special import logit
 from backend.core.manifest import read_json, write_json
 from backend.core.settings import add_encoder
 from backend.core.study import Study
+from backend.judges.scores import ScoreStore
 from backend.retrieval import bm25
 from backend.retrieval.retrieve import retrieve
 from backend.training.distillation import CERTAIN, Teacher, log_odds
 from backend.training.dual_encoder import estimate, train, train_dual_encoder
-from backend.training.examples import Drawing, Drawn, Example, Order, Some, draw, hold_out
-from backend.training.losses import distilled
-from backend.training.set_examples import SetExamples
+from backend.training.examples import (
+    BatchSampler,
+    Example,
+    NegativeSampler,
+    SampledExample,
+    Subset,
+    TrainingSetExamples,
+    hold_out,
+    sample_passages,
+)
+from backend.training.losses import distillation_loss
 from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.building import build
-from backend.training_sets.scores import ScoreStore
+from backend.training_sets.builder import build
 from backend.training_sets.training_set import TrainingSet
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing, Refused
 from db.people import People
 from db.records import Passage
 from tests.studies import births, make_study, people, tiny_bert
@@ -83,9 +91,11 @@ def test_exactly_what_is_drawn_is_scored_first(study):
         1.0,
         "f00d",
     )
-    data = SetExamples(study, TrainingSet.open(study, "raw"))
-    chosen = Some(data, hold_out(data, SETTINGS["held_out"])[0])
-    drawn = [draw(chosen[index], 2, epoch, 0) for keys in Order(len(chosen), 8, 6) for epoch, index in keys]
+    data = TrainingSetExamples(study, TrainingSet.open(study, "raw"))
+    chosen = Subset(data, hold_out(data, SETTINGS["held_out"])[0])
+    drawn = [
+        sample_passages(chosen[index], 2, epoch, 0) for keys in BatchSampler(len(chosen), 8, 6) for epoch, index in keys
+    ]
     assert kept(study) == {(one.example.id, passage.id) for one in drawn for passage in (one.positive, *one.negatives)}
     doing = [words for _, words in said]
     assert made.steps == 6 and doing[0] == "scoring passages with judge" and doing.index("training") == len(doing) - 6
@@ -127,7 +137,7 @@ class Townsman:
 
     model_hash = "townsman"
 
-    def prepare(self, drawing, order, progress):
+    def prepare(self, dataset, order, progress):
         pass
 
     def __call__(self, batch, hard_negatives):
@@ -144,7 +154,7 @@ def test_a_student_moves_toward_its_teacher(tmp_path):
     from sentence_transformers import SentenceTransformer
 
     data, begin = examples(), start(tmp_path / "bert", dropout=0.0)
-    drawn = [draw(example, 1, 0, 0) for example in data]
+    drawn = [sample_passages(example, 1, 0, 0) for example in data]
 
     def divergence(name, **settings):
         train(
@@ -163,7 +173,7 @@ def test_a_student_moves_toward_its_teacher(tmp_path):
             for column in ([one.positive for one in drawn], [one.negatives[0] for one in drawn])
         ]
         scores = torch.stack([(questions * column).sum(1) for column in columns], 1)
-        return distilled(scores.cpu(), Townsman()(drawn, 1)).mean().item()
+        return distillation_loss(scores.cpu(), Townsman()(drawn, 1)).mean().item()
 
     few, many = (divergence(f"after-{steps}", steps=steps, distil="townsman", distil_weight=5.0) for steps in (1, 60))
     assert many < few / 2
@@ -174,7 +184,10 @@ def test_peoples_word_stands_above_the_teachers():
     example = Example("q", "?", (passages[0], passages[1]), (passages[2], passages[3]), judged=frozenset({"p1", "p2"}))
     teacher = Teacher.__new__(Teacher)
     teacher._store = lambda pairs: dict.fromkeys(pairs, 0.3)
-    drawn = [Drawn(example, passages[1], (passages[2], passages[3])), Drawn(example, passages[0], (passages[3],))]
+    drawn = [
+        SampledExample(example, passages[1], (passages[2], passages[3])),
+        SampledExample(example, passages[0], (passages[3],)),
+    ]
     found = teacher(drawn, 2).tolist()
     doubt = pytest.approx(logit(0.3), rel=1e-6)
     assert found == [[pytest.approx(CERTAIN), pytest.approx(-CERTAIN), doubt], [doubt, doubt, -np.inf]]
@@ -201,7 +214,7 @@ def test_labels_of_the_set_reach_the_teacher(study):
     )
     say(study, "ann", question, {first: "positive", second: "negative"})
     build(study, "labelled", ["mined"], policy="labels")
-    data = SetExamples(study, TrainingSet.open(study, "labelled"))
+    data = TrainingSetExamples(study, TrainingSet.open(study, "labelled"))
     example = data[data.ids.index(question)]
     assert example.judged == {first, second} and first in {passage.id for passage in example.positives}
     assert all(not data[number].judged for number in range(len(data)) if data.ids[number] != question)
@@ -214,7 +227,7 @@ def test_what_cannot_be_scored_is_one_line(study):
         learn(study, settings=SETTINGS | {"hard_negatives": 0})
     with pytest.raises(Refused, match="the softmax loss"):
         learn(study, settings=SETTINGS | {"loss": "triplet"})
-    with pytest.raises(Refused, match="distil weight cannot be 0"):
+    with pytest.raises(BadInput, match="distil_weight must be a number above 0, not 0"):
         learn(study, settings=SETTINGS | {"distil_weight": 0})
     ScoreStore.create(study, "gone", True, {"model_hash": "f00d"}).add([("P19.train.0", "p0", 0.5)])
     with pytest.raises(Refused, match="have no score of 'gone', and that cross-encoder is not in this study"):
@@ -232,13 +245,13 @@ def test_another_model_of_that_name_does_not_go_on_with_the_scores(study):
 
 
 def test_an_estimate_names_what_is_scored_first(study):
-    data = SetExamples(study, TrainingSet.open(study, "raw"))
+    data = TrainingSetExamples(study, TrainingSet.open(study, "raw"))
     settings = DualEncoderSettings(**SETTINGS)
     found = estimate(study.settings.encoders["tiny"], data, settings, "cpu", teacher=Teacher(study, "judge", "cpu"))
     assert found.scoring.pairs == 6 * 8 * 3 and found.scoring.seconds > 0
     assert len(kept(study)) <= 17
     teacher = Teacher(study, "judge", "cpu")
-    order, drawing = Order(len(data), 8, 6), Drawing(data, 2, 0)
-    teacher.prepare(drawing, order)
-    assert teacher.cost(drawing, order).pairs == 0
+    order, dataset = BatchSampler(len(data), 8, 6), NegativeSampler(data, 2, 0)
+    teacher.prepare(dataset, order)
+    assert teacher.cost(dataset, order).pairs == 0
     assert replace(found, scoring=None).seconds == found.seconds

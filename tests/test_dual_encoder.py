@@ -13,12 +13,13 @@ import torch
 from backend.core.manifest import read_json
 from backend.core.settings import EncoderSettings
 from backend.retrieval.encoder import load_encoder
+from backend.training import evaluators
 from backend.training import trainer as training_loop
-from backend.training.average_rank import ranks
-from backend.training.examples import Example, Order, draw, hold_out, make_pool
-from backend.training.resuming import told
+from backend.training.checkpoints import readable_training_errors
+from backend.training.evaluators import ranks
+from backend.training.examples import BatchSampler, Example, hold_out, make_pool, sample_passages
 from backend.training.training_log import read_lines
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing, Refused
 from db.records import Passage
 from tests.training import examples, quick, start, weights
 
@@ -116,7 +117,7 @@ def test_broken_off_after_its_last_step_it_only_keeps_the_best(bert, tmp_path, m
     from backend.training import dual_encoder
 
     quick(bert, tmp_path / "whole")
-    monkeypatch.setattr(dual_encoder, "_keep", lambda *_: (_ for _ in ()).throw(Stopped))
+    monkeypatch.setattr(dual_encoder, "_save_best", lambda *_: (_ for _ in ()).throw(Stopped))
     with pytest.raises(Stopped):
         quick(bert, tmp_path / "again")
     monkeypatch.undo()
@@ -140,7 +141,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
         seen.append({name: weight.clone() for name, weight in model.state_dict().items()})
         return {"average_rank": next(script), "first": 0.0}
 
-    monkeypatch.setattr(training_loop, "measure", measure)
+    monkeypatch.setattr(evaluators, "measure", measure)
     made = quick(bert, tmp_path / "model")
     assert (made.best_step, made.average_rank, made.steps) == (4, 2.0, 6)
     kept = load_encoder(EncoderSettings(model=str(tmp_path / "model")), "cpu").model.state_dict()
@@ -150,7 +151,7 @@ def test_the_best_checkpoint_is_kept(bert, tmp_path, monkeypatch):
 
 def test_it_stops_when_nothing_gets_better(bert, tmp_path, monkeypatch):
     script = iter([9.0, 5.0, 6.0, 6.0, 1.0])
-    monkeypatch.setattr(training_loop, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
+    monkeypatch.setattr(evaluators, "measure", lambda *_: {"average_rank": next(script), "first": 0.0})
     made = quick(bert, tmp_path / "model", steps=20, patience=2)
     assert (made.best_step, made.steps) == (2, 6)
 
@@ -166,8 +167,8 @@ def test_one_tower_alone(bert, tmp_path, only, fixed, trained):
 
 def test_gradient_caching_gives_the_same_gradient(tmp_path):
     """With dropout: the second encoding draws what the first drew. The pieces of 3 do not divide the batch of 8."""
+    from backend.training.initial_model import Shape, start_model
     from backend.training.losses import InBatchLoss
-    from backend.training.starting import Shape, start_model
 
     def gradient(dropout, mini_batch):
         model = start_model(
@@ -175,7 +176,7 @@ def test_gradient_caching_gives_the_same_gradient(tmp_path):
         ).train()
         collator = training_loop.Collator(model, "{title} [SEP] {text}", 1, 24, 48, True)
         features, labels = training_loop.features_of(
-            collator([draw(example, 1, 0, 0) for example in examples()[:8]]), "cpu"
+            collator([sample_passages(example, 1, 0, 0) for example in examples()[:8]]), "cpu"
         )
         torch.manual_seed(0)
         loss = InBatchLoss(model, mini_batch=mini_batch)(features, labels)
@@ -246,7 +247,7 @@ def test_in_bfloat16_the_weights_stay_in_32_bits(bert, tmp_path, monkeypatch):
 @pytest.mark.parametrize("settings, reason", [
     ({"normalise": True, "scale": 1.0}, "unit length.*almost no gradient"),
     ({"similarity": "cosine", "scale": 1.0}, "cosine.*almost no gradient"),
-    ({"learning_rate": 0.0}, "learning rate cannot be 0"),
+    ({"learning_rate": 0.0}, "learning_rate must be a number above 0, not 0"),
     ({"batch": 1, "hard_negatives": 0}, "nothing to compare"),
     ({"only": "question", "towers": "shared"}, "two towers"),
     ({"layers": 9}, "between 1 and 2"),
@@ -254,7 +255,7 @@ def test_in_bfloat16_the_weights_stay_in_32_bits(bert, tmp_path, monkeypatch):
     ({"warmup": 1.0}, "warmup"),
 ])  # fmt: skip
 def test_what_cannot_learn_is_refused(bert, tmp_path, settings, reason):
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises((Refused, BadInput), match=reason):
         quick(bert, tmp_path / "model", **settings)
     assert not (tmp_path / "model").exists()
 
@@ -314,12 +315,12 @@ def test_comparing_does_not_take_longer_than_training():
     """1,000 passages and 200 questions are 1,200 texts; a step of 16 questions trains on 48, which cost as much as 144."""
     from types import SimpleNamespace
 
-    from backend.training.resuming import plan
+    from backend.training.checkpoints import set_schedule
     from backend.training.training_settings import DualEncoderSettings
 
     def every(steps, **settings):
         arguments = SimpleNamespace(eval_strategy="no")
-        plan(arguments, DualEncoderSettings(**settings), steps, 16, 10, 48, 1200)
+        set_schedule(arguments, DualEncoderSettings(**settings), steps, 16, 10, 48, 1200)
         return arguments.eval_steps
 
     assert [every(steps) for steps in (10, 100, 1000)] == [10, 17, 100]
@@ -348,23 +349,25 @@ def test_every_positive_has_its_turn():
     positives = tuple(Passage(f"p{i}", "", "") for i in range(3))
     negatives = tuple(Passage(f"n{i}", "", "") for i in range(4)) + positives[:1]
     example = Example("q", "?", positives, negatives)
-    drawn = [draw(example, 2, epoch, seed=1) for epoch in range(12)]
+    drawn = [sample_passages(example, 2, epoch, seed=1) for epoch in range(12)]
     assert Counter(d.positive.id for d in drawn) == dict.fromkeys(("p0", "p1", "p2"), 4)
     assert Counter(n.id for d in drawn for n in d.negatives) == dict.fromkeys(
         ("n0", "n1", "n2", "n3"), 6
     )  # a positive is no negative
-    assert drawn == [draw(example, 2, epoch, seed=1) for epoch in range(12)]
+    assert drawn == [sample_passages(example, 2, epoch, seed=1) for epoch in range(12)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_order_of_training(processes):
-    order = list(Order(examples=21, batch=10 // processes, steps=6, processes=processes, seed=3))
+    order = list(BatchSampler(examples=21, batch=10 // processes, steps=6, processes=processes, seed=3))
     assert len(order) == 6 * processes and {len(batch) for batch in order} == {10 // processes}
     for epoch in range(3):
         seen = [index for batch in order for at, index in batch if at == epoch]
         assert len(seen) == len(set(seen)) == 20
     together = [sum(order[step * processes : (step + 1) * processes], []) for step in range(6)]
-    assert together == list(Order(examples=21, batch=10, steps=6, seed=3))  # the same batches, whoever shares them
+    assert together == list(
+        BatchSampler(examples=21, batch=10, steps=6, seed=3)
+    )  # the same batches, whoever shares them
 
 
 def test_the_pool_is_fixed_and_apart():
@@ -389,8 +392,8 @@ def test_the_pool_is_fixed_and_apart():
 def test_a_full_gpu_is_one_line_and_advises_only_what_there_is():
     with (
         pytest.raises(Refused, match=r"a batch of 32; make it smaller, or give --mini-batch 8,"),
-        told(32, caches=True),
+        readable_training_errors(32, caches=True),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(Refused, match=r"a batch of 32; make it smaller$"), told(32):
+    with pytest.raises(Refused, match=r"a batch of 32; make it smaller$"), readable_training_errors(32):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -32,7 +32,7 @@ from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.labels import Labels
 from db.people import People
 from tests.experiments import TINY as ALL
@@ -220,7 +220,7 @@ def test_what_is_judged_is_what_trains(study, tmp_path):
     train, dev = study.questions.all(split="train"), study.questions.all(split="dev")
     study.questions.add([dataclasses.replace(dev[0], id="train.leak", split="train")])
     People(study.labels_path).add("Ada")
-    Labels(study.labels_path).add("Ada", Gesture("g", "bad_question", train[0].id))
+    Labels(study.labels_path).add("Ada", LabelEvent("g", "bad_question", train[0].id))
     bench, data = Workbench(study, "cpu"), TrainingData(limit=7, mined=(Bm25Hits(Asked("train"), 10),))
     asked = [question.id for question in Asked("train", limit=7, trains=True).of(bench)]
     bench.make(data)

@@ -211,7 +211,7 @@ def test_the_audit_is_what_people_said(study, tmp_path):
     """Two drawn questions, each with two unlabelled passages judged: three of the four answer."""
     from backend.judging.batches import Mix, make_batch
     from backend.retrieval.retrieve import retrieve
-    from db.gestures import Choice, Gesture
+    from db.events import Choice, LabelEvent
     from db.labels import Labels
     from db.people import People
     from db.queue import Queue
@@ -228,7 +228,7 @@ def test_the_audit_is_what_people_said(study, tmp_path):
             Choice(each.passage, "positive" if len(given) + n < 3 else "negative")
             for n, each in enumerate(item.candidates)
         )
-        labels.add("ann", Gesture(f"g-{item.question}", "label", item.question, choices, batch="b"))
+        labels.add("ann", LabelEvent(f"g-{item.question}", "label", item.question, choices, batch="b"))
         given += [choice.label for choice in choices]
     cell = found(study, "audit")["cells"][0]
     assert cell["n"] == 4 and 0 < cell["value"] < 1

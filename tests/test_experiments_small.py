@@ -15,7 +15,7 @@ from backend.experiments.running import named, run_experiment
 from backend.judging.batches import Mix, make_batch
 from backend.retrieval.retrieve import retrieve
 from benchmarks.denoising.planted import prepared, truth_of
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
@@ -54,7 +54,7 @@ def _judge_an_audit(study: Study) -> None:
             Choice(each.passage, "positive" if each.passage in truth[item.question] else "negative")
             for each in item.candidates
         )
-        labels.add("simulated", Gesture(f"audit-{item.question}", "label", item.question, choices, batch="audit"))
+        labels.add("simulated", LabelEvent(f"audit-{item.question}", "label", item.question, choices, batch="audit"))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -245,7 +245,7 @@ def test_articles_are_cut_into_blocks_of_words_or_word_pieces(tmp_path):
 def test_word_pieces_are_counted_by_the_tokenizer_and_no_word_is_cut():
     from transformers import AutoTokenizer
 
-    from backend.retrieval.encoder import locate
+    from backend.core.model_files import locate
 
     tokenizer = AutoTokenizer.from_pretrained(locate("minilm"))
     text = " ".join(p.text for p in PASSAGES) + " antidisestablishmentarianism, Llanfairpwllgwyngyll."

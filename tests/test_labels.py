@@ -13,12 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from db.connection import connect, writing
+from db.connection import NotSaved, connect, writing
 from db.errors import BadInput, Missing, Refused
-from db.events import COLUMNS
-from db.gestures import LABELS, Choice, Gesture, read_gesture
+from db.events import COLUMNS, LABELS, Choice, LabelEvent, parse_label_event
 from db.labels import Labels
-from db.saving import NotSaved
 from tests.judging import PASSAGES, Desk
 
 
@@ -32,12 +30,12 @@ def events(desk):
 
 
 def test_the_same_gesture_sent_again_is_stored_once(desk):
-    rest = Gesture("g", "label", "q0", tuple(Choice(p, "negative") for p in PASSAGES[1:4]), milliseconds=900)
+    rest = LabelEvent("g", "label", "q0", tuple(Choice(p, "negative") for p in PASSAGES[1:4]), milliseconds=900)
     assert desk.labels.add("ann", rest).state == "stored"
     assert desk.labels.add("ann", rest).state == "known"
     # The order of the passages and the time it took are not what it says.
     assert desk.labels.add("ann", replace(rest, choices=rest.choices[::-1], milliseconds=1)).state == "known"
-    assert events(desk) == 3 and desk.labels.known(["g", "h"]) == {"g"}
+    assert events(desk) == 3 and desk.labels.stored_ids(["g", "h"]) == {"g"}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +49,7 @@ def test_the_same_gesture_sent_again_is_stored_once(desk):
     ],
 )
 def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
-    first = Gesture("g", "label", "q0", (Choice("p1", "negative"),))
+    first = LabelEvent("g", "label", "q0", (Choice("p1", "negative"),))
     desk.labels.add("ann", first)
     with pytest.raises(Refused, match="'g' was used before for something else"):
         desk.labels.add("ann", replace(first, **other))
@@ -67,7 +65,7 @@ def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
         "question": "q0",
         "choices": [{"passage": "p1", "label": "positive", "rank": 3}],
     }
-    receipts = desk.labels.take("ann", [
+    receipts = desk.labels.add_all("ann", [
         good, {**good, "id": "b", "choices": [{"passage": "p1"}]}, {**good, "id": "c", "question": "q99"}, "nonsense",
         {**good, "id": "d", "choices": [{"passage": "p9", "label": "positive"}]}, {**good, "id": "e"}, good,
         {**good, "id": "a", "kind": "note"},
@@ -89,7 +87,7 @@ def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
     ({"choices": [{"passage": "p1", "label": "positive", "rank": 0}]}, "rank"),
     ({"choices": [{"passage": "p1", "label": "positive", "score": float("nan")}]}, "score"),
     ({"choices": [{"passage": "p1", "label": "positive", "colour": 1}]}, "colour"),
-    ({"kind": "undo", "choices": []}, "takes back"),
+    ({"kind": "undo", "choices": []}, "that it undoes"),
     ({"kind": "note", "choices": []}, "text"),
     ({"kind": "note", "choices": [], "note": "\ud800"}, "surrogate"),
     ({"kind": "bad_question"}, "labels no passages"),
@@ -97,17 +95,17 @@ def test_one_bad_gesture_of_an_outbox_stops_no_other(desk):
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(wrong, says):
     good = {"id": "a", "kind": "label", "question": "q0", "choices": [{"passage": "p1", "label": "positive"}]}
-    read_gesture(good)
+    parse_label_event(good)
     with pytest.raises(BadInput, match=says):
-        read_gesture({**good, **wrong})
+        parse_label_event({**good, **wrong})
 
 
 def test_an_undo_takes_back_one_whole_gesture(desk):
     desk.label("ann", "q0", {"p1": "related"})
     rest = desk.label("ann", "q0", {"p1": "negative", "p2": "negative", "p3": "negative"})
-    assert desk.labels.given("ann", ["q0"]) == {"q0": {"p1": "negative", "p2": "negative", "p3": "negative"}}
+    assert desk.labels.labels_by("ann", ["q0"]) == {"q0": {"p1": "negative", "p2": "negative", "p3": "negative"}}
     desk.undo("ann", "q0", rest)
-    assert desk.labels.given("ann", ["q0"]) == {"q0": {"p1": "related"}}
+    assert desk.labels.labels_by("ann", ["q0"]) == {"q0": {"p1": "related"}}
     assert events(desk) == 7  # nothing is taken out of the store
 
 
@@ -116,16 +114,16 @@ def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
     for who, question, gesture, says in [
         ("ben", "q0", mine, "somebody else's"),
         ("lea", "q0", mine, "somebody else's"),
-        ("ann", "q0", "nothing", "no gesture"),
+        ("ann", "q0", "nothing", "no event"),
         ("ann", "q1", mine, "another question"),
     ]:
         with pytest.raises(Refused, match=says):
             desk.undo(who, question, gesture)
-    undo = Gesture("u", "undo", "q0", undoes=mine)
+    undo = LabelEvent("u", "undo", "q0", undoes=mine)
     assert [desk.labels.add("ann", undo).state for _ in range(2)] == ["stored", "known"]
     with pytest.raises(Refused, match="used before"):
         desk.labels.add("ann", replace(undo, undoes="other"))
-    with pytest.raises(Refused, match="undo cannot be taken back"):
+    with pytest.raises(Refused, match="undo cannot be undone"):
         desk.undo("ann", "q0", "u")
     with pytest.raises(Refused, match="taken back before"):
         desk.undo("ann", "q0", mine)
@@ -146,9 +144,9 @@ def test_what_can_be_undone_after_a_reload_the_last_first(desk):
 
 
 def test_events_of_a_question_have_a_place(desk):
-    bad = desk.labels.add("ann", Gesture("b", "bad_question", "q0", note="two people of that name"))
-    desk.labels.add("ben", Gesture("n", "note", "q0", note="=see the title"))
-    desk.labels.add("ben", Gesture("m", "note", "q0", (Choice("p1"),), note="out of date"))
+    bad = desk.labels.add("ann", LabelEvent("b", "bad_question", "q0", note="two people of that name"))
+    desk.labels.add("ben", LabelEvent("n", "note", "q0", note="=see the title"))
+    desk.labels.add("ben", LabelEvent("m", "note", "q0", (Choice("p1"),), note="out of date"))
     assert bad.safe and desk.labels.bad_questions() == {"q0": ["ann"]}
     assert [(e.passage, e.note) for e in desk.labels.notes("q0")] == [
         (None, "two people of that name"),
@@ -217,7 +215,7 @@ def test_what_was_shown_is_kept_with_the_event(desk):
         event.blind,
     ) == ("b1", "3", 1234, 5.5, desk.clock.now, 1)
     shown = Choice("p1", "negative", run="bm25", rank=2, score=7.5, suggestion=0.9)
-    desk.labels.add("ben", Gesture("s", "label", "q0", (shown,), blind=False))
+    desk.labels.add("ben", LabelEvent("s", "label", "q0", (shown,), blind=False))
     last = list(desk.labels.events())[-1]
     assert (last.run, last.rank, last.score, last.suggestion, last.inclusion_probability, last.blind) == (
         "bm25",
@@ -289,7 +287,7 @@ def test_practice_is_no_judgement(desk):
     desk.batch("practice", practice=True)
     desk.label("ann", "q0", {"p1": "positive"}, batch="practice")
     assert desk.standing() == {} and desk.labels.judgements() == []
-    assert desk.labels.given("ann", ["q0"], "practice") == {"q0": {"p1": "positive"}}
+    assert desk.labels.labels_by("ann", ["q0"], "practice") == {"q0": {"p1": "positive"}}
 
 
 COPY = f"SELECT {', '.join(COLUMNS)} FROM label_event"
@@ -337,12 +335,12 @@ def test_a_full_disk_is_one_clear_line_and_labelling_goes_on_after(desk):
     connection = desk.labels.connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages}")  # SQLite then says SQLITE_FULL, as on a full disk
-    outbox = [Gesture(f"f{i}", "note", "q0", note="x" * 5000) for i in range(5)]
+    outbox = [LabelEvent(f"f{i}", "note", "q0", note="x" * 5000) for i in range(5)]
     with pytest.raises(NotSaved, match="the disk is full; make room") as error:
-        desk.labels.take("ann", outbox)
+        desk.labels.add_all("ann", outbox)
     assert "\n" not in str(error.value) and events(desk) == 1
     connection.execute("PRAGMA max_page_count = 1073741823")
-    assert {receipt.state for receipt in desk.labels.take("ann", outbox)} == {"stored"}
+    assert {receipt.state for receipt in desk.labels.add_all("ann", outbox)} == {"stored"}
     assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
@@ -350,17 +348,17 @@ def test_a_read_only_file_is_one_clear_line(desk):
     desk.label("ann", "q0", {"p1": "positive"})
     reader = Labels(desk.path, read_only=True, passages=lambda ids: dict.fromkeys(ids, 0))
     with pytest.raises(NotSaved, match="may not be written to"):
-        reader.add("ann", Gesture("x", "label", "q0", (Choice("p1", "positive"),)))
+        reader.add("ann", LabelEvent("x", "label", "q0", (Choice("p1", "positive"),)))
     assert len(reader.judgements()) == 1 and desk.label("ann", "q0", {"p2": "negative"})
 
 
 def test_somebody_who_writes_for_too_long_is_one_clear_line(desk, monkeypatch):
-    from db import saving
+    from db import connection as saving
 
     monkeypatch.setattr(saving, "BUSY_TIMEOUT_MS", 100)
     other = connect(desk.path)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(NotSaved, match="another process has been writing for too long"):
+    with pytest.raises(NotSaved, match="another process has it locked for too long"):
         desk.label("ann", "q0", {"p1": "positive"})
     other.execute("ROLLBACK")
     monkeypatch.undo()
@@ -370,15 +368,15 @@ def test_somebody_who_writes_for_too_long_is_one_clear_line(desk, monkeypatch):
 
 READ_ONLY = """
 import os, sys
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.labels import Labels
-from db.saving import NotSaved
+from db.connection import NotSaved
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write to anything
 labels = Labels(sys.argv[1])
 for when in ("read-only", "writable"):
     try:
-        print(when, labels.take("ann", [Gesture("g", "note", "q0", note="x")])[0].state, flush=True)
+        print(when, labels.add_all("ann", [LabelEvent("g", "note", "q0", note="x")])[0].state, flush=True)
     except NotSaved as error:
         print(when, error, flush=True)
     sys.stdin.readline()
@@ -415,29 +413,29 @@ def test_a_file_without_the_right_to_write_is_one_clear_line_until_it_has_it(des
             and "nothing was saved: it may not be written to; give the right to write" in first
         )
         again = Labels(path)
-        assert rest == "writable stored\n" and again.known(["g"]) == {"g"}
-        assert again.take("ann", [Gesture("h", "note", "q0", note="x")])[0].state == "stored"
+        assert rest == "writable stored\n" and again.stored_ids(["g"]) == {"g"}
+        assert again.add_all("ann", [LabelEvent("h", "note", "q0", note="x")])[0].state == "stored"
     finally:
         shutil.rmtree(folder)
 
 
 LIMITED = """
 import resource, signal, sys
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.labels import Labels
-from db.saving import NotSaved
+from db.connection import NotSaved
 labels = Labels(sys.argv[1])
-labels.take("ann", [Gesture("before", "note", "q0", note="x")])
+labels.add_all("ann", [LabelEvent("before", "note", "q0", note="x")])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
 try:
     for i in range(1000):
-        labels.take("ann", [Gesture(f"g{i}", "note", "q0", note="x" * 9000)])
+        labels.add_all("ann", [LabelEvent(f"g{i}", "note", "q0", note="x" * 9000)])
         print(f"g{i}", flush=True)
 except NotSaved as error:
     print(error, file=sys.stderr)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-labels.take("ann", [Gesture("after", "note", "q0", note="x")])
+labels.add_all("ann", [LabelEvent("after", "note", "q0", note="x")])
 print("after", flush=True)
 """
 
@@ -451,7 +449,7 @@ def test_files_that_may_not_grow_lose_nothing_acknowledged(desk):
     assert done.stderr.count("\n") == 1 and "nothing was saved" in done.stderr
     acknowledged = done.stdout.split()
     assert acknowledged[-1] == "after" and len(acknowledged) > 2
-    assert desk.labels.known(acknowledged) == set(acknowledged)
+    assert desk.labels.stored_ids(acknowledged) == set(acknowledged)
     assert desk.labels.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
@@ -503,7 +501,7 @@ def test_a_store_with_labels_is_brought_up_with_its_labels(tmp_path, monkeypatch
     assert connect(kept, read_only=True).execute(COPY).fetchall() == rows == connect(path).execute(COPY).fetchall()
     labels = Labels(path)
     assert (
-        labels.take("ann", [Gesture("new", "undo", "q0", undoes="old")])[0].state == "stored"
+        labels.add_all("ann", [LabelEvent("new", "undo", "q0", undoes="old")])[0].state == "stored"
         and labels.consensus() == []
     )
 
@@ -577,7 +575,7 @@ class Judging(RuleBasedStateMachine):
         if kind != "undo":
             assert (
                 self.desk.labels.add(
-                    who, Gesture(id, kind, question, tuple(Choice(*one) for one in labels.items()))
+                    who, LabelEvent(id, kind, question, tuple(Choice(*one) for one in labels.items()))
                 ).state
                 == "known"
             )

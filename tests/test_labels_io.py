@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.commands.labels import labels_app
+from backend.core.spreadsheets import plain_cell, safe_cell
 from backend.core.study import Study
-from backend.data.formats.label_events import plain_cell, safe_cell
 from backend.judging.batches import batch_of_pairs
 from backend.judging.labels_io import export_labels, import_labels
 from db.errors import BadInput, BlindspotError, Missing, Refused
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
@@ -84,15 +84,15 @@ def judged(copy):
     )
     labels = Labels(study.labels_path, passages=study.corpus.ordinals, clock=Clock(1_700_000_000.123))
     for who, gesture in [
-        ("ann", Gesture("a1", "label", "P19.dev.0", (Choice("p1", "positive", "=run", 1, 0.1 + 0.2, 1e-7), Choice("p2", "negative")))),
-        ("ann", Gesture("a2", "label", "P19.dev.1", (Choice("p1", "related"),), blind=False, milliseconds=812, client_time=17e8 + 0.5)),
-        ("=ben", Gesture("b1", "label", "P19.dev.0", (Choice("p2", "positive"), Choice("p3", "unsure")), guideline_version="1,2")),
-        ("ann", Gesture("a3", "undo", "P19.dev.1", undoes="a2")),
-        ("ada", Gesture("c1", "adjudicate", "P19.dev.0", (Choice("p2", "related"),), note="-see the title")),
-        ("ann", Gesture("a4", "label", "P19.dev.3", (Choice("p5", "negative"),), batch="audit")),
-        ("ann", Gesture("a5", "label", "P19.dev.2", (Choice("p1", "positive"),), batch="practice")),
-        ("=ben", Gesture("b2", "bad_question", "P19.dev.4", note="two of that name")),
-        *(("ann", Gesture(f"n{i}", "note", "P19.dev.5", (Choice("p4"),) if i % 2 else (), note=note)) for i, note in enumerate(NOTES)),
+        ("ann", LabelEvent("a1", "label", "P19.dev.0", (Choice("p1", "positive", "=run", 1, 0.1 + 0.2, 1e-7), Choice("p2", "negative")))),
+        ("ann", LabelEvent("a2", "label", "P19.dev.1", (Choice("p1", "related"),), blind=False, milliseconds=812, client_time=17e8 + 0.5)),
+        ("=ben", LabelEvent("b1", "label", "P19.dev.0", (Choice("p2", "positive"), Choice("p3", "unsure")), guideline_version="1,2")),
+        ("ann", LabelEvent("a3", "undo", "P19.dev.1", undoes="a2")),
+        ("ada", LabelEvent("c1", "adjudicate", "P19.dev.0", (Choice("p2", "related"),), note="-see the title")),
+        ("ann", LabelEvent("a4", "label", "P19.dev.3", (Choice("p5", "negative"),), batch="audit")),
+        ("ann", LabelEvent("a5", "label", "P19.dev.2", (Choice("p1", "positive"),), batch="practice")),
+        ("=ben", LabelEvent("b2", "bad_question", "P19.dev.4", note="two of that name")),
+        *(("ann", LabelEvent(f"n{i}", "note", "P19.dev.5", (Choice("p4"),) if i % 2 else (), note=note)) for i, note in enumerate(NOTES)),
     ]:  # fmt: skip
         labels.add(who, gesture)
     return study
@@ -155,11 +155,11 @@ def test_any_text_and_number_comes_back(copy, tmp_path_factory, notes, scores):
     one, two, three = (copy(folder.name + name) for name in ("one", "two", "three"))
     People(one.labels_path).add("ann")
     labels = Labels(one.labels_path, passages=one.corpus.ordinals)
-    labels.take("ann", [Gesture(f"n{i}", "note", "P19.dev.0", note=note) for i, note in enumerate(notes)])
-    labels.take(
+    labels.add_all("ann", [LabelEvent(f"n{i}", "note", "P19.dev.0", note=note) for i, note in enumerate(notes)])
+    labels.add_all(
         "ann",
         [
-            Gesture(f"s{i}", "label", "P19.dev.0", (Choice("p1", "negative", score=score),), client_time=score)
+            LabelEvent(f"s{i}", "label", "P19.dev.0", (Choice("p1", "negative", score=score),), client_time=score)
             for i, score in enumerate(scores)
         ],
     )
@@ -177,9 +177,9 @@ def test_until_makes_an_earlier_export_again(judged, tmp_path, format):
     about = json.loads((tmp_path / "early.about.json").read_text())
     assert about["last_event"] == early.last_event and about["rows"] == early.rows and about["format"] == format
     labels = Labels(judged.labels_path, passages=judged.corpus.ordinals)
-    labels.add("=ben", Gesture("z1", "undo", "P19.dev.0", undoes="b1"))
-    labels.add("ann", Gesture("z2", "label", "P19.dev.0", (Choice("p1", "negative"), Choice("p7", "positive"))))
-    labels.add("ada", Gesture("z3", "adjudicate", "P19.dev.0", (Choice("p2", "positive"),)))
+    labels.add("=ben", LabelEvent("z1", "undo", "P19.dev.0", undoes="b1"))
+    labels.add("ann", LabelEvent("z2", "label", "P19.dev.0", (Choice("p1", "negative"), Choice("p7", "positive"))))
+    labels.add("ada", LabelEvent("z3", "adjudicate", "P19.dev.0", (Choice("p2", "positive"),)))
     late, again = (
         export_labels(judged, format, tmp_path / "late"),
         export_labels(judged, format, tmp_path / "again", about["last_event"]),
@@ -233,7 +233,7 @@ def test_into_a_store_that_has_labels_events_go_to_the_end(judged, copy, tmp_pat
     other = copy("other")
     People(other.labels_path).add("ann", "lead")
     labels = Labels(other.labels_path, passages=other.corpus.ordinals)
-    labels.add("ann", Gesture("mine", "label", "P19.dev.0", (Choice("p9", "positive"),)))
+    labels.add("ann", LabelEvent("mine", "label", "P19.dev.0", (Choice("p9", "positive"),)))
     assert import_labels(other, written.path).stored == written.rows
     numbers = [event.number for event in labels.events()]
     assert (
@@ -386,17 +386,17 @@ def test_backup_restore_and_check(command, judged, tmp_path):
     assert "sound. 22 label events of 3 people" in command(judged, "check")
     kept = tmp_path / "kept.db"
     assert f"Wrote {kept}: 22 label events" in command(judged, "backup", "--out", kept)
-    assert "is there already" in command(judged, "backup", "--out", kept, code=1)
+    assert "exists already" in command(judged, "backup", "--out", kept, code=1)
     assert "backups/labels-" in command(judged, "backup")
     labels = Labels(judged.labels_path, passages=judged.corpus.ordinals)
-    labels.add("ann", Gesture("new", "label", "P19.dev.0", (Choice("p8", "positive"),)))
+    labels.add("ann", LabelEvent("new", "label", "P19.dev.0", (Choice("p8", "positive"),)))
     assert "1 label events are in the study and not in" in command(judged, "restore", kept, code=1)
     assert Labels(judged.labels_path).last_event == 23
     told = command(judged, "restore", kept, "--drop-newer")
     assert "22 label events" in told and "What was there before is in" in told
     assert (
         Labels(judged.labels_path).last_event == 22
-        and labels.add("ann", Gesture("new", "note", "P19.dev.0", note="on")).safe
+        and labels.add("ann", LabelEvent("new", "note", "P19.dev.0", note="on")).safe
     )
 
 
@@ -419,6 +419,6 @@ def test_a_damaged_file_is_found_and_can_be_restored(command, judged, tmp_path):
 def test_a_guard_that_is_gone_is_found(command, judged):
     connection = Labels(judged.labels_path).connection
     connection.execute("DROP TRIGGER label_event_no_update")
-    assert "the guard label_event_no_update is gone" in command(judged, "check", code=1)
+    assert "the trigger label_event_no_update is missing" in command(judged, "check", code=1)
     connection.execute("UPDATE label_event SET annotator = 'ada' WHERE gesture = 'a2'")
-    assert "take back what is not their annotator's" in command(judged, "check", code=1)
+    assert "undo what is not their annotator's" in command(judged, "check", code=1)

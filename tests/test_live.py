@@ -28,7 +28,7 @@ def no_backend(monkeypatch):
 
 @pytest.fixture(scope="module")
 def client(indexed_study):
-    with TestClient(make_api(Service(indexed_study, "cpu"))) as client:
+    with TestClient(make_api(Service(indexed_study, "cpu")), "http://localhost") as client:
         yield client
 
 

@@ -7,7 +7,7 @@ import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim, dot_score, pairwise_cos_sim, pairwise_dot_score
 
-from backend.training.losses import PAD, InBatchLoss, distilled, known_positives, repeated
+from backend.training.losses import PAD, InBatchLoss, distillation_loss, is_known_positive, is_repeated
 
 QUESTIONS, WIDTH = 6, 8
 
@@ -182,11 +182,11 @@ def test_scores_are_exact_under_mixed_precision():
 
 
 def test_masks():
-    assert known_positives(torch.tensor([5, 6, PAD]), torch.tensor([[6, PAD], [PAD, PAD]])).tolist() == [
+    assert is_known_positive(torch.tensor([5, 6, PAD]), torch.tensor([[6, PAD], [PAD, PAD]])).tolist() == [
         [False, True, False],
         [False] * 3,
     ]
-    assert repeated(torch.tensor([4, 9, 4, PAD, 9, 1])).tolist() == [False, False, True, True, True, False]
+    assert is_repeated(torch.tensor([4, 9, 4, PAD, 9, 1])).tolist() == [False, False, True, True, True, False]
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "hinge"}, {"similarity": "manhattan"}, {"scale": 0}, {"margin": -1}])
@@ -232,7 +232,7 @@ def test_a_teacher_has_nothing_to_say_of_a_missing_negative():
     """Question 0 has one hard negative of two, question 1 none: the library's loss of the shorter rows."""
     student = torch.randn(3, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
     teacher = torch.tensor([[4.0, 1.0, -torch.inf], [0.5, -torch.inf, -torch.inf], [1.0, 2.0, 3.0]])
-    found = distilled(student, teacher)
+    found = distillation_loss(student, teacher)
     found.sum().backward()
 
     def peer(row, columns):
@@ -248,13 +248,13 @@ def test_the_gradient_leads_to_the_teachers_distribution():
     questions, passages = torch.eye(3)[:2], torch.nn.Parameter(torch.zeros(2, 3, 3))
     teacher = torch.tensor([[1.0, 0.0, -1.0], [-2.0, 2.0, 0.5]])
     descent = torch.optim.SGD([passages], lr=1.0)
-    before = distilled((questions[:, None] * passages).sum(2), teacher).mean().item()
+    before = distillation_loss((questions[:, None] * passages).sum(2), teacher).mean().item()
     for _ in range(300):
         descent.zero_grad()
-        distilled((questions[:, None] * passages).sum(2), teacher).mean().backward()
+        distillation_loss((questions[:, None] * passages).sum(2), teacher).mean().backward()
         descent.step()
     after = (questions[:, None] * passages.detach()).sum(2)
-    assert distilled(after, teacher).mean().item() < 1e-3 < before
+    assert distillation_loss(after, teacher).mean().item() < 1e-3 < before
     torch.testing.assert_close(after.softmax(1), teacher.softmax(1), atol=0.02, rtol=0)
 
 
@@ -265,7 +265,7 @@ def test_each_process_teaches_its_own_questions(monkeypatch):
     other, mine = batch(seed=1), batch(seed=2)
     elsewhere = {True: torch.cat(other[1:]), False: torch.arange(100, 100 + 2 * QUESTIONS)}
     monkeypatch.setattr(losses, "rank", lambda: 1)
-    monkeypatch.setattr(losses, "gathered", lambda rows: torch.cat([elsewhere[rows.is_floating_point()], rows]))
+    monkeypatch.setattr(losses, "gather", lambda rows: torch.cat([elsewhere[rows.is_floating_point()], rows]))
     plain = loss_of(mine).item()
     peer = DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(mine, torch.tensor(TAUGHT)[:, :2])
     assert loss_of(mine, taught()).item() == pytest.approx(plain + peer.item(), rel=1e-6)

@@ -18,7 +18,7 @@ from backend.maps.values import FOUND, MISSED, NOBODYS, categories, cluster_rows
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
 from db.errors import Missing, Refused
-from db.labels import Choice, Gesture, Labels
+from db.labels import Choice, LabelEvent, Labels
 from db.people import People
 from db.queue import Queue
 from tests.studies import births, make_study, people, tiny_bert
@@ -338,7 +338,7 @@ def test_a_selection_is_sent_to_judging_and_labels_come_back_as_colours(study, w
     assert [batch.name for batch in Queue(study.labels_path).batches()] == ["from the map"]
     question, passage = pairs_to_judge(whole, known(whole), run, chosen, 10).pairs[0]
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
-    labels.add("ada", Gesture("g" * 20, "label", question, (Choice(passage, "positive"),)))
+    labels.add("ada", LabelEvent("g" * 20, "label", question, (Choice(passage, "positive"),)))
     after = known(whole)
     assert (question, passage) not in pairs_to_judge(whole, after, run, chosen, 10).pairs
     place = study.corpus.ordinals([passage])[passage]

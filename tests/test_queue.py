@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from db.errors import Missing, Refused
-from db.gestures import Act, Gesture
+from db.events import LabelEvent, QueueEvent
 from db.leases import LEASE_SECONDS
 from db.queue import Candidate, Item
 from tests.judging import PASSAGES, Desk
@@ -140,7 +140,7 @@ def test_nothing_is_finished_before_something_is_said_of_it(desk):
     desk.undo("ann", "q0", undone)
     with pytest.raises(Refused, match="nothing is said"):
         desk.queue.finish("ann", "b1", "q0")
-    desk.labels.add("ann", Gesture("bad", "bad_question", "q1", batch="b1"))
+    desk.labels.add("ann", LabelEvent("bad", "bad_question", "q1", batch="b1"))
     assert desk.queue.finish("ann", "b1", "q1") is False
     with pytest.raises(Missing, match="no batch 'b9'"):
         desk.queue.finish("ann", "b9", "q0")
@@ -170,7 +170,7 @@ def test_an_undo_of_surplus_takes_no_place(desk):
     gesture = desk.label("ann", "q0", {"p1": "positive"}, batch="b1")
     assert desk.queue.finish("ann", "b1", "q0") is True
     desk.undo("ann", "q0", gesture)
-    assert places(desk) == ["ben"] and desk.labels.given("ann", ["q0"], "b1") == {}
+    assert places(desk) == ["ben"] and desk.labels.labels_by("ann", ["q0"], "b1") == {}
 
 
 def test_a_closed_batch_hands_out_nothing_and_takes_what_is_out(desk):
@@ -274,13 +274,13 @@ def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
         desk.sent("q2", {"p1": "positive"}),
         desk.act("finish", "q2"),
     ]
-    receipts = desk.labels.take("ann", outbox)
+    receipts = desk.labels.add_all("ann", outbox)
     assert states(receipts) == ["stored", "stored", "refused", "stored", "stored", "stored"]
     assert "nothing is said of question 'q1'" in receipts[2].message and not any(r.message for r in receipts if r.safe)
-    assert states(desk.labels.take("ann", outbox[:2] + outbox[3:])) == ["known"] * 5
+    assert states(desk.labels.add_all("ann", outbox[:2] + outbox[3:])) == ["known"] * 5
     assert desk.claim("ann", 3) == ["q3"] and desk.queue.batches()[0].done == 2
     ids = [each["id"] for each in outbox]
-    assert desk.labels.known(ids) == set(ids) - {ids[2]}
+    assert desk.labels.stored_ids(ids) == set(ids) - {ids[2]}
 
 
 def test_an_old_finish_sent_again_does_not_finish_what_was_opened_since(desk):
@@ -288,13 +288,13 @@ def test_an_old_finish_sent_again_does_not_finish_what_was_opened_since(desk):
     desk.claim("ann")
     label = desk.sent("q0", {"p1": "negative"})
     outbox = [label, desk.sent("q0", {"p2": "negative"}), desk.act("finish", "q0"), desk.act("finish", "q0")]
-    assert states(desk.labels.take("ann", outbox)) == ["stored", "stored", "stored", "known"]
+    assert states(desk.labels.add_all("ann", outbox)) == ["stored", "stored", "stored", "known"]
     outbox.append({"id": "z", "kind": "undo", "question": "q0", "undoes": label["id"]})
-    assert states(desk.labels.take("ann", outbox)) == ["known", "known", "known", "known", "stored"]
+    assert states(desk.labels.add_all("ann", outbox)) == ["known", "known", "known", "known", "stored"]
     assert [lease.question for lease in desk.queue.held("ann")] == ["q0"]
-    assert states(desk.labels.take("ann", outbox)) == ["known"] * 5
+    assert states(desk.labels.add_all("ann", outbox)) == ["known"] * 5
     assert [lease.question for lease in desk.queue.held("ann")] == ["q0"], "neither finish was done a second time"
-    assert states(desk.labels.take("ann", [*outbox, desk.act("finish", "q0")]))[-1] == "stored"
+    assert states(desk.labels.add_all("ann", [*outbox, desk.act("finish", "q0")]))[-1] == "stored"
     assert desk.queue.batches()[0].done == 1
 
 
@@ -305,9 +305,9 @@ def test_a_receipt_says_that_a_finish_was_surplus(desk):
     desk.claim("ben")
     outbox = [desk.sent("q0", {"p1": "positive"}), desk.act("finish", "q0")]
     for state in ("stored", "known"):
-        receipt = desk.labels.take("ann", outbox)[1]
+        receipt = desk.labels.add_all("ann", outbox)[1]
         assert receipt.state == state and "surplus" in receipt.message
-    again = desk.labels.take("ann", [desk.act("finish", "q0")])[0]
+    again = desk.labels.add_all("ann", [desk.act("finish", "q0")])[0]
     assert again.state == "known" and "surplus" in again.message
 
 
@@ -317,9 +317,9 @@ def test_the_id_of_an_act_is_its_own(desk, other):
     desk.batch("b2", 2)
     desk.claim("ann", 2)
     label, finish = desk.sent("q0", {"p1": "negative"}), desk.act("finish", "q0")
-    desk.labels.take("ann", [label, finish])
+    desk.labels.add_all("ann", [label, finish])
     wrong = [{**finish, **other}, {**finish, "id": label["id"]}, {**label, "id": finish["id"]}]
-    receipts = desk.labels.take("ann", wrong) + desk.labels.take("ben", [finish])
+    receipts = desk.labels.add_all("ann", wrong) + desk.labels.add_all("ben", [finish])
     assert states(receipts) == ["refused"] * 4 and all("used before" in receipt.message for receipt in receipts)
     assert desk.queue.batches()[0].done == 1
 
@@ -341,7 +341,7 @@ def test_an_act_that_makes_no_sense_is_refused_and_stops_no_other(desk, wrong, s
     desk.batch(questions=1)
     desk.claim("ann")
     outbox = [{**desk.act("finish", "q0"), **wrong}, desk.sent("q0", {"p1": "negative"}), desk.act("finish", "q0")]
-    receipts = desk.labels.take("ann", outbox)
+    receipts = desk.labels.add_all("ann", outbox)
     if wrong == {"kind": "rest"}:
         says = "'rest'; it must be one of"
     assert states(receipts) == ["refused", "stored", "stored"] and says in receipts[0].message
@@ -350,7 +350,7 @@ def test_an_act_that_makes_no_sense_is_refused_and_stops_no_other(desk, wrong, s
 def test_acts_of_strangers_are_refused(desk):
     desk.batch(questions=1)
     for who, says in (("zoe", "nobody named"), ("ben", "does not hold")):
-        (receipt,) = desk.labels.take(who, [Act("a", "skip", "q0", "b1")])
+        (receipt,) = desk.labels.add_all(who, [QueueEvent("a", "skip", "q0", "b1")])
         assert receipt.state == "refused" and says in receipt.message
 
 
@@ -361,16 +361,16 @@ def test_one_can_go_back_to_a_question_that_one_finished_or_skipped(desk):
     desk.queue.skip("ann", "b1", "q1")
     desk.queue.skip("ann", "b1", "q2")
     assert desk.claim("ben", 1) == ["q1"]
-    receipts = desk.labels.take("ann", [desk.act("reopen", question) for question in ("q0", "q1", "q2", "q2")])
+    receipts = desk.labels.add_all("ann", [desk.act("reopen", question) for question in ("q0", "q1", "q2", "q2")])
     assert states(receipts) == ["stored", "refused", "stored", "known"] and "somebody else" in receipts[1].message
     assert [lease.question for lease in desk.queue.held("ann")] == ["q0", "q2"] and places(desk, "q1") == ["ben"]
-    assert desk.labels.given("ann", ["q0"], "b1")["q0"] == dict.fromkeys(PASSAGES[1:4], "negative"), (
+    assert desk.labels.labels_by("ann", ["q0"], "b1")["q0"] == dict.fromkeys(PASSAGES[1:4], "negative"), (
         "nothing is taken back by it"
     )
     desk.queue.set_state("b1", "closed")
     desk.queue.skip("ann", "b1", "q2")
-    (closed,) = desk.labels.take("ann", [desk.act("reopen", "q2")])
-    (never,) = desk.labels.take("cid", [desk.act("reopen", "q2")])
+    (closed,) = desk.labels.add_all("ann", [desk.act("reopen", "q2")])
+    (never,) = desk.labels.add_all("cid", [desk.act("reopen", "q2")])
     assert (
         (closed.state, never.state) == ("refused", "refused")
         and "ask a lead" in closed.message
@@ -407,7 +407,7 @@ def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_
                 done[what] += 1
         else:
             sent = desk.sent(question, {"p1": "negative"}) if what == "label" else desk.act(what, question)
-            done[what, desk.labels.take(who, [sent])[0].state] += 1
+            done[what, desk.labels.add_all(who, [sent])[0].state] += 1
         for each, people in needed.items():
             assert len(places(desk, each)) <= people, (seed, what, who, question, each)
     assert (
@@ -424,7 +424,7 @@ def test_acts_are_append_only(desk):
 
     desk.batch(questions=1)
     desk.claim("ann")
-    desk.labels.take("ann", [desk.sent("q0", {"p1": "negative"}), desk.act("finish", "q0")])
+    desk.labels.add_all("ann", [desk.sent("q0", {"p1": "negative"}), desk.act("finish", "q0")])
     for sql in (
         "UPDATE queue_act SET kind = 'skip'",
         "DELETE FROM queue_act",

@@ -17,7 +17,7 @@ from backend.reader.reading import read
 from backend.retrieval import dense
 from backend.retrieval.encoder import load_encoder
 from backend.training.training_log import read_log
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing
 from tests.readers import QUICK, reading_study
 from tests.studies import tiny_bert
 from tests.training import weights
@@ -97,5 +97,5 @@ def test_what_cannot_be_trained_is_one_line(study):
         train_joint(study, "x", "nothing")
     with pytest.raises(Missing, match="'tiny' is no joint training"):
         retrieve_joint(study, "tiny")
-    with pytest.raises(Refused, match="passages cannot be 1"):
+    with pytest.raises(BadInput, match="passages must be a whole number of at least 2, not 1"):
         joint(study, "x", passages=1)

@@ -21,10 +21,10 @@ from backend.reader.model import load_reader, start_reader
 from backend.reader.reader import Reader
 from backend.reader.trainer import ReaderCollator, measure
 from backend.reader.training import train_reader
-from backend.training.examples import draw
+from backend.training.examples import sample_passages
 from backend.training.training_log import read_log
-from db.errors import Refused
-from db.gestures import Choice, Gesture
+from db.errors import BadInput, Refused
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Hits
@@ -144,7 +144,7 @@ def test_another_unfinished_training_is_not_overwritten(study, bert):
 def test_the_batch_is_loss_ready(study, bert):
     """Each positive comes first and its spans are the answer; the loss of the batch is the mean of its questions' own."""
     examples, model = RunExamples(study, study.run("train")), start_reader(bert, tokens=80)
-    drawn = [draw(examples[number], 3 if number else 1, 0, 0) for number in range(5)]
+    drawn = [sample_passages(examples[number], 3 if number else 1, 0, 0) for number in range(5)]
     collator = ReaderCollator(model.inputs)
     batch = collator(drawn)
     assert batch["places"].tolist()[0][2:] == [-1, -1] and (batch["places"][1:] >= 0).all()
@@ -176,7 +176,7 @@ def test_roles_follow_answers_people_and_leaks(study):
     ].title in first.question
     People(study.labels_path).add("Ann")
     choices = (Choice(first.positives[0].id, "negative"), Choice(first.hard_negatives()[0].id, "positive"))
-    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("g", "label", first.id, choices))
+    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("g", "label", first.id, choices))
     changed = RunExamples(study, run)
     assert (
         changed.digest != examples.digest
@@ -185,7 +185,7 @@ def test_roles_follow_answers_people_and_leaks(study):
     )
     second = examples[1]
     wrong = Choice(second.hard_negatives()[0].id, "positive")
-    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", Gesture("h", "label", second.id, (wrong,)))
+    Labels(study.labels_path, passages=study.corpus.ordinals).add("Ann", LabelEvent("h", "label", second.id, (wrong,)))
     again = next(each for each in (RunExamples(study, run)[i] for i in range(len(changed))) if each.id == second.id)
     assert again.roles.count(NEITHER) == 1 and again.roles.count(NEGATIVE) == second.roles.count(NEGATIVE) - 1
     assert sum(examples.left_out.values()) == 0 and len(RunExamples(study, run, depth=1)) < len(examples)
@@ -211,11 +211,11 @@ def test_nothing_to_train_on_is_one_line(study, bert):
     assert not study.path("models", "r").exists()
 
 
-@pytest.mark.parametrize(("settings", "reason"), [({"passages": 1}, "passages cannot be 1; 2 is the least"), ({"batch": 0}, "batch cannot be 0"),
-                                                  ({"tokens": 3}, "tokens cannot be 3"), ({"layers": 9}, "layers must lie between 1 and 2"),
-                                                  ({"warmup": 2.0}, "warmup cannot be 2.0"), ({"precision": "half"}, "precision must be one of")])  # fmt: skip
+@pytest.mark.parametrize(("settings", "reason"), [({"passages": 1}, "passages must be a whole number of at least 2, not 1"), ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
+                                                  ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"), ({"layers": 9}, "layers must lie between 1 and 2"),
+                                                  ({"warmup": 2.0}, "warmup must be a number of at least 0 and below 1, not 2.0"), ({"precision": "half"}, "precision must be one of")])  # fmt: skip
 def test_what_cannot_learn_is_refused(study, bert, settings, reason):
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises((Refused, BadInput), match=reason):
         quick(study, "r", bert, **settings)
 
 

@@ -22,8 +22,8 @@ from backend.recipes.settings import RecipeSettings
 from backend.recipes.stages import begin
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.training.scoring import Judge
-from backend.training_sets.building import build
+from backend.training.scoring import CrossEncoderScorer
+from backend.training_sets.builder import build
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Refused
 from db.people import People
@@ -109,7 +109,7 @@ def whole(bare, tmp_path_factory):
     say(study, "ann", first.id, {others[0]: "positive", others[1]: "negative"})
     seen = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Judge, "score", knows)
+        patched.setattr(CrossEncoderScorer, "score", knows)
         made = train_rocketqa(
             study, "rocket", "mined", "tiny", SETTINGS, "cpu", lambda done, total, doing: seen.append(doing)
         )
@@ -186,7 +186,7 @@ def test_the_judge_teaches_where_it_is_asked_to():
         taught.dual_settings(step, "judge").items() >= {"distil": "judge", "distil_weight": 0.5}.items()
         for step in (3, 4)
     )
-    with pytest.raises(BadInput, match="0 or more, not -1"):
+    with pytest.raises(BadInput, match="distil must be a number of at least 0, not -1"):
         RecipeSettings.of({"distil": -1})
 
 
@@ -253,9 +253,9 @@ def test_other_settings_and_names_that_are_taken_are_refused(whole):
 @pytest.mark.parametrize(
     "values, said",
     [
-        ({"depht": 5}, "no setting 'depht'"),
-        ({"dual": {"bach": 3}}, "'bach'"),
-        ({"depth": 0}, "depth is 1 or more"),
+        ({"depht": 5}, "unknown setting depht; known: small, depth"),
+        ({"dual": {"bach": 3}}, "unknown setting dual.bach; known: layers, batch"),
+        ({"depth": 0}, "depth must be a whole number of at least 1, not 0"),
         ({"thresholds": [0.9, 0.1]}, "lower first"),
     ],
 )

@@ -25,9 +25,9 @@ def test_why_it_keeps_its_layers(layers, spread):
     """MiniLM's [CLS], which a cross-encoder reads, is the same for every text in the first layers, and differs in the last."""
     import torch
 
-    from backend.training.cross_encoder import CrossEncoderSettings, _start
+    from backend.training.cross_encoder import CrossEncoderSettings, _initial_model
 
-    model = _start("minilm", CrossEncoderSettings(layers=layers, tokens=32), "cpu").eval()
+    model = _initial_model("minilm", CrossEncoderSettings(layers=layers, tokens=32), "cpu").eval()
     texts = [
         "Where was Ada born?",
         "The capital of Norway is Oslo.",

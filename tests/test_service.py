@@ -18,12 +18,14 @@ from backend.service import beside
 from backend.service.api import make_api
 from backend.service.batching import Batcher, Busy, Found
 from backend.service.beside import asked_of, started
+from backend.service.guard import Hosts
 from backend.service.metrics import Metrics
 from backend.service.running import read_token, serve
 from backend.service.service import Service
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
+URL = "http://localhost"
 QUESTIONS = [
     "Where was Arve Aurset0 born?",
     "Where was Arve Burset1 born?",
@@ -34,7 +36,7 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def client(indexed_study):
-    with TestClient(make_api(Service(indexed_study, "cpu"))) as client:
+    with TestClient(make_api(Service(indexed_study, "cpu")), URL) as client:
         deadline = time.monotonic() + 60
         while client.get("/health").status_code == 503 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -124,7 +126,7 @@ def test_a_page_under_another_name_is_refused(client):
 
 
 def test_the_token_is_asked_for(indexed_study):
-    with TestClient(make_api(Service(indexed_study, "cpu"), token="x" * 20, local=False)) as client:
+    with TestClient(make_api(Service(indexed_study, "cpu"), token="x" * 20, hosts=Hosts("0.0.0.0")), URL) as client:
         for headers in (
             {},
             {"Authorization": "Bearer " + "y" * 20},
@@ -254,7 +256,7 @@ def test_too_many_at_once_get_429_and_too_slow_ones_504(indexed_study, monkeypat
     slow = Slow()
     monkeypatch.setattr(Service, "_search", lambda self, *asked: slow(*asked))
     monkeypatch.setattr(Service, "warm", lambda self: self.ready.set())
-    with TestClient(make_api(Service(indexed_study, "cpu", window=0, waiting=1), time_limit=0.3)) as client:
+    with TestClient(make_api(Service(indexed_study, "cpu", window=0, waiting=1), time_limit=0.3), URL) as client:
         answers = []
         threads = [threading.Thread(target=lambda: answers.append(ask(client))) for _ in range(4)]
         for thread in threads:

@@ -9,10 +9,10 @@ import pytest
 from backend.core.manifest import file_sha256, read_manifest
 from backend.data.formats import find_format
 from backend.data.formats.base import Options as ReadOptions
-from backend.training_sets.exports import export, forms
+from backend.training_sets.exports import export, export_formats
 from backend.training_sets.training_set import TrainingSet, positives_of
 from db.errors import Missing, Refused
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Queue
@@ -65,7 +65,7 @@ def positive(pairs, question):
     return [pair.passage for pair in positives_of(pairs[question])]
 
 
-@pytest.mark.parametrize("form", sorted(forms()))
+@pytest.mark.parametrize("form", sorted(export_formats()))
 def test_every_form_is_a_whole_folder_with_manifest_and_card(study, written, form):
     folder = written(form)
     manifest = read_manifest(folder)
@@ -294,7 +294,7 @@ def judged(study, truth):
         choices = tuple(
             Choice(each.passage, "positive" if each.passage in truth[question] else "negative") for each in candidates
         )
-        labels.add("cat", Gesture(f"{batch}-{question}", "label", question, choices, batch=batch))
+        labels.add("cat", LabelEvent(f"{batch}-{question}", "label", question, choices, batch=batch))
         queue.finish("cat", batch, question)
 
 

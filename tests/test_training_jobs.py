@@ -8,11 +8,11 @@ import pytest
 from backend.core.settings import EncoderSettings, add_encoder
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
+from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import train_dual_encoder
-from backend.training.resuming import models_of
-from backend.training.specialised import Specialised, retrieve_specialised, train_specialised
+from backend.training.per_relation import PerRelationRetriever, retrieve_per_relation, train_per_relation
 from backend.training.training_log import read_log, working_folder
-from backend.training_sets.building import build
+from backend.training_sets.builder import build
 from db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
@@ -105,9 +105,9 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     if "first" not in study.parts("indexes"):
         dense.build_index(study, "first", device="cpu")
     index = (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes()
-    made = train_specialised(study, "by-relation", "first", "clean", {**QUICK, "held_out": 3}, device="cpu")
+    made = train_per_relation(study, "by-relation", "first", "clean", {**QUICK, "held_out": 3}, device="cpu")
     assert made == {"name": "by-relation", "relations": 2}
-    routed = Specialised(study, "by-relation", "cpu")
+    routed = PerRelationRetriever(study, "by-relation", "cpu")
     questions = study.questions.all(split="train")[:6]
     asked = [
         *questions,
@@ -120,7 +120,7 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     assert same == [False] * 6 + [True, True]  # a relation without an encoder goes to the model's own
     one_by_one = np.concatenate([routed.encode([question]) for question in asked])
     np.testing.assert_allclose(vectors, one_by_one, atol=1e-5)
-    run = retrieve_specialised(study, "by-relation", "train", k=5, device="cpu")
+    run = retrieve_per_relation(study, "by-relation", "train", k=5, device="cpu")
     assert (run.name, run.manifest["routed"], len(run.question_ids)) == ("by-relation-train", 40, 40)
     assert (study.folder / "indexes" / "first" / "embeddings.npy").read_bytes() == index
     assert {path.suffix for path in (study.folder / "models" / "by-relation").rglob("*") if path.is_file()} == {
@@ -131,16 +131,16 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
 
 def test_question_encoders_need_two_towers_and_enough_questions(study, trained):
     with pytest.raises(Missing, match="no dense index 'minilm'"):
-        train_specialised(study, "none", "minilm", "clean", QUICK)
+        train_per_relation(study, "none", "minilm", "clean", QUICK)
     with pytest.raises(Missing, match="no question encoders named 'first'"):
-        Specialised(study, "first")
+        PerRelationRetriever(study, "first")
 
 
 def test_the_commands(study, trained):
     from typer.testing import CliRunner
 
     from app.commands.train import train_app
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
     def run(*words):
         done = CliRunner().invoke(train_app, [*words, "--study", str(study.folder)], catch_exceptions=False)

@@ -14,23 +14,22 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
+from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
+from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
-from backend.training.set_examples import SetExamples
-from backend.training_sets import building, denoising
-from backend.training_sets.assembling import DENIED, NO_POSITIVE
-from backend.training_sets.building import make_training_set
+from backend.training.examples import TrainingSetExamples
+from backend.training_sets import builder as building
+from backend.training_sets import denoising
+from backend.training_sets.assemble import DENIED, NO_POSITIVE
+from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import POLICIES
-from backend.training_sets.differences import diff, summary
-from backend.training_sets.inputs import NOT_SEARCHED
-from backend.training_sets.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
-from backend.training_sets.new_labels import NewLabel, new_labels
-from backend.training_sets.pairs import read_groups
-from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore, lookup
-from backend.training_sets.strata import KEPT, PSEUDO, REMOVED, judge_strata, strata
-from backend.training_sets.training_set import TrainingSet, roles, training_sets
+from backend.training_sets.differences import NewLabel, change_summary, diff, new_labels
+from backend.training_sets.sources import NOT_SEARCHED
+from backend.training_sets.spec import TrainingSetSpec
+from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue_stratified_sample, stratified_sample
+from backend.training_sets.training_set import TrainingSet, read_groups, roles, training_sets
 from db.errors import BadInput, Missing, Refused
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
 from tests.training_studies import born, build, copied, say, score, told, training_study
@@ -124,7 +123,7 @@ def test_labels_count_only_where_the_policy_names_them(study):
 
 
 def test_a_question_that_people_call_bad_is_left_out_where_labels_are_used(study):
-    Labels(study.labels_path).add("ann", Gesture("bad1", "bad_question", "q1"))
+    Labels(study.labels_path).add("ann", LabelEvent("bad1", "bad_question", "q1"))
     assert build(study, "labels").left_out()["q1"] == BAD
     assert "q1" not in build(study).left_out()
 
@@ -226,7 +225,7 @@ def test_a_set_is_never_changed(study):
 )
 def test_what_cannot_be_made_is_one_line(study, wrong, error, message):
     with pytest.raises(error, match=message) as raised:
-        make_training_set(study, SetRequest(**{"name": "x", "runs": ("r",), **wrong}))
+        make_training_set(study, TrainingSetSpec(**{"name": "x", "runs": ("r",), **wrong}))
     assert "\n" not in str(raised.value)
     assert training_sets(study) == {}
 
@@ -265,8 +264,8 @@ def test_cancelled_and_gone_on_with(study, monkeypatch):
         build(study, "answer_match", "half", progress=stop)
     assert list(training_sets(study)) == ["whole"]
     made = []
-    real = building.Maker.pairs
-    monkeypatch.setattr(building.Maker, "pairs", lambda self, ids: made.append(ids) or real(self, ids))
+    real = building.PairBuilder.pairs
+    monkeypatch.setattr(building.PairBuilder, "pairs", lambda self, ids: made.append(ids) or real(self, ids))
     assert content(build(study, "answer_match", "half")) == wanted
     assert made == [["q2"], ["q3"]]
     assert not [path.name for path in (study.folder / "training_sets").iterdir() if path.name.startswith(".")]
@@ -288,13 +287,13 @@ def test_parts_of_another_making_are_not_gone_on_with(study, monkeypatch):
 KILLED = """
 import sys, time
 from backend.core.study import Study
-from backend.training_sets import building
-from backend.training_sets.request import SetRequest
+from backend.training_sets import builder as building
+from backend.training_sets.spec import TrainingSetSpec
 building.QUESTIONS_PER_PART = 1
 def slow(done, total, doing):
     print(done, flush=True)
     time.sleep(0.2)
-building.make_training_set(Study.open(sys.argv[1]), SetRequest("killed", ("r",), "answer_match", random=2), slow)
+building.make_training_set(Study.open(sys.argv[1]), TrainingSetSpec("killed", ("r",), "answer_match", random=2), slow)
 """
 
 
@@ -399,14 +398,14 @@ def test_a_set_is_read_question_by_question_with_its_positives_first(study, monk
 def test_trainers_get_texts_and_peoples_positives_first(study):
     say(study, "ann", "q0", {"p1": "positive"})
     made = build(study, "labels", random=1)
-    examples = SetExamples(study, made)
+    examples = TrainingSetExamples(study, made)
     assert len(examples) == 3 and examples.ids == ["q0", "q1", "q2"]
     assert [passage.id for passage in examples[0].positives] == ["p1", "p0"]
     assert [passage.id for passage in examples[0].negatives] == ["p2", "p3", "p4", "p8"]
     assert examples[0].positives[1] == study.corpus.passage(0) and examples[0].question == "Where was Ann born?"
     assert [passage.id for passage in examples[-1].positives] == ["p7"]
-    assert len(SetExamples(study, made, hard=False)[0].negatives) == 5
-    assert len(SetExamples(study, made, first=2)[1].negatives) == 2
+    assert len(TrainingSetExamples(study, made, hard=False)[0].negatives) == 5
+    assert len(TrainingSetExamples(study, made, first=2)[1].negatives) == 2
     with pytest.raises(IndexError):
         examples[3]
 
@@ -430,7 +429,7 @@ def test_a_diff_says_what_changed_and_why(study):
     assert ("q1", "p4") not in found
     back = {(change.question, change.passage): change.why for change in diff(after, before)}
     assert back["q0", "p1"] == f"{denoising.MINED}; before, {denoising.RELABELLED}"
-    made = summary(before, after)
+    made = change_summary(before, after)
     assert made.changed == len(found) and made.same == 15 + 3 - len(found)
     assert made.changes["negative", "positive", denoising.RELABELLED] == 1
     assert list(diff(after, after)) == []
@@ -473,7 +472,7 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
     score(study, {("q0", "p1"): 0.95, ("q0", "p2"): 0.04, ("q0", "p3"): 0.5, ("q1", "p6"): 0.02, ("q1", "p4"): 0.03})
     say(study, "ann", "q1", {"p4": "negative"})
     made = build(study, "cross_encoder+labels", model="judge", positives=("gold", "cross_encoder"), random=2)
-    drawn = strata(study, made.name, 2, seed=1)
+    drawn = stratified_sample(study, made.name, 2, seed=1)
     by_name = {
         name: {(each.question, each.passage) for each in drawn if each.stratum == name}
         for name in (KEPT, REMOVED, PSEUDO)
@@ -481,9 +480,12 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
     assert by_name[PSEUDO] == {("q0", "p1")}
     assert by_name[KEPT] == {("q0", "p2"), ("q1", "p6")}
     assert len(by_name[REMOVED]) == 2
-    assert drawn == strata(study, made.name, 2, seed=1)
+    assert drawn == stratified_sample(study, made.name, 2, seed=1)
     times = Counter(
-        each[:2] for seed in range(300) for each in strata(study, made.name, 1, seed) if each.stratum == REMOVED
+        each[:2]
+        for seed in range(300)
+        for each in stratified_sample(study, made.name, 1, seed)
+        if each.stratum == REMOVED
     )
     removed = [
         (pair.question, pair.passage)
@@ -496,8 +498,8 @@ def test_strata_are_drawn_evenly_from_what_machines_decided(study):
 
     assert chisquare(list(times.values())).pvalue > 0.001
     with pytest.raises(BadInput):
-        strata(study, made.name, 0)
-    assert judge_strata(study, "check", made.name, 2, seed=1).passages == len(drawn)
+        stratified_sample(study, made.name, 0)
+    assert queue_stratified_sample(study, "check", made.name, 2, seed=1).passages == len(drawn)
     (batch,) = Queue(study.labels_path).batches()
     assert sorted(map(tuple, batch.settings["strata"])) == sorted(drawn)
     assert all(each.run is None for item in Queue(study.labels_path).items("check") for each in item.candidates), (
@@ -631,6 +633,6 @@ def many(folder, count, depth=50, passages=2000):
 
     study = Study.open(folder)
     began = time.perf_counter()
-    made = make_training_set(study, SetRequest("all", ("r",), "answer_match", random=2, other_gold=1))
+    made = make_training_set(study, TrainingSetSpec("all", ("r",), "answer_match", random=2, other_gold=1))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(made.manifest["counts"]["pairs"], f"{time.perf_counter() - began:.1f}", peak)

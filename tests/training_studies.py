@@ -10,12 +10,12 @@ import numpy as np
 
 from backend.core.runs import write_run
 from backend.core.study import Study
-from backend.training_sets.building import make_training_set
+from backend.judges.scores import ScoreStore
+from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import Thresholds
-from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore
+from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.training_set import TrainingSet
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.records import Hits, Passage, Question
@@ -81,7 +81,7 @@ _numbers = count(1)
 
 
 def say(study: Study, who: str, question: str, labels: dict[str, str], kind: str = "label") -> None:
-    gesture = Gesture(
+    gesture = LabelEvent(
         f"s{next(_numbers)}", kind, question, tuple(Choice(passage, label) for passage, label in labels.items())
     )
     Labels(study.labels_path, passages=study.corpus.ordinals).add(who, gesture)
@@ -100,7 +100,7 @@ def build(study: Study, policy: str = "none", name: str | None = None, progress=
     chosen = {
         key: more.pop(key) for key in ("keep_below", "propose_above", "share", "margin", "related") if key in more
     }
-    request = SetRequest(name or f"s{next(_numbers)}", ("r",), policy, thresholds=Thresholds(**chosen), **more)
+    request = TrainingSetSpec(name or f"s{next(_numbers)}", ("r",), policy, thresholds=Thresholds(**chosen), **more)
     return make_training_set(study, request, progress)
 
 

@@ -67,9 +67,10 @@ def batch_new(
 @batch_app.command("list")
 def batch_list(study: StudyOption = None) -> None:
     """List the batches, oldest first, and how far they are."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from app.terminal import Terminal
 
     batches = _queue(study).batches()
     if not batches:
@@ -85,7 +86,7 @@ def batch_list(study: StudyOption = None) -> None:
             "" if batch.practice else f"{batch.done:,}",
             escape(batch.made_by or "command line"),
         )
-    Console().print(table)
+    Terminal().print(table)
 
 
 @batch_app.command("practice")
@@ -111,9 +112,9 @@ def batch_strata(
     study: StudyOption = None,
 ) -> None:
     """Check a training set: pairs of those a machine kept, removed and proposed, drawn at random."""
-    from backend.training_sets.strata import judge_strata
+    from backend.training_sets.stratified_sample import queue_stratified_sample
 
-    _say(judge_strata(open_study(study), name, training_set, size, seed))
+    _say(queue_stratified_sample(open_study(study), name, training_set, size, seed))
 
 
 @batch_app.command("close")

@@ -27,6 +27,12 @@ FileArgument = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Import the rest when rows are bad; what is left out goes to a file.")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Load the model even if that runs code of whoever made it: pickled weights, own classes."
+    ),
+]
 Format = Annotated[str | None, typer.Option("--format", help="The format, where its content does not tell.")]
 Encoder = Annotated[str, typer.Option("--encoder", help="An encoder of study.toml.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; default a GPU if there is one.")]
@@ -37,6 +43,10 @@ Split = Annotated[
     str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
 ]
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Another name that people reach the server by, such as a reverse proxy's."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
 
 
@@ -78,3 +88,15 @@ def progress() -> Iterator[Progress]:
     except KeyboardInterrupt:
         print(f"\nblindspot: {CANCELLED}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def trust_models(study: Study, *models: str | None) -> None:
+    """Record that the person trusts these models (encoders of the study, folders or names), and print what they may now run."""
+    from backend.core.model_files import trust
+
+    for model in filter(None, models):
+        encoder = study.settings.encoders.get(model)
+        named = [model] if encoder is None else [encoder.model, encoder.question_model, encoder.passage_model]
+        for each in filter(None, named):
+            for line in trust(each):
+                print(f"{each} may now run: {line}")

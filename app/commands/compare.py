@@ -42,9 +42,11 @@ def compare(
     else:
         made = compare_runs(opened, a, b, k, by, relevance, rule, slice)
     if json or csv or latex:
-        text = made.as_json() if json else made.as_csv() if csv else made.as_latex()
+        from app.terminal import clean_json
+
+        text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
         print(text.rstrip("\n"))
     else:
-        from rich.console import Console
+        from app.terminal import Terminal
 
-        Console().print(made.as_rich())
+        Terminal().print(made.as_rich())

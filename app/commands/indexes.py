@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import Device, Encoder, StudyOption, do, group, open_study, progress
+from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -170,6 +170,7 @@ def encoder_add(
     pooling: Annotated[str | None, typer.Option(help="cls or mean, for a plain Hugging Face model.")] = None,
     similarity: Annotated[str | None, typer.Option(help="dot, cosine or l2, where the model does not say.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=8, help="Longer texts are cut; default 256.")] = None,
+    trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Name an encoder in study.toml, after loading it once to see that it works."""
@@ -189,6 +190,8 @@ def encoder_add(
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
         raise typer.BadParameter("give --model, or --question-model and --passage-model")
+    if trust:
+        trust_models(opened, model, question_model, passage_model)
     loaded = load_encoder(EncoderSettings(**{key: value for key, value in values.items() if value is not None}), "cpu")
     add_encoder(opened.settings_path, encoder, values)
     print(

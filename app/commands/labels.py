@@ -26,7 +26,7 @@ def labels_backup(
     study: StudyOption = None,
 ) -> None:
     """Make a checked backup of labels.db, while it may be in use."""
-    from db.keeping import back_up, check
+    from db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
     found = check(target)
@@ -44,11 +44,11 @@ def labels_restore(
     study: StudyOption = None,
 ) -> None:
     """Put a backup in the place of labels.db; what was there is kept."""
-    from db.keeping import bring_back, check
+    from db.backup import check, restore
     from db.migrations import migrate
 
     path = _labels_path(study)
-    kept = bring_back(file, path, drop_newer)
+    kept = restore(file, path, drop_newer)
     migrate(path)
     print(
         f"Restored {file}: {check(path).events:,} label events."
@@ -59,7 +59,7 @@ def labels_restore(
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
     """Look for damage in labels.db; exit code 1 if there is any."""
-    from db.keeping import check
+    from db.backup import check
 
     path = _labels_path(study)
     found = check(path)

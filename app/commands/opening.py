@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import StudyOption, open_study, progress
+from app.commands.common import Hosts, StudyOption, open_study, progress
 
 
 def open_app(
@@ -25,6 +25,7 @@ def open_app(
             "$BLINDSPOT_BACKEND, else one beside the app; none: the app itself.",
         ),
     ] = None,
+    host: Hosts = None,
 ) -> None:
     """Open the study in the app, on http://localhost:8501."""
     from app.server import serve
@@ -32,7 +33,7 @@ def open_app(
 
     opened = open_study(study)
     with asked_of(opened, backend):
-        serve(opened, port, address, without_sign_in)
+        serve(opened, port, address, without_sign_in, host or ())
 
 
 def demo(

@@ -21,9 +21,10 @@ people_app = group("Who works on the study: add, invite, pause.")
 @people_app.command("list")
 def people_list(study: StudyOption = None) -> None:
     """List the people with their roles."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from app.terminal import Terminal
 
     people = _people(study).all()
     if not people:
@@ -38,7 +39,7 @@ def people_list(study: StudyOption = None) -> None:
             "valid" if person.invited else "",
             escape(person.email or ""),
         )
-    Console().print(table)
+    Terminal().print(table)
 
 
 @people_app.command("add")

@@ -6,22 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, open_study
-from app.commands.train import (
-    Decay,
-    Device,
-    HeldOut,
-    Layers,
-    Name,
-    Patience,
-    Replace,
-    Restart,
-    Seed,
-    Steps,
-    Warmup,
-    _given,
-    _train,
-)
+from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trust_models
+from app.commands.options import takes_settings
+from app.commands.train import Device, Name, Replace, Restart, _train
+from backend.reader.settings import ReaderSettings
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -30,45 +18,27 @@ if TYPE_CHECKING:
 PRECISION = "auto|float32|bfloat16"
 
 
+@takes_settings(ReaderSettings)
 def train_reader(
     name: Name,
     run: Annotated[str, typer.Option(help="A run over training questions: what it finds is trained on.")],
-    start: Annotated[str, typer.Option("--from", help="A trained reader to go on from, an encoder of study.toml, a folder of a BERT or a "
-                                                      "DPRReader, or a Hugging Face name.")] = "minilm",
-    layers: Layers = None,
-    tokens: Annotated[int | None, typer.Option(help="Of question, title and passage together; default 350.")] = None,
-    depth: Annotated[int | None, typer.Option(help="Ranks of the run to draw from; default 100.")] = None,
-    passages: Annotated[int | None, typer.Option(help="Of a question in a step, one of them positive; default 24, on a CPU 8.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Questions in a batch, in each process; default 4, DPR's for small sets.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Passes over the questions; default 20.")] = None,
-    steps: Steps = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Highest learning rate; default 1e-5.")] = None,
-    warmup: Warmup = None, decay: Decay = None, held_out: HeldOut = None,
-    read: Annotated[int | None, typer.Option(help="Passages read of a held-out question; default 20.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all.")] = None,
-    patience: Patience = None, seed: Seed = None,
-    precision: Annotated[str | None, typer.Option(metavar=PRECISION, help="Default auto: bfloat16 on a GPU that has it.")] = None,
-    device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
-) -> None:  # fmt: skip
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="A trained reader to go on from, an encoder of study.toml, a folder of a BERT or a DPRReader, or a "
+            "Hugging Face name.",
+        ),
+    ] = "minilm",
+    *,
+    settings: dict[str, Any],
+    device: Device = None,
+    replace: Replace = False,
+    restart: Restart = False,
+    trust: Trust = False,
+    study: StudyOption = None,
+) -> None:
     """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
-    settings = _given(
-        layers=layers,
-        tokens=tokens,
-        depth=depth,
-        passages=passages,
-        batch=batch,
-        epochs=epochs,
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        decay=decay,
-        held_out=held_out,
-        read=read,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        seed=seed,
-        precision=precision,
-    )
     from backend.reader.training import train_reader
 
     made = _train(
@@ -77,6 +47,7 @@ def train_reader(
         name=name,
         run=run,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -108,7 +79,7 @@ def read(
     name: Annotated[str | None, typer.Option(help="The reader's name in the study; default its folder's.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")] = None,
     precision: Annotated[str, typer.Option(metavar=PRECISION, help="auto: bfloat16 on a GPU that has it.")] = "auto",
-    device: Device = None, as_json: AsJson = False, study: StudyOption = None,
+    device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
     from backend.reader.reading import read as read_run
@@ -121,6 +92,8 @@ def read(
     ks, opened = None if k is None else [int(part) for part in k.split(",")], open_study(study)
     if tune_on is not None:
         _check_dev(opened, tune_on)
+    if trust:
+        trust_models(opened, reader)
     options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
     tuned = tuned_k(answered(opened, do(read_run, opened, run=tune_on, **options), ks)) if tune_on is not None else None
     reading = do(read_run, opened, run=run, **options)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, StudyOption, do, open_study
+from app.commands.options import takes_settings
+from backend.recipes.settings import DUAL, RecipeSettings
+from backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -17,54 +20,31 @@ Start = Annotated[
     str,
     typer.Option("--start", "--from", help="An encoder of study.toml, a folder or a Hugging Face name, to start from."),
 ]
-Steps = Annotated[
-    int | None,
-    typer.Option(help="Of every model, in the place of epochs; with --small 60, and 120 of the cross-encoder."),
-]
 
 
+@takes_settings(RecipeSettings, only=("small", "depth", "hard_negatives", "distil", "seed"))
+@takes_settings(
+    DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
+)
 def rocketqa(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")
     ],
     run: Run,
     start: Start = "minilm",
-    small: Annotated[
-        bool, typer.Option("--small", help="Small retrievers, short texts, few steps: for a CPU.")
-    ] = False,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="Ranks to judge and to mine; default 100, with --small 20.")
-    ] = None,
-    hard_negatives: Annotated[int, typer.Option(min=1, help="Of each question in steps 3 and 4.")] = 1,
-    batch: Annotated[
-        int | None, typer.Option(help="Of dual encoders: questions in each process; default 512, with --small 16.")
-    ] = None,
-    mini_batch: Annotated[
-        int | None, typer.Option(help="Of dual encoders: texts encoded at a time; default 128.")
-    ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Of dual encoders; default 30.")] = None,
-    steps: Steps = None,
-    keep_below: Annotated[float, typer.Option(help="A passage of a lower probability is a negative.")] = 0.1,
-    propose_above: Annotated[float, typer.Option(help="One of a higher probability is a pseudo-positive.")] = 0.9,
-    distil: Annotated[
-        float, typer.Option(min=0, help="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: none.")
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 0,
+    *,
+    settings: dict[str, Any],
+    dual: dict[str, Any],
+    keep_below: Annotated[float, typer.Option(help="A passage with a lower probability is a negative.")] = 0.1,
+    propose_above: Annotated[
+        float, typer.Option(help="A passage with a higher probability is a pseudo-positive.")
+    ] = 0.9,
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
     """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
-    dual = _given(batch=batch, mini_batch=mini_batch, epochs=epochs, steps=steps)
-    settings = {
-        **_given(depth=depth),
-        "small": small,
-        "hard_negatives": hard_negatives,
-        "seed": seed,
-        "thresholds": [keep_below, propose_above],
-        "distil": distil,
-        "dual": dual,
-        "cross": _given(steps=steps),
-    }
+    cross = {name: dual[name] for name in ("steps",) if name in dual}
+    settings |= {"thresholds": [keep_below, propose_above], "dual": dual, "cross": cross}
     opened = open_study(study)
     made = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:
@@ -76,6 +56,7 @@ def rocketqa(
         _print_report(opened, made.runs)
 
 
+@takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps"))
 def label_budget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the experiment.")],
     run: Run,
@@ -100,9 +81,8 @@ def label_budget(
     small: Annotated[
         bool, typer.Option("--small", help="Two layers, short texts, few steps: for a CPU, as proof that it runs.")
     ] = False,
-    batch: Annotated[int | None, typer.Option(help="Questions in a batch; default 32.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Default 10.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Batches, in the place of epochs.")] = None,
+    *,
+    settings: dict[str, Any],
     device: Device = None,
     json: AsJson = False,
     study: StudyOption = None,
@@ -126,18 +106,13 @@ def label_budget(
         k=k,
         worth=worth,
         small=small,
-        settings=_given(batch=batch, epochs=epochs, steps=steps),
+        settings=settings,
         device=device,
     )
     if json:
         print_json(made)
     else:
         print("\n".join(as_lines(made)))
-
-
-def _given(**settings: Any) -> dict[str, Any]:
-    """What was said; the rest keeps its default."""
-    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -150,16 +125,15 @@ def _numbers(text: str, option: str) -> list[int]:
 def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
     """Do the recipe. Of several processes the main one records the job; the others train with it."""
     from backend.recipes.rocketqa import train_rocketqa
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
-    return do(train_rocketqa, study, **arguments) if leads() else train_rocketqa(study, **arguments)
+    return do(train_rocketqa, study, **arguments) if is_main_process() else train_rocketqa(study, **arguments)
 
 
 def _print_report(study: Study, runs: list[str]) -> None:
     if not runs:
         return
-    from rich.console import Console
-
+    from app.terminal import Terminal
     from backend.recipes.stages import dev_report
 
-    Console().print(dev_report(study, runs).as_rich())
+    Terminal().print(dev_report(study, runs).as_rich())

@@ -112,9 +112,11 @@ def report(
         raise typer.BadParameter("--k takes whole numbers with commas between, as in 10,50,1000")
     made = make(open_study(study), run or None, by, relevance, rule, [int(part) for part in k.split(",")])
     if json or csv or latex:
-        text = made.as_json() if json else made.as_csv() if csv else made.as_latex()
+        from app.terminal import clean_json
+
+        text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
         print(text.rstrip("\n"))
     else:
-        from rich.console import Console
+        from app.terminal import Terminal
 
-        Console().print(made.as_rich())
+        Terminal().print(made.as_rich())

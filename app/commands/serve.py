@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.commands.common import Device, StudyOption, open_study
+from app.commands.common import Device, Hosts, StudyOption, open_study
 
 
 def serve(
@@ -18,8 +18,9 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="A file with the token that requests must bring.")
     ] = None,
     device: Device = None,
+    host: Hosts = None,
 ) -> None:
     """Answer live questions over HTTP, with encoders and indexes held once for everybody."""
     from backend.service.running import serve as run
 
-    run(open_study(study), port, address, token_file, device)
+    run(open_study(study), port, address, token_file, device, host or ())

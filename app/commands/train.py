@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
+from app.commands.options import takes_settings
+from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="The training set.")]
@@ -16,93 +18,26 @@ Replace = Annotated[bool, typer.Option("--replace", help="Train a model of that 
 Restart = Annotated[
     bool, typer.Option("--restart", help="Begin again, although an unfinished training of that name stands.")
 ]
-Layers = Annotated[int | None, typer.Option(help="Only the first so many layers of the start model; default all.")]
-Batch = Annotated[
-    int | None, typer.Option(help="Questions in a batch, in each process; default 32, of a cross-encoder 16.")
-]
-MiniBatch = Annotated[
-    int | None, typer.Option(help="Texts encoded at a time: gradient caching, for batches larger than the memory.")
-]
-Epochs = Annotated[float | None, typer.Option(help="Passes over the questions; default 10, of a cross-encoder 2.")]
-Steps = Annotated[int | None, typer.Option(help="Batches, in the place of epochs.")]
-Rate = Annotated[float | None, typer.Option(help="Highest learning rate; default 2e-5, of a cross-encoder 1e-5.")]
-Warmup = Annotated[float | None, typer.Option(help="Share of the steps in which the learning rate rises; default 0.1.")]
-Decay = Annotated[
-    bool | None, typer.Option("--decay/--no-decay", help="Let the learning rate fall to 0 after that; default yes.")
-]
-HeldOut = Annotated[
-    int | None, typer.Option(help="Questions held out to compare checkpoints by; default 200, at most a fifth.")
-]
-Every = Annotated[
-    int | None,
-    typer.Option(help="Steps between comparisons, each a checkpoint; at most ten in all, a cross-encoder three."),
-]
-Patience = Annotated[
-    int | None, typer.Option(help="Stop after so many comparisons without a better one; default 0, never.")
-]
-Seed = Annotated[int | None, typer.Option(help="Of the order, what is drawn and dropout; default 0.")]
-Precision = Annotated[
-    str | None, typer.Option(metavar="auto|float32|bfloat16", help="Default auto: bfloat16 on a GPU that has it.")
-]
-
 train_app = group("Train retrievers, and the cross-encoders that clean their training sets.")
 
 
 @train_app.command("dual-encoder")
+@takes_settings(DualEncoderSettings)
 def dual_encoder(
     name: Name,
     on: TrainingSet,
-    start: Annotated[str, typer.Option("--from", help="An encoder of study.toml, a folder or a Hugging Face name.")] = "minilm",
-    towers: Annotated[str | None, typer.Option(metavar="two|shared", help="Default two: one for questions, one for passages.")] = None,
-    pooling: Annotated[str | None, typer.Option(metavar="cls|mean", help="Default the start model's own.")] = None,
-    layers: Layers = None,
-    normalise: Annotated[bool | None, typer.Option("--normalise/--no-normalise", help="Unit vectors; default as the start model.")] = None,
-    similarity: Annotated[str | None, typer.Option(metavar="dot|cosine|l2", help="Default dot.")] = None,
-    loss: Annotated[str | None, typer.Option(metavar="softmax|triplet", help="Default softmax.")] = None,
-    scale: Annotated[float | None, typer.Option(help="Of scores in the softmax; default 1, or 20 for cosines.")] = None,
-    margin: Annotated[float | None, typer.Option(help="Of the triplet loss; default 1.")] = None,
-    hard_negatives: Annotated[int | None, typer.Option(help="Of each question in a batch; default 1.")] = None,
-    distil: Annotated[str | None, typer.Option(metavar="MODEL", help="Learn from this cross-encoder's scores as well.")] = None,
-    distil_weight: Annotated[float | None, typer.Option(help="Of what it teaches, beside the loss; default 1.")] = None,
-    only: Annotated[str | None, typer.Option(metavar="question|passage", help="Train this tower alone.")] = None,
-    question_tokens: Annotated[int | None, typer.Option(help="Longer questions are cut; default 64.")] = None,
-    passage_tokens: Annotated[int | None, typer.Option(help="Longer passages are cut; default 256.")] = None,
-    pool: Annotated[int | None, typer.Option(help="Passages that held-out positives are ranked among; default 1000.")] = None,
-    batch: Batch = None, mini_batch: MiniBatch = None, epochs: Epochs = None, steps: Steps = None, learning_rate: Rate = None,
-    warmup: Warmup = None, decay: Decay = None, held_out: HeldOut = None, evaluate_every: Every = None, patience: Patience = None,
-    seed: Seed = None, precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False,
+    start: Annotated[
+        str, typer.Option("--from", help="An encoder of study.toml, a folder or a Hugging Face name.")
+    ] = "minilm",
+    *,
+    settings: dict[str, Any],
+    device: Device = None,
+    replace: Replace = False,
+    restart: Restart = False,
+    trust: Trust = False,
     study: StudyOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
-    settings = _given(
-        towers=towers,
-        pooling=pooling,
-        layers=layers,
-        normalise=normalise,
-        similarity=similarity,
-        loss=loss,
-        scale=scale,
-        margin=margin,
-        hard_negatives=hard_negatives,
-        distil=distil,
-        distil_weight=distil_weight,
-        only=only,
-        question_tokens=question_tokens,
-        passage_tokens=passage_tokens,
-        pool=pool,
-        batch=batch,
-        mini_batch=mini_batch,
-        epochs=epochs,
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        decay=decay,
-        held_out=held_out,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        seed=seed,
-        precision=precision,
-    )
     from backend.training.dual_encoder import train_dual_encoder
 
     made = _train(
@@ -111,6 +46,7 @@ def dual_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -123,36 +59,20 @@ def dual_encoder(
 
 
 @train_app.command("cross-encoder")
+@takes_settings(CrossEncoderSettings)
 def cross_encoder(
     name: Name,
     on: TrainingSet,
     start: Annotated[str, typer.Option("--from", help="A folder or a Hugging Face name, or minilm.")] = "minilm",
-    layers: Layers = None,
-    tokens: Annotated[int | None, typer.Option(help="Of question and passage together; default 160.")] = None,
-    negatives: Annotated[int | None, typer.Option(help="For each positive, drawn from the mined ones; default 4.")] = None,
-    calibration: Annotated[str | None, typer.Option(metavar="auto|platt|isotonic", help="Default auto: isotonic from 1,000 pairs.")] = None,
-    batch: Batch = None, epochs: Epochs = None, steps: Steps = None, learning_rate: Rate = None, warmup: Warmup = None,
-    decay: Decay = None, held_out: HeldOut = None, evaluate_every: Every = None, patience: Patience = None, seed: Seed = None,
-    precision: Precision = None, device: Device = None, replace: Replace = False, restart: Restart = False, study: StudyOption = None,
-) -> None:  # fmt: skip
+    *,
+    settings: dict[str, Any],
+    device: Device = None,
+    replace: Replace = False,
+    restart: Restart = False,
+    trust: Trust = False,
+    study: StudyOption = None,
+) -> None:
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
-    settings = _given(
-        layers=layers,
-        tokens=tokens,
-        negatives=negatives,
-        calibration=calibration,
-        batch=batch,
-        epochs=epochs,
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup=warmup,
-        decay=decay,
-        held_out=held_out,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        seed=seed,
-        precision=precision,
-    )
     from backend.training.cross_encoder import train_cross_encoder
 
     made = _train(
@@ -161,6 +81,7 @@ def cross_encoder(
         name=name,
         training_set=on,
         start=start,
+        trust=trust,
         settings=settings,
         device=device,
         replace=replace,
@@ -188,21 +109,24 @@ def score(
 
 
 @train_app.command("per-relation")
+@takes_settings(DualEncoderSettings, only=("batch", "epochs", "steps", "learning_rate", "held_out", "seed"))
 def per_relation(
     name: Name,
     on: TrainingSet,
-    encoder: Annotated[str, typer.Option(help="A dual encoder with two towers and a dense index; its passages stay as they are.")],
-    batch: Batch = None, epochs: Epochs = None, steps: Steps = None, learning_rate: Rate = None, held_out: HeldOut = None,
-    seed: Seed = None, device: Device = None, replace: Replace = False, study: StudyOption = None,
-) -> None:  # fmt: skip
+    encoder: Annotated[
+        str, typer.Option(help="A dual encoder with two towers and a dense index; its passages stay as they are.")
+    ],
+    *,
+    settings: dict[str, Any],
+    device: Device = None,
+    replace: Replace = False,
+    study: StudyOption = None,
+) -> None:
     """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
-    settings = _given(
-        batch=batch, epochs=epochs, steps=steps, learning_rate=learning_rate, held_out=held_out, seed=seed
-    )
-    from backend.training.specialised import train_specialised
+    from backend.training.per_relation import train_per_relation
 
     made = _train(
-        train_specialised,
+        train_per_relation,
         study,
         name=name,
         encoder=encoder,
@@ -228,9 +152,9 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
-    from backend.training.specialised import retrieve_specialised
+    from backend.training.per_relation import retrieve_per_relation
 
-    made = do(retrieve_specialised, open_study(study), name=name, split=split, k=k, run=run, device=device)
+    made = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
         f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation."
     )
@@ -264,17 +188,14 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
             )
 
 
-def _given(**settings: Any) -> dict[str, Any]:
-    """What was said; the rest keeps its default."""
-    return {key: value for key, value in settings.items() if value is not None}
-
-
-def _train(function: Callable[..., Any], folder: str | None, /, **arguments: Any) -> Any:
+def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
     """Do a training job. Of several processes the main one records the job; the others train with it and return None."""
-    from backend.training.distributed import leads
+    from backend.training.distributed import is_main_process
 
     study = open_study(folder)
-    if leads():
+    if trust:
+        trust_models(study, arguments["start"])
+    if is_main_process():
         return do(function, study, **arguments)
     function(study, **arguments)
     return None

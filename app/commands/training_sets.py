@@ -79,7 +79,7 @@ def build(
         "margin": margin,
         "related": related,
     }
-    from backend.training_sets.building import build
+    from backend.training_sets.builder import build
 
     made = do(
         build,
@@ -161,8 +161,8 @@ def diff(
     from itertools import islice
     from json import dumps
 
+    from backend.training_sets.differences import change_summary
     from backend.training_sets.differences import diff as changes
-    from backend.training_sets.differences import summary
     from backend.training_sets.training_set import TrainingSet
 
     opened = open_study(study)
@@ -171,7 +171,7 @@ def diff(
         for change in changes(old, new):
             print(dumps(asdict(change), ensure_ascii=False))
         return
-    found = summary(old, new)
+    found = change_summary(old, new)
     print(f"{found.changed:,} pairs changed, {found.same:,} are the same.")
     for (was, now, why), count in found.changes.most_common():
         print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")
@@ -231,11 +231,12 @@ def _say(made: TrainingSet) -> None:
 
 
 def _print_counts(counts: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    from app.terminal import Terminal
+
+    console = Terminal()
     reasons = Table("why", "pairs")
     for reason, count in counts["reasons"].items():
         reasons.add_row(escape(reason), f"{count:,}")

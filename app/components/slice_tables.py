@@ -20,7 +20,7 @@ from db.errors import BlindspotError
 
 MOVES = "How far the slice moves the difference over all questions from what the others have: its share of the questions x (inside − outside)"
 
-PERMUTATION = "Permutation test: could as many questions drawn at random be as far off?"
+SLICE_TEST = "Studentised score test of the slice against the other questions; valid where the runs disagree more often in one of them."
 
 
 def condition_help(runs: Sequence[str]) -> Html:
@@ -121,7 +121,7 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
         for each in found.slices
     ]  # fmt: skip
     heads = ("slice", "n", letter("a"), letter("b"), "ahead", "A − B elsewhere", term("moves all by", MOVES),
-             term("p adjusted", f"{PERMUTATION} Adjusted for {found.tried:,} slices."))  # fmt: skip
+             term("p adjusted", f"{SLICE_TEST} Adjusted for {found.tried:,} slices."))  # fmt: skip
     return _table(heads, lines)
 
 

@@ -129,7 +129,9 @@ def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
             " ",
             term("How it is tested", method()),
             " · ",
-            link("Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "holm"})),
+            link(
+                "Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "westfall-young"})
+            ),
             cls="convention",
         ),
     )

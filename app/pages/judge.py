@@ -19,7 +19,7 @@ from app.markup import show
 from backend.core.study import Study
 from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
-from db.gestures import Gesture
+from db.events import LabelEvent
 from db.people import Person
 from db.queue import Batch, Lease
 
@@ -115,7 +115,7 @@ def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
     ]
 
 
-def _history(gestures: list[Gesture]) -> list[dict[str, Any]]:
+def _history(gestures: list[LabelEvent]) -> list[dict[str, Any]]:
     """Oldest first."""
     return [asdict(gesture) for gesture in reversed(gestures)]
 

@@ -21,12 +21,12 @@ from app.study import Comparison
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import at, conclusion, reservation
 from backend.evaluation.slice_finder import find_slices, joined
-from backend.evaluation.slice_report import told
+from backend.evaluation.slice_report import method
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from db.errors import BlindspotError
 
 PAGE = "slices"
-CORRECTIONS = {"holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}
+CORRECTIONS = {"westfall-young": "Westfall–Young", "holm": "Holm", "benjamini-yekutieli": "Benjamini–Yekutieli"}
 
 
 def page() -> None:
@@ -190,10 +190,10 @@ def _finder(chosen: Selection, facts: Facts) -> None:
     asked = url.one_of("find", list(CORRECTIONS), "")
     head = [tag("h2", "Which slices explain the difference?")]
     if not asked:
-        words = "Tries every condition that is known before anybody searches, and every pair of them, and lists those in which "
-        told_first = tag("p", words, letter("a"), " less ", letter("b"), " is not what it is elsewhere.")
-        start = url.href(PAGE, {**chosen.parameters(page=1), "find": "holm"})
-        show(div(*head, told_first, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))
+        words = "Tests every condition that is known before a retriever searches, and every pair of them. Lists the slices where "
+        introduction = tag("p", words, letter("a"), " − ", letter("b"), " differs from the rest.")
+        start = url.href(PAGE, {**chosen.parameters(page=1), "find": "westfall-young"})
+        show(div(*head, introduction, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))
         return
     found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=asked)
     way = choices(
@@ -214,14 +214,14 @@ def _finder(chosen: Selection, facts: Facts) -> None:
         body = notice(
             "No slice stands out."
             if found.tried
-            else f"No slice has {found.least} questions inside and outside: there is nothing to test."
+            else f"No slice has {found.min_questions} questions inside and outside: there is nothing to test."
         )
     show(
         div(
             div(*head, way, cls="list-head"),
             within,
             body,
-            tag("p", told(found), cls="convention"),
+            tag("p", method(found), cls="convention"),
             cls="panel",
             id="found",
         )

@@ -15,7 +15,7 @@ from app.components.training.sets import build_form, set_panel, sets_table
 from app.entry import enter
 from app.markup import div, join, link, show, tag
 from backend.core.study import Study
-from backend.training.resuming import models_of
+from backend.training.checkpoints import models_of
 from backend.training.training_log import read_log
 from backend.training_sets.training_set import TrainingSet, training_sets
 

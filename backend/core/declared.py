@@ -229,13 +229,10 @@ def _quoted(text: str) -> str:
 
 def markdown_table(cls: type) -> str:
     """The settings of a class as a table for the docs; a test compares it with the page."""
-    rows = ["| setting | default | what it does |", "|---|---|---|"]
+    rows = ["| setting | default | accepts | what it does |", "|---|---|---|---|"]
     for name, one in declared(cls).items():
         if one.kind not in (int, float, bool, str):
             continue
         default = "" if one.default is None else f"`{_plain(one.default)}`"
-        bounded = one.kind in (int, float) and one.accepted not in ("a number", "a whole number")
-        accepts = f"{one.help}; {one.accepted}" if bounded else one.help
-        words = f" ({', '.join(one.choices)})" if one.choices else ""
-        rows.append(f"| `{name}` | {default} | {accepts}{words} |")
+        rows.append(f"| `{name}` | {default} | {one.accepted.removeprefix('one of ')} | {one.help} |")
     return "\n".join(rows)

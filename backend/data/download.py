@@ -37,7 +37,7 @@ NEXT = {
     "wikipedia": "blindspot import passages {folder}/psgs_w100.tsv.gz",
     "nq": "blindspot import questions {folder}/biencoder-nq-dev.json.gz",
     "dpr": "blindspot encoder add dpr --question-model {folder}/dpr-question_encoder-single-nq-base "
-    "--passage-model {folder}/dpr-ctx_encoder-single-nq-base",
+    "--passage-model {folder}/dpr-ctx_encoder-single-nq-base --trust",
 }
 
 RECORD = "downloads.json"

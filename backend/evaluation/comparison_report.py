@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.relations import relation_name
+from backend.core.spreadsheets import write_csv
 from backend.evaluation.comparison import (
     BYS,
     KS,
@@ -86,8 +86,7 @@ class ComparisonReport:
     def as_csv(self) -> str:
         """One line for all questions and each k, for the macro averages, and for each group; the columns are COLUMNS."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
+        rows = []
         for name, both in self._lines():
             figures = _figures(both)
             sides = {
@@ -95,9 +94,10 @@ class ComparisonReport:
                 for side in "ab"
                 for end in ("", "low", "high")
             }
-            writer.writerow(
+            rows.append(
                 {"group": name, **sides, **{key: figures[key] for key in COLUMNS if key in figures and key not in "ab"}}
             )
+        write_csv(text, COLUMNS, rows)
         return text.getvalue()
 
     def _lines(self) -> list[tuple[str, Both]]:

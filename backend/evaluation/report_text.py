@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from backend.core.spreadsheets import write_csv
 from backend.evaluation.report import MRR_DEPTH, Group, Report, RunReport
 
 if TYPE_CHECKING:
@@ -69,14 +69,15 @@ def as_json(report: Report) -> str:
 def as_csv(report: Report) -> str:
     """One figure a line; the columns are COLUMNS. How the figures were made stands in the JSON and on the terminal."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for run in report.runs:
-        for group, measure, k, e in _figures(run, report.by):
-            writer.writerow({
-                "run": run.name, "relevance": run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
-                "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
-            })  # fmt: skip
+    rows = (
+        {
+            "run": run.name, "relevance": run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
+            "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
+        }
+        for run in report.runs
+        for group, measure, k, e in _figures(run, report.by)
+    )  # fmt: skip
+    write_csv(text, COLUMNS, rows)
     return text.getvalue()
 
 

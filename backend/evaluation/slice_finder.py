@@ -1,4 +1,4 @@
-"""The slice finder: which groups of questions explain the difference between two runs."""
+"""The slice finder: conditions on questions, and the slices in which two runs differ more or less than in the other questions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.accuracy import found_by
 from analysis.expressions import And, Condition, parse
-from analysis.slices import MIN_QUESTIONS, Correction, Search, find
+from analysis.slices import MIN_QUESTIONS, Correction, find
 from backend.evaluation.comparison import Both, at
 from backend.evaluation.slices import Facts
 
@@ -18,9 +18,10 @@ ANSWER_LENGTHS = ((1, 1), (2, 2), (3, None))
 
 @dataclass(frozen=True, slots=True)
 class FoundSlice:
-    """A slice that explains a part of the difference.
+    """A slice whose difference departs from the difference in the other questions.
 
-    expression: as typed. figures: of both runs within it. explained, p, p_adjusted: as in `analysis.slices.Finding`.
+    expression: the slice as a person would type it. figures: both runs within the slice. explained, outside, p, p_adjusted: as in
+    `analysis.slices.Finding`.
     """
 
     expression: str
@@ -33,60 +34,64 @@ class FoundSlice:
 
 @dataclass(frozen=True, slots=True)
 class FoundSlices:
-    """slices: strongest first. tried: how many slices were tested. mean: the difference over all n questions."""
+    """The slices found, largest effect first; how many were tested; the mean difference over all n questions."""
 
     slices: list[FoundSlice]
     tried: int
     n: int
     mean: float
     correction: str
-    least: int
+    min_questions: int
 
 
 def find_slices(
     facts: Facts,
     rows: np.ndarray | None = None,
-    most: int = 20,
-    correction: Correction = "holm",
-    least: int = MIN_QUESTIONS,
+    limit: int = 20,
+    correction: Correction = "westfall-young",
+    min_questions: int = MIN_QUESTIONS,
 ) -> FoundSlices:
-    """Slices of the comparison (or of some of its questions) in which the difference is not what it is elsewhere.
+    """Return the slices of a comparison (or of some of its questions) whose difference departs from the rest.
 
-    Tried are what is known of a question before anybody searches: relation, set, question word, frequency, lengths, and what its gold
-    shares with it; and pairs of these. Ranks and tags are left out: they would explain the difference by itself.
+    The candidates are conditions that are known before a retriever searches: relation, set, question word, frequency, lengths, and
+    what the question shares with its gold. Pairs of these conditions are tested too. Ranks and tags are not candidates: they are
+    results, and would explain the difference by itself.
     """
     compared, k = facts.comparison, facts.k
     kept = np.arange(len(compared)) if rows is None else np.arange(len(compared))[rows]
-    difference = found_by(compared.first_a[kept], k).astype(np.int8) - found_by(compared.first_b[kept], k)
+    differences = found_by(compared.first_a[kept], k).astype(np.int8) - found_by(compared.first_b[kept], k)
     expressions, families, masks = [], [], []
     for family, expression in candidates(facts):
         mask = facts.mask(expression)[kept]
-        if least <= mask.sum() < len(kept):
+        if min_questions <= mask.sum() < len(kept):
             expressions.append(expression)
             families.append(family)
             masks.append(mask)
     predicates = np.array(masks, dtype=bool).reshape(len(masks), len(kept))
-    found: Search = find(difference, predicates, families, most, correction=correction, least=least)
+    search = find(differences, predicates, families, limit, correction=correction, min_questions=min_questions)
     slices = [
         FoundSlice(
-            joined([expressions[member] for member in each.members]),
-            at(compared, k, kept[predicates[list(each.members)].all(axis=0)]),
-            each.explained, each.outside, each.p, each.p_adjusted,
+            joined([expressions[member] for member in finding.members]),
+            at(compared, k, kept[predicates[list(finding.members)].all(axis=0)]),
+            finding.explained,
+            finding.outside,
+            finding.p,
+            finding.p_adjusted,
         )
-        for each in found.findings
-    ]  # fmt: skip
-    return FoundSlices(slices, found.tried, found.n, found.mean, correction, least)
+        for finding in search.findings
+    ]
+    return FoundSlices(slices, search.tried, search.n, search.mean, correction, min_questions)
 
 
 def joined(expressions: list[str]) -> str:
-    """Several expressions that must all hold, as one."""
+    """Return one expression that holds where all of the given ones hold."""
     read = [parse(expression) for expression in expressions if expression.strip()]
     parts = tuple(part for each in read for part in (each.parts if isinstance(each, And) else (each,)))
     return str(parts[0]) if len(parts) == 1 else str(And(parts)) if parts else ""
 
 
 def candidates(facts: Facts) -> list[tuple[str, str]]:
-    """(family, expression) of every predicate worth trying; one family's members share few questions or none."""
+    """Return (family, expression) of every condition to test. Conditions of one family share few questions or none."""
     compared = facts.comparison
     made = [("relation", written("relation", each)) for each in np.unique(compared.relations).tolist() if each]
     made += [("set", written("set", each)) for each in np.unique(compared.sets).tolist()]
@@ -99,7 +104,7 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
 
 
 def written(name: str, value: str) -> str:
-    """`name:value`, the value quoted where it needs to be."""
+    """Return `name:value`, with the value in quotes if it needs them."""
     return str(Condition(name, None, ":", value))
 
 

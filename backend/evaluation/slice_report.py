@@ -1,8 +1,7 @@
-"""What `blindspot compare --find-slices` prints."""
+"""The report that `blindspot compare --find-slices` prints."""
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.slices import Correction
+from backend.core.spreadsheets import write_csv
 from backend.evaluation.comparison import Comparison, check_k, measure_all
 from backend.evaluation.comparison_report import DEFAULT_K
 from backend.evaluation.relevance import Kind
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 COLUMNS = ("slice", "k", "n", "a", "b", "difference", "low", "high", "outside", "explained", "p", "p_adjusted")
-NAMES = {"holm": "Holm's method", "benjamini-yekutieli": "the method of Benjamini and Yekutieli"}
+CORRECTION_NAMES = {
+    "westfall-young": "the step-down maximum of Westfall and Young over sign flips, which controls the probability of any false finding",
+    "holm": "Holm's method, which controls the probability of any false finding",
+    "benjamini-yekutieli": "the method of Benjamini and Yekutieli, which controls the share of false findings among those listed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +42,14 @@ class SliceReport:
     def as_json(self) -> str:
         content = {
             "a": self.a, "b": self.b, "k": self.k, "n": self.found.n, "difference": self.found.mean, "tried": self.found.tried,
-            "correction": self.found.correction, "method": told(self.found),
+            "correction": self.found.correction, "method": method(self.found),
             "slices": [_figures(each) for each in self.found.slices],
         }  # fmt: skip
         return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_figures(each) for each in self.found.slices)
+        write_csv(text, COLUMNS, (_figures(each) for each in self.found.slices))
         return text.getvalue()
 
     def tables(self) -> list[Table]:
@@ -75,12 +77,12 @@ class SliceReport:
         return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
 
     def as_latex(self) -> str:
-        return latex_table(self.tables(), [told(self.found)])
+        return latex_table(self.tables(), [method(self.found)])
 
     def as_rich(self) -> RenderableType:
         from backend.evaluation.report_text import rich_tables
 
-        return rich_tables(self.tables(), [told(self.found)])
+        return rich_tables(self.tables(), [method(self.found)])
 
 
 def _figures(each: FoundSlice) -> dict:
@@ -91,15 +93,15 @@ def _figures(each: FoundSlice) -> dict:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def told(found: FoundSlices) -> str:
-    """How the slices were found, in words that stand beside them."""
+def method(found: FoundSlices) -> str:
+    """Return the sentences on the method that stand beside the slices."""
     return (
-        f"{found.tried:,} slices of at least {found.least} questions were tried, single conditions and pairs of them: could as many "
-        f"questions drawn at random be as far from all the others? p of that permutation test is adjusted by {NAMES[found.correction]} for "
-        "all that were tried, shown where it is at most "
-        f"0.05. 'Moves all by': how far the slice moves the difference over all {found.n:,} questions ({100 * found.mean:+.1f} "
-        "points) from what the others have. A slice tells where a difference lies, not why, and what was found here is to be "
-        "confirmed on other questions."
+        f"{found.tried:,} slices of at least {found.min_questions} questions were tested: single conditions and pairs of them. The null "
+        "hypothesis of each: the mean difference in the slice equals the mean difference in the other questions, however often the two "
+        "runs disagree in either. The test is a studentised score test. Its p values are adjusted by "
+        f"{CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at most 0.05 are listed. "
+        f"'Moves all by' is how far the slice moves the difference over all {found.n:,} questions ({100 * found.mean:+.1f} points) away "
+        "from the difference elsewhere. A slice shows where a difference is, not why. Confirm it on other questions."
     )
 
 
@@ -111,9 +113,9 @@ def find_in_runs(
     relevance: Kind = "answers",
     rule: str = DEFAULT_RULE,
     slice: str = "",
-    correction: Correction = "holm",
+    correction: Correction = "westfall-young",
 ) -> SliceReport:
-    """The slices that explain most of the difference between two runs. Raises Missing, BadInput."""
+    """Return the slices whose difference departs from the rest, for two runs of a study. Raises Missing, BadInput."""
     measured = measure_all(study, (a, b), relevance, rule)
     compared = Comparison.of(measured[a], measured[b])
     k = min(DEFAULT_K, compared.depth) if k is None else check_k(k, compared)

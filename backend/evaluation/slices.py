@@ -21,7 +21,7 @@ from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
-    from db.events import Consensus
+    from db.judgements import Consensus
 
 TEXTS = {
     "relation": "relation:P19",

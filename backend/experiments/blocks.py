@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, write_json
+from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
 from backend.experiments.hits import Hits
 from backend.experiments.parts import Named, Part
 from backend.experiments.plan import Success
 from backend.progress import Progress
-from backend.retrieval.encoder import locate
 from db.corpus import CorpusWriter
 from db.records import Passage
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.fine_tuning import Adapted, Begun
 from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
@@ -21,7 +22,6 @@ from backend.experiments.workbench import Workbench
 from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.leaks import admitted
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -93,9 +93,9 @@ class _Reckoner:
 
     @cached_property
     def _device(self) -> str:
-        from backend.training.resuming import device_of
+        from backend.training.checkpoints import training_device
 
-        return device_of(self.bench.device)
+        return training_device(self.bench.device)
 
     def _questions(self, data: TrainingData) -> int:
         return len(self._train(data))
@@ -104,7 +104,9 @@ class _Reckoner:
         """The ids of a set's questions; the seeds of an experiment, and mostly its rows, share them."""
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
-            self._admitted[key] = admitted(self.bench, data.questions, relations=data.relations, limit=data.limit).ids
+            self._admitted[key] = eligible_questions(
+                self.bench, data.questions, relations=data.relations, limit=data.limit
+            ).ids
         return self._admitted[key]
 
     def _found(self, hits: Hits) -> int:
@@ -148,15 +150,15 @@ class _Reckoner:
     def _seconds_per_pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
         import torch
 
-        from backend.training.resuming import takes_bfloat16
-        from backend.training.starting import Shape, start_model
+        from backend.training.checkpoints import uses_bfloat16
+        from backend.training.initial_model import Shape, start_model
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
         network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(
             trained
         )
-        half = takes_bfloat16(settings.precision, device)
+        half = uses_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
         for _ in range(2):
             began = time.monotonic()
@@ -179,7 +181,7 @@ class _Reckoner:
         return self._trials[key] * len(self.bench.corpus)
 
     def _seconds_per_passage(self, part: Index, trained: DualEncoder | None) -> float:
-        from backend.training.starting import start_model
+        from backend.training.initial_model import start_model
 
         start = self.bench.settings.encoders[_origin(part.encoder)]
         if trained is None:

@@ -21,7 +21,7 @@ from backend.progress import Progress
 from backend.text.answers import STOP_WORDS
 from backend.text.gold_matching import lower_tokens
 from backend.training.examples import Example
-from backend.training.starting import Shape
+from backend.training.initial_model import Shape
 from db.errors import BadInput
 from db.records import Question
 
@@ -128,13 +128,13 @@ class Begun(Part):
         return (bench.path("models", bench.name(self)) / "training.json").is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training.resuming import seal
-        from backend.training.starting import start_model
+        from backend.training.checkpoints import write_training_json
+        from backend.training.initial_model import start_model
 
         start = bench.settings.encoders[self.start.encoder]
         with whole_folder(bench.path("models", name)) as building:
             start_model(start, self.shape, "cpu").save_pretrained(str(building), create_model_card=False)
-            seal(
+            write_training_json(
                 building, {"kind": "dual encoder", "start": asdict(start), "settings": asdict(self.shape), "name": name}
             )
 

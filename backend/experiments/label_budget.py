@@ -18,15 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.declared import build
 from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.model_files import locate
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
 from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
-from backend.retrieval.encoder import locate
 from backend.training.training_settings import DualEncoderSettings, check
 from backend.training_sets.denoising import policy_named
 from db.errors import BadInput, Missing, Refused
@@ -80,7 +81,7 @@ class Experiment:
         return self.study.path("experiments", self.name)
 
     def training(self, seed: int) -> DualEncoderSettings:
-        return DualEncoderSettings(**{**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
+        return build(DualEncoderSettings, {**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
 
     def check(self) -> list[Question]:
         """The questions to measure on. Raises BadInput, Refused or Missing for what cannot be."""
@@ -99,12 +100,7 @@ class Experiment:
             raise BadInput(f"the policy {self.policy!r} takes no labels; choose labels, or one that ends in +labels")
         if not 1 <= self.k <= len(self.study.corpus):
             raise BadInput(f"k is 1 to {len(self.study.corpus):,}, the number of passages, not {self.k}")
-        try:
-            check(self.training(0))
-        except TypeError as error:
-            raise BadInput(
-                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
-            ) from error
+        check(self.training(0))
         questions = questions_in_split(self.study, self.split)
         if any(question.split in TRAINS for question in questions):
             raise Refused(f"{self.split!r} holds questions that train; measure on dev or test")
@@ -243,7 +239,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
 
 
 def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
-    from backend.training_sets.building import build
+    from backend.training_sets.builder import build
 
     if not state.done(budget.name):
         state.begin(budget.name, inputs={"run": state.read()["request"]["run_sha256"], "until": budget.until})
@@ -271,8 +267,8 @@ def _train_and_search(
     asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
     """One retriever: trained, asked, and thrown away; what it found is kept."""
-    from backend.training.dual_encoder import start_of, train
-    from backend.training.set_examples import SetExamples
+    from backend.training.dual_encoder import start_encoder, train
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
     cell = asked.working / _cell(budget, seed)
@@ -280,7 +276,7 @@ def _train_and_search(
         return
     opened, begin, chosen = (
         TrainingSet.open(asked.study, budget.name),
-        start_of(asked.study, asked.start),
+        start_encoder(asked.study, asked.start),
         asked.training(seed),
     )
     model, training = asked.working / "model", asked.working / "training"
@@ -289,7 +285,7 @@ def _train_and_search(
         shutil.rmtree(model, ignore_errors=True)
         train(
             begin,
-            SetExamples(asked.study, opened),
+            TrainingSetExamples(asked.study, opened),
             model,
             training,
             chosen,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_manifest
 from backend.core.sampling import nested_sample
+from backend.data.leaks import eligible_questions
 from backend.progress import Progress
-from backend.training_sets.leaks import admitted
 from db.errors import Missing
 from db.labels import Labels
 from db.records import Question
@@ -113,7 +113,7 @@ class Asked:
         if not self.trains:
             return nested_sample(ids, self.limit, self.seed)
         bad = set(Labels(bench.labels_path, read_only=True).bad_questions())
-        taken = set(admitted(bench, (self.split,), bad, self.relations, self.limit, self.seed).ids)
+        taken = set(eligible_questions(bench, (self.split,), bad, self.relations, self.limit, self.seed).ids)
         return [id for id in ids if id in taken]
 
     def digest(self, bench: Workbench) -> str:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from backend.core.declared import build
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
 from backend.experiments.hits import Bm25Hits, Hits
 from backend.experiments.parts import Asked, Named, Part
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
-from backend.training.cross_encoder import CrossEncoderSettings
-from backend.training.training_settings import DualEncoderSettings
+from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from db.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,22 +61,12 @@ class Setting:
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
         """Of a dual encoder. What an experiment varies (`more`) counts most, then what a person gave, then the defaults."""
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
-        try:
-            return DualEncoderSettings(**{**small, **dict(self.training), **more, "seed": seed})
-        except TypeError as error:
-            raise BadInput(
-                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
-            ) from error
+        return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
         """Of a cross-encoder: RocketQA's, or the small ones, and what a person gave."""
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
-        try:
-            return CrossEncoderSettings(**{**small, **dict(self.cross), "seed": seed})
-        except TypeError as error:
-            raise BadInput(
-                f"a setting of the cross-encoder that there is not: {str(error).split(')', 1)[-1].strip()}"
-            ) from error
+        return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
     def asked(self, split: str | None = None, **more: Any) -> Asked:
         """The questions to measure on, or some of them."""

@@ -1,4 +1,4 @@
-"""A question encoder for each relation over one index that stays (see `backend.training.specialised`), as a part of experiments."""
+"""A question encoder for each relation over one index that stays (see `backend.training.per_relation`), as a part of experiments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backend.experiments.hits import Hits, Index
 from backend.experiments.trainings import Model, TrainingData
 from backend.progress import Progress
-from backend.training.specialised import LEAST, SPECIALISED, Specialised, train_specialised
+from backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
 from backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ class QuestionEncoders(Model):
     data: TrainingData
     settings: DualEncoderSettings
     index: Index
-    least: int = LEAST
+    least: int = MIN_QUESTIONS
 
     def finished(self, bench: Workbench) -> bool:
-        return (bench.path("models", bench.name(self)) / SPECIALISED).is_file()
+        return (bench.path("models", bench.name(self)) / ABOUT_FILE).is_file()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        train_specialised(
+        train_per_relation(
             bench,
             name,
             bench.name(self.index),
@@ -48,5 +48,5 @@ class SpecialisedHits(Hits):
     encoders: QuestionEncoders = None
 
     def search(self, bench, questions, k, progress):
-        retriever = Specialised(bench, bench.name(self.encoders), bench.device)
+        retriever = PerRelationRetriever(bench, bench.name(self.encoders), bench.device)
         return retriever.search(questions, k, progress), retriever.index.settings

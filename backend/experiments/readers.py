@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.declared import build
 from backend.experiments.hits import Hits, Index
 from backend.experiments.parts import Named, Part
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from backend.experiments.trainings import Model
 from backend.progress import Progress
-from backend.reader.joint import JointSettings
-from backend.reader.settings import ReaderSettings
-from db.errors import BadInput, Missing
+from backend.reader.settings import JointSettings, ReaderSettings
+from db.errors import Missing
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
@@ -37,10 +37,7 @@ SMALL_READER = {
 
 def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
     """DPR's, or the small ones, and what a person gave."""
-    try:
-        return kind(**{**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
-    except TypeError as error:
-        raise BadInput(f"a setting of the reader that there is not: {str(error).split(')', 1)[-1].strip()}") from error
+    return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from backend.core.spreadsheets import write_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,9 +107,7 @@ def _signed(value: float, unit: str) -> str:
 def as_csv(result: Mapping[str, Any]) -> str:
     """One line a cell, values as they are (shares of 1), the paper's figure as it stands there."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, FIELDS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(result["cells"])
+    write_csv(out, FIELDS, result["cells"])
     return out.getvalue()
 
 

@@ -12,9 +12,8 @@ from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
 from backend.experiments.parts import Asked, Named, Part
 from backend.progress import Progress
-from backend.training.cross_encoder import CrossEncoderSettings
 from backend.training.examples import Example
-from backend.training.training_settings import DualEncoderSettings
+from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from backend.training_sets.denoising import Thresholds
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingData(Part):
-    """A training set; see `SetRequest`, whose fields these are.
+    """A training set; see `TrainingSetSpec`, whose fields these are.
 
     mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
     may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
@@ -68,10 +67,10 @@ class TrainingData(Part):
         yield from super().needs()
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        from backend.training_sets.building import NothingTrains, make_training_set
-        from backend.training_sets.request import SetRequest
+        from backend.training_sets.builder import NothingTrains, make_training_set
+        from backend.training_sets.spec import TrainingSetSpec
 
-        request = SetRequest(
+        request = TrainingSetSpec(
             name,
             tuple(bench.name(each) for each in self.mined),
             self.policy,
@@ -96,10 +95,14 @@ class TrainingData(Part):
 
     def examples(self, bench: Workbench) -> Sequence[Example]:
         """What it holds to train on, easy negatives too."""
-        from backend.training.set_examples import SetExamples
+        from backend.training.examples import TrainingSetExamples
         from backend.training_sets.training_set import TrainingSet
 
-        return [] if self.empty(bench) else SetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
+        return (
+            []
+            if self.empty(bench)
+            else TrainingSetExamples(bench, TrainingSet.open(bench, bench.name(self)), hard=False)
+        )
 
 
 class Joined:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.core.manifest import read_json, text_sha256, write_json
+from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
 from backend.progress import Progress
-from backend.retrieval.encoder import locate
 from db.errors import Missing
 
 if TYPE_CHECKING:

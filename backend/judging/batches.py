@@ -28,7 +28,7 @@ from backend.judging.priority import Calibration, Pooled, harm, served
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
-from db.events import Judgement
+from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue

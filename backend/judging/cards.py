@@ -47,7 +47,7 @@ class Cards:
             by_batch.setdefault(lease.batch, []).append(lease.question)
         made: dict[str, Card] = {}
         for batch, questions in by_batch.items():
-            given = self._labels.given(annotator, questions, batch)
+            given = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
                 settled = self._settled(card["question"]) if (batch, card["question"]) in practice else None
                 made[card["key"]] = card | {"given": given.get(card["question"], {}), "settled": settled}

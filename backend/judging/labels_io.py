@@ -21,7 +21,7 @@ from backend.data.importing.left_out import LeftOut
 from backend.data.importing.tools import writable
 from backend.progress import Progress
 from db.errors import BadInput, Missing, Refused
-from db.events import Event
+from db.events import EventRow
 from db.labels import Labels
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def import_labels(
                 progress(len(reader.events), None, "reading labels")
         if not reader.events and not reader.known:
             raise left.first or BadInput("holds no labels", path)
-        labels.insert(reader.events, reader.known)
+        labels.import_rows(reader.events, reader.known)
     return LabelsImported(len(reader.events), len(reader.known), left.count, left.file)
 
 
@@ -161,7 +161,7 @@ def _qrels_lines(path: Path, annotator: str) -> Iterator[Line | Problem]:
         gesture = f"qrels-{digest}-{row.line}"
         yield Line(
             row.line,
-            Event(
+            EventRow(
                 number,
                 gesture,
                 0,
@@ -203,10 +203,10 @@ class _Reader:
 
     def __init__(self, study: Study, labels: Labels, left: LeftOut, path: Path):
         self._study, self._labels, self._left, self._path = study, labels, left, path
-        self.events: list[Event] = []
+        self.events: list[EventRow] = []
         self.known: dict[int, int] = {}
-        self._by_number: dict[int, Event] = {}
-        self._gestures: dict[str, Event] = {}
+        self._by_number: dict[int, EventRow] = {}
+        self._gestures: dict[str, EventRow] = {}
         self._parts: set[tuple[str, int]] = set()
         self._undone: set[int] = set()
         self._last = 0
@@ -216,7 +216,7 @@ class _Reader:
         self._questions = self._study.questions.known({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {
-            (event.gesture, event.part): event for event in self._labels.gestures({event.gesture for event in events})
+            (event.gesture, event.part): event for event in self._labels.rows_of({event.gesture for event in events})
         }
         for line in block:
             message = line.message if isinstance(line, Problem) else self._wrong(line.event)
@@ -225,7 +225,7 @@ class _Reader:
             else:
                 self._keep(line.event)
 
-    def _keep(self, event: Event) -> None:
+    def _keep(self, event: EventRow) -> None:
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None:
             self.known[event.number] = stored.number
@@ -237,7 +237,7 @@ class _Reader:
         if event.undoes is not None:
             self._undone.add(event.undoes)
 
-    def _wrong(self, event: Event) -> str | None:
+    def _wrong(self, event: EventRow) -> str | None:
         if event.question not in self._questions:
             return f"question {event.question!r} is not in the study"
         if event.passage is not None and event.passage not in self._passages:
@@ -254,7 +254,7 @@ class _Reader:
             return f"gesture {event.gesture!r} is in the study already, and says something else there"
         return self._wrong_undo(event) if event.undoes is not None else None
 
-    def _wrong_undo(self, event: Event) -> str | None:
+    def _wrong_undo(self, event: EventRow) -> str | None:
         undone = self._by_number.get(event.undoes)
         if undone is None:
             return f"it takes back event {event.undoes}, which is not in the file before it, or was left out"
@@ -269,15 +269,15 @@ class _Reader:
             return "an undo takes back an event of the same annotator and pair, which is no undo"
         return None
 
-    def _same(self, stored: Event, event: Event) -> bool:
+    def _same(self, stored: EventRow, event: EventRow) -> bool:
         undoes = None if event.undoes is None else self.known.get(event.undoes)
         return _content(stored) == _content(event) and stored.undoes == undoes
 
 
-def _whose(event: Event) -> tuple[str, str, str]:
+def _whose(event: EventRow) -> tuple[str, str, str]:
     return event.kind, event.annotator, event.question
 
 
-def _content(event: Event) -> tuple:
+def _content(event: EventRow) -> tuple:
     """What an event says, without its number and what it undoes: those differ from store to store."""
     return tuple(getattr(event, name) for name in event.__slots__ if name not in ("number", "undoes"))

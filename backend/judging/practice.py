@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backend.judging.batches import BatchMade, batch_of_pairs
 from db.errors import BadInput, Refused
-from db.events import Consensus
+from db.judgements import Consensus
 from db.labels import Labels
 
 if TYPE_CHECKING:

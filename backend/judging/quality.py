@@ -17,8 +17,7 @@ import numpy as np
 
 from analysis.agreement import Agreement, alpha, kappa
 from analysis.audit import Rate, rate
-from db.events import Event
-from db.gestures import LABELS
+from db.events import LABELS, EventRow
 from db.labels import Labels
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _WORST = {frozenset({"positive", "negative"}): 0, frozenset({"positive", "relate
 
 @dataclass(frozen=True, slots=True)
 class Disputed:
-    """A passage that nobody has settled. votes: by label, who gave it, in the order of `db.gestures.LABELS`."""
+    """A passage that nobody has settled. votes: by label, who gave it, in the order of `db.events.LABELS`."""
 
     passage: str
     title: str
@@ -122,7 +121,7 @@ def quality(study: Study) -> Quality:
     )
 
 
-def standing_labels(events: Iterable[Event]) -> list[Event]:
+def standing_labels(events: Iterable[EventRow]) -> list[EventRow]:
     """Labels that nobody took back, in order; practice and adjudication are left out."""
     events = list(events)
     undone = {event.undoes for event in events if event.undoes is not None}
@@ -152,7 +151,7 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
     return tuple(sorted(found, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
 
 
-def repeats(standing: Sequence[Event]) -> list[tuple[str, str, bool]]:
+def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
     """(question, annotator, whether the label is the same) for each passage that somebody judged blind in one batch and then another.
 
     Within a batch the last label counts: taking another key at once is no drift. Three times make two repeats.
@@ -191,7 +190,7 @@ def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
     return tuple((question.id, question.text, len(called[question.id])) for question in study.questions.some(called))
 
 
-def _agreements(standing: Sequence[Event]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
+def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
     last = {(event.annotator, event.question, event.passage): event.label for event in standing if event.blind}
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
@@ -222,8 +221,8 @@ def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray) -> Agreement:
     return kappa(a[both], b[both], questions[both], resamples=_RESAMPLES)
 
 
-def _work(standing: Sequence[Event], again: Sequence[tuple[str, str, bool]]) -> tuple[Work, ...]:
-    by_person: dict[str, list[Event]] = defaultdict(list)
+def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[Work, ...]:
+    by_person: dict[str, list[EventRow]] = defaultdict(list)
     for event in standing:
         by_person[event.annotator].append(event)
     repeated = Counter(annotator for _, annotator, _ in again)
@@ -231,7 +230,7 @@ def _work(standing: Sequence[Event], again: Sequence[tuple[str, str, bool]]) -> 
     return tuple(_work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
 
 
-def _work_of(name: str, events: Sequence[Event], repeated: int, same: int) -> Work:
+def _work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> Work:
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
     each = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]

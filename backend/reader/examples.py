@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.data.leaks import TRAINS, eligible_questions
+from backend.reader.settings import DEPTH
 from backend.text.answers import DEFAULT_RULE, match_run, rule_for
-from backend.training_sets.leaks import TRAINS, admitted
 from db.errors import Missing, Refused
 from db.labels import Labels
 from db.records import Passage
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-DEPTH = 100
-"""Ranks that positives and negatives are taken from (Karpukhin et al. 2020, section 6.1); RocketQA trains its reader on 50."""
 NO_ANSWERS = "no answers"
 NOTHING_THERE = "no passage of the first {depth} holds an answer"
 MAY_NOT_TRAIN = "not of a training split, a leak, or called bad"
@@ -67,7 +66,7 @@ class RunExamples:
 
     A passage that holds an answer is a positive, unless people call it related or negative; one that holds none is a negative, unless
     people call it positive; pairs in dispute are neither. Questions of dev, test and bucket sets, and what leaks from them
-    (`backend.training_sets.leaks`), never train.
+    (`backend.data.leaks`), never train.
 
     left_out: questions of the run that do not train, by reason.
     """
@@ -137,7 +136,7 @@ def run_hash(run: Run) -> str:
 def may_train(study: Study) -> set[str]:
     if not any(row["split"] in TRAINS for row in study.questions.counts()):
         return set()
-    return set(admitted(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
+    return set(eligible_questions(study, TRAINS, set(Labels(study.labels_path, read_only=True).bad_questions())).ids)
 
 
 def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.reader.settings import TOKENS
 from backend.text.answers import answer_spans
 from db.records import Passage
 
 if TYPE_CHECKING:
     import torch
-
-TOKENS = 350
-"""DPR's length of question, title and passage together."""
 
 Span = tuple[int, int]
 

@@ -23,26 +23,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
-from backend.reader.training import TrainedReader, order_of
+from backend.reader.settings import PASSAGES, JointSettings
+from backend.reader.training import TrainedReader, batch_sampler
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
-from backend.training.examples import hold_out
-from backend.training.resuming import (
+from backend.training.checkpoints import (
     TRAINING,
-    arguments_of,
-    best,
+    best_checkpoint,
     check_packages,
-    device_of,
-    free_name,
-    plan,
-    seal,
-    stand,
-    told,
+    load_checkpoint,
+    new_model_folder,
+    readable_training_errors,
+    set_schedule,
+    training_arguments,
+    training_device,
+    write_training_json,
 )
+from backend.training.examples import hold_out
 from backend.training.scoring import weights_hash
 from backend.training.training_log import LOG, working_folder
 from backend.training.training_settings import UNIT_SCALE
@@ -54,17 +55,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 QUESTION_ENCODER = "question_encoder"
-
-
-@dataclass(frozen=True, slots=True)
-class JointSettings(ReaderSettings):
-    """As for a reader alone, and what appendix D adds."""
-
-    batch: int = 16
-    retrieved: int = 100  # passages found for each question of a batch
-    positives: int = 5  # the first so many are drawn from for the reader
-    negatives: int = 30
-    question_tokens: int = 64
 
 
 def train_joint(
@@ -94,8 +84,11 @@ def train_joint(
     from backend.reader.trainer import FIGURE
 
     check_packages()
-    target, on, chosen = free_name(study, name, replace_old), device_of(device), JointSettings(**(settings or {}))
-    check(chosen)
+    target, on, chosen = (
+        new_model_folder(study, name, replace_old),
+        training_device(device),
+        JointSettings(**(settings or {})),
+    )
     chosen = replace(chosen, passages=chosen.passages or PASSAGES[on])
     index = Dense(study, encoder, device)
     if index.manifest["similarity"] == "l2":
@@ -105,10 +98,10 @@ def train_joint(
     if not questions:
         raise Refused("there is no training question with answers to train on; import some with --split train")
     training, aside = hold_out(questions, chosen.held_out, chosen.seed)
-    arguments = arguments_of(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
+    arguments = training_arguments(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
     arguments.greater_is_better = True
     began = time.monotonic()
-    with study.building(f"models/{name}"), told(chosen.batch):
+    with study.building(f"models/{name}"), readable_training_errors(chosen.batch):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
         model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
         request = {
@@ -121,7 +114,7 @@ def train_joint(
             ),
         }
         working = Path(arguments.output_dir)
-        checkpoint = stand(working, request, restart)
+        checkpoint = load_checkpoint(working, request, restart)
         _run(
             Found(study, index, chosen),
             model,
@@ -158,26 +151,30 @@ def _run(
 
     from backend.reader.joint_trainer import JointTrainer, Keys, keys_of
     from backend.reader.trainer import FIGURE, SECOND
-    from backend.training.trainer import Keeper, ended
+    from backend.training.trainer import CheckpointCallback, is_finished
 
     settings = found.settings
-    order = order_of(len(training), settings)
-    texts = order.batch * settings.passages, len(held_out) * settings.read
-    plan(arguments, settings, order.steps, order.batch, 10 if held_out else 0, *texts)
-    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+    sampler = batch_sampler(len(training), settings)
+    texts = sampler.batch * settings.passages, len(held_out) * settings.read
+    set_schedule(arguments, settings, sampler.steps, sampler.batch, 10 if held_out else 0, *texts)
+    if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
     sizes = {"questions": len(held_out), "passages": settings.read}
     trainer = JointTrainer(
         model=model,
         args=arguments,
-        order=order,
-        drawing=Keys(len(training)),
+        sampler=sampler,
+        dataset=Keys(len(training)),
         data_collator=keys_of,
         found=found,
         training=training,
         aside=held_out,
         inputs=reader.inputs,
-        callbacks=[Keeper(Path(arguments.output_dir), order, (FIGURE, SECOND), settings.patience, sizes, progress)],
+        callbacks=[
+            CheckpointCallback(
+                Path(arguments.output_dir), sampler, (FIGURE, SECOND), settings.patience, sizes, progress
+            )
+        ],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -233,7 +230,7 @@ def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: d
 
     from backend.reader.trainer import FIGURE
 
-    kept = best(working, FIGURE)
+    kept = best_checkpoint(working, FIGURE)
     load_model(model, kept.folder / "model.safetensors", device="cpu")
     model.cpu()
     with whole_folder(target) as building:
@@ -241,7 +238,7 @@ def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: d
         reader.inputs.tokenizer.save_pretrained(building)
         model.questions.save_pretrained(str(building / QUESTION_ENCODER), create_model_card=False)
         shutil.copy2(working / LOG, building / LOG)
-        seal(
+        write_training_json(
             building,
             about
             | {
@@ -317,7 +314,9 @@ def question_vectors(
     index = Dense(study, about["encoder"], device)
     if index.manifest["model_hash"] != about["index_hash"]:
         raise Refused(f"the index of {about['encoder']!r} is not the one that {name!r} was trained for; train it again")
-    model = SentenceTransformer(str(folder / QUESTION_ENCODER), device=device)
+    opened = open_model(folder / QUESTION_ENCODER)
+    with readable_model(opened.path):
+        model = SentenceTransformer(opened.path, device=device, **opened.sentence_transformers)
     return index, model.encode(
         list(texts), show_progress_bar=False, normalize_embeddings=index.manifest["similarity"] == "cosine"
     ).astype(np.float32)

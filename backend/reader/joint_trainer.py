@@ -17,8 +17,8 @@ from backend.core.settings import EncoderSettings
 from backend.reader.loss import reader_loss
 from backend.reader.model import reader_logits
 from backend.reader.trainer import ReaderCollator, ReaderTrainer
-from backend.training.examples import draw
-from backend.training.starting import Shape, start_model, tower
+from backend.training.examples import sample_passages
+from backend.training.initial_model import Shape, start_model, tower
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class JointTrainer(ReaderTrainer):
             row = row[row >= 0]
             example = self.found.example(question, row, held[np.searchsorted(union, row)])
             if example is not None:
-                drawn.append(draw(example, self.settings.passages - 1, epoch, self.settings.seed))
+                drawn.append(sample_passages(example, self.settings.passages - 1, epoch, self.settings.seed))
         if not drawn:
             return loss
         batch = {name: value.to(vectors.device) for name, value in ReaderCollator(self.inputs)(drawn).items()}

@@ -5,22 +5,20 @@ A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json
+from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.reader.inputs import TOKENS, ReaderInputs
-from backend.retrieval.encoder import DPR_TOWERS, locate
-from backend.training.resuming import TRAINING
+from backend.retrieval.encoder import DPR_TOWERS
+from backend.training.checkpoints import TRAINING
+from backend.training.initial_model import keep_layers
 from backend.training.scoring import weights_hash
-from backend.training.starting import keep_layers
-from db.errors import BlindspotError, Missing, Refused
+from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
     from transformers import DPRReader
 
@@ -56,14 +54,14 @@ def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, se
     from transformers import BertModel, DPRConfig
     from transformers import DPRReader as Network
 
-    path = locate(start)
-    if _architecture(path) == READER:
-        model = load_reader(path, tokens=tokens)
+    folder = open_model(start)
+    if _architecture(folder) == READER:
+        model = load_reader(folder.path, tokens=tokens)
         if layers is not None:
             keep_layers(model.network.span_predictor.encoder.bert_model, layers)
             model.network.config.num_hidden_layers = layers
         return ReaderModel(model.network.float(), model.inputs)
-    bert, tokenizer = _bert(path)
+    bert, tokenizer = _bert(folder)
     if not isinstance(bert, BertModel):
         raise Refused(
             f"{start} is a {type(bert).__name__}; the reader starts from a BERT (BERT, MiniLM, DPR's encoders)"
@@ -96,8 +94,9 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
     """
     import transformers
 
-    path = str(folder)
-    if _architecture(path) != READER:
+    source = open_model(folder)
+    path = source.path
+    if _architecture(source) != READER:
         raise Missing(
             f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint"
         )
@@ -108,8 +107,8 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
             f"the weights or the tokenizer of {path} are not those that it was trained with; train it again, or take away "
             f"{TRAINING} if that is meant"
         )
-    with _readable(path):
-        network, found = transformers.DPRReader.from_pretrained(path, use_safetensors=True, output_loading_info=True)
+    with readable_model(path, "the reader"):
+        network, found = transformers.DPRReader.from_pretrained(path, output_loading_info=True, **source.transformers)
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     if lacking := sorted(found["missing_keys"]):
         raise Refused(f"{path} lacks weights of a reader, such as {lacking[0]}")
@@ -159,51 +158,35 @@ def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> Reade
     return ReaderInputs(tokenizer, min(tokens, network.config.max_position_embeddings))
 
 
-def _architecture(path: str) -> str:
+def _architecture(folder: ModelFolder) -> str:
     """The name of the network; "" where the folder does not say."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    if (Path(path) / MODULES).is_file():
+    if (Path(folder.path) / MODULES).is_file():
         return ""
-    with _readable(path):
-        return (transformers.AutoConfig.from_pretrained(path).architectures or [""])[0]
+    with readable_model(folder.path, "the reader"):
+        config = transformers.AutoConfig.from_pretrained(folder.path, trust_remote_code=folder.trusted)
+    return (config.architectures or [""])[0]
 
 
-def _bert(path: str) -> tuple[Any, Any]:
+def _bert(source: ModelFolder) -> tuple[Any, Any]:
     """The network inside an encoder, and its tokenizer."""
     import transformers
 
-    folder = Path(path)
-    if folder.is_dir() and not any(folder.rglob("*.safetensors")):
-        raise Missing(f"{path} holds no safetensors weights, and others are not read; save it anew with safetensors")
-    with _readable(path):
-        if (folder / MODULES).is_file():
+    path = source.path
+    with readable_model(path, "the reader"):
+        if (Path(path) / MODULES).is_file():
             from sentence_transformers import SentenceTransformer
 
-            first = SentenceTransformer(path, device="cpu", model_kwargs={"use_safetensors": True})[0]
+            first = SentenceTransformer(path, device="cpu", **source.sentence_transformers)[0]
             first = first.sub_modules["document"][0] if hasattr(first, "sub_modules") else first
             return first.model, first.tokenizer
-        architecture = _architecture(path)
+        architecture = _architecture(source)
         if architecture in DPR_TOWERS:
-            whole = getattr(transformers, architecture).from_pretrained(path, use_safetensors=True)
+            whole = getattr(transformers, architecture).from_pretrained(path, **source.transformers)
             return getattr(whole, DPR_TOWERS[architecture]).bert_model, transformers.AutoTokenizer.from_pretrained(path)
         return transformers.AutoModel.from_pretrained(
-            path, use_safetensors=True
+            path, **source.transformers
         ), transformers.AutoTokenizer.from_pretrained(path)
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """The many ways in which a model cannot be loaded, in one line."""
-    try:
-        yield
-    except BlindspotError:
-        raise
-    except (OSError, ValueError, KeyError, RuntimeError, AttributeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(
-            f"cannot load {path!r} as a reader: {first[:200]} (give a folder with safetensors weights and a tokenizer, or a "
-            "name when the network can be reached)"
-        ) from error

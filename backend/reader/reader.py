@@ -80,14 +80,14 @@ class Reader:
         longest: int = ANSWER_TOKENS,
     ):
         """Raises Refused for a device that is not there, or a precision that is none."""
-        from backend.training.resuming import device_of, takes_bfloat16
+        from backend.training.checkpoints import training_device, uses_bfloat16
 
         if precision not in get_args(Precision):
             raise Refused(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
-        self.device = device_of(device)
+        self.device = training_device(device)
         self.network, self.inputs, self.hash = model.network.eval().to(self.device), model.inputs, model.hash
         self.batch, self.longest = batch or (GPU_BATCH if self.device == "cuda" else CPU_BATCH), longest
-        self.half = takes_bfloat16(precision, self.device)
+        self.half = uses_bfloat16(precision, self.device)
 
     @classmethod
     def open(

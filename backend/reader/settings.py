@@ -1,51 +1,55 @@
-"""The settings of training a reader, and which of them cannot learn."""
+"""The hyper-parameters of training a reader, each declared once. The defaults are DPR's (Karpukhin et al. 2020, section 6.1)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from backend.core.declared import Field, settings_class
+from backend.training.training_settings import TrainingSettings
 
-from backend.reader.examples import DEPTH
-from backend.reader.inputs import TOKENS
-from backend.training.training_settings import check_values
-from db.errors import Refused
-
+DEPTH = 100
+"""Ranks that positives and negatives are sampled from; RocketQA trains its reader on 50."""
+TOKENS = 350
 PASSAGES = {"cuda": 24, "cpu": 8}
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderSettings:
-    """Every setting of a training. The defaults are DPR's where it names one (Karpukhin et al. 2020, section 6.1; its code)."""
+@settings_class
+class ReaderSettings(TrainingSettings):
+    """Every setting of a reader's training."""
 
-    layers: int | None = None  # only the first so many of the start model; None: all
-    tokens: int = TOKENS  # of question, title and passage together
-    depth: int = DEPTH  # ranks of the run that positives and negatives are drawn from
-    passages: int | None = (
-        None  # of a question in a step: one positive, the rest negatives; None: 24 on a GPU, 8 on a CPU
+    tokens: int = Field(TOKENS, title="Tokens", description="Maximum tokens of question + title + passage", ge=16)
+    depth: int = Field(
+        DEPTH, title="Depth", description="Ranks of the run that positives and negatives are sampled from", ge=1
     )
+    passages: int | None = Field(
+        None,
+        title="Passages",
+        description="Passages of a question in a step, one of them positive; default 24 on a GPU, 8 on a CPU",
+        ge=2,
+    )
+    batch: int = Field(
+        4,
+        title="Batch",
+        description="Questions in a batch, in each process (DPR: 16 for large sets, 4 for small ones)",
+        ge=1,
+    )
+    epochs: float = Field(20.0, title="Epochs", description="Passes over the questions", gt=0)
+    learning_rate: float = Field(
+        1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+    )
+    read: int = Field(20, title="Read", description="Passages of the run that are read for a held-out question", ge=1)
 
-    batch: int = 4  # questions, in each process: 16 for large sets, 4 for small ones
-    epochs: float = 20.0
-    steps: int | None = None  # in the place of epochs
-    learning_rate: float = 1e-5
-    warmup: float = 0.1  # share of the steps
-    decay: bool = True
-    weight_decay: float = 0.0
-    clip: float = 2.0  # of the gradient's norm
 
-    held_out: int = 200  # questions held out to compare checkpoints by, at most a fifth
-    read: int = 20  # passages of the run that are read of each of them
-    evaluate_every: int | None = None  # steps; None: ten times in all, or as often as half the time of training allows
-    patience: int = 0  # comparisons without a better one, or one as good, before training stops; 0: never
+@settings_class
+class JointSettings(ReaderSettings):
+    """The settings of a reader that is trained together with its retriever (DPR, appendix D)."""
 
-    seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU that has it
-
-
-def check(settings: ReaderSettings) -> None:
-    """Raises Refused for settings that cannot learn."""
-    check_values(settings)
-    for name, least in (("passages", 2), ("depth", 1), ("read", 1), ("tokens", 16)):
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            raise Refused(f"{name} cannot be {value}; {least} is the least")
+    batch: int = Field(16, title="Batch", description="Questions in a batch, in each process", ge=1)
+    retrieved: int = Field(100, title="Retrieved", description="Passages retrieved for each question of a batch", ge=1)
+    positives: int = Field(
+        5, title="Positives", description="Top positives that the reader's positive is sampled from", ge=1
+    )
+    negatives: int = Field(
+        30, title="Negatives", description="Top negatives that the reader's negatives are sampled from", ge=0
+    )
+    question_tokens: int = Field(
+        64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
+    )

@@ -16,8 +16,8 @@ from backend.reader.inputs import ReaderInputs, answer_positions
 from backend.reader.loss import PAD, reader_loss
 from backend.reader.model import ReaderModel, reader_logits
 from backend.reader.reader import Reader, selected
-from backend.training.examples import Drawn
-from backend.training.trainer import OrderedTraining
+from backend.training.examples import SampledExample
+from backend.training.trainer import SampledTraining
 
 FIGURE, SECOND = "exact_match", "f1"
 
@@ -28,7 +28,7 @@ class ReaderCollator:
 
     inputs: ReaderInputs
 
-    def __call__(self, batch: Sequence[Drawn]) -> dict[str, torch.Tensor]:
+    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, torch.Tensor]:
         encoded, groups, spans = [], [], []
         for drawn in batch:
             some = self.inputs.encode(drawn.example.question, (drawn.positive, *drawn.negatives))
@@ -45,7 +45,7 @@ class ReaderCollator:
         return {"input_ids": ids, "real": real, "places": places, "spans": positions}
 
 
-class ReaderTrainer(OrderedTraining, Trainer):
+class ReaderTrainer(SampledTraining, Trainer):
     """Compares checkpoints by exact match on held-out questions; among equals the later is kept."""
 
     def __init__(

@@ -19,21 +19,21 @@ from backend.core.manifest import whole_folder
 from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings, check
-from backend.training.distributed import leads, wait_for_all, world_size
-from backend.training.examples import Drawing, Order, Some, hold_out
-from backend.training.resuming import (
-    arguments_of,
-    best,
+from backend.reader.settings import PASSAGES, ReaderSettings
+from backend.training.checkpoints import (
+    best_checkpoint,
     check_packages,
     copy_model,
-    device_of,
-    free_name,
-    plan,
-    seal,
-    stand,
-    told,
+    load_checkpoint,
+    new_model_folder,
+    readable_training_errors,
+    set_schedule,
+    training_arguments,
+    training_device,
+    write_training_json,
 )
+from backend.training.distributed import is_main_process, wait_for_all, world_size
+from backend.training.examples import BatchSampler, NegativeSampler, Subset, hold_out
 from backend.training.scoring import weights_hash
 from backend.training.training_log import working_folder, write_line
 from db.errors import Refused
@@ -79,10 +79,9 @@ def train_reader(
         Refused: a model of that name exists and `replace` is false; no question of the run can train; and what `train` raises.
         Missing: no such run, or the start cannot be loaded.
     """
-    target, chosen, opened = free_name(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
-    check(chosen)
+    target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
-    with study.building(f"models/{name}") if leads() else nullcontext():
+    with study.building(f"models/{name}") if is_main_process() else nullcontext():
         return train(
             start_folder(study, start),
             examples,
@@ -127,18 +126,17 @@ def train(
     from backend.reader.trainer import FIGURE
 
     check_packages()
-    on = device_of(device)
+    on = training_device(device)
     settings = settings or ReaderSettings()
-    check(settings)
     settings = replace(settings, passages=settings.passages or PASSAGES[on])
-    arguments = arguments_of(TrainingArguments, working, settings, on, FIGURE)
+    arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
     arguments.greater_is_better = True
     chosen, aside = hold_out(examples, settings.held_out, settings.seed)
-    training, held_out = Some(examples, chosen), [examples[number] for number in aside]
+    training, held_out = Subset(examples, chosen), [examples[number] for number in aside]
     began = time.monotonic()
-    with told(settings.batch):
+    with readable_training_errors(settings.batch):
         model = start_reader(start, settings.layers, settings.tokens, settings.seed)
-        order = order_of(len(training), settings)
+        sampler = batch_sampler(len(training), settings)
         request = {
             "start": start,
             "settings": asdict(settings),
@@ -146,29 +144,29 @@ def train(
             "processes": world_size(),
             **(about or {}),
         }
-        checkpoint = stand(working, request, restart)
+        checkpoint = load_checkpoint(working, request, restart)
         _run(
             model,
             arguments,
             settings,
-            Drawing(training, settings.passages - 1, settings.seed),
-            order,
+            NegativeSampler(training, settings.passages - 1, settings.seed),
+            sampler,
             held_out,
             checkpoint,
-            progress if leads() else None,
+            progress if is_main_process() else None,
         )
         made = TrainedReader(
             target.name,
             str(target),
-            order.steps,
-            order.steps,
+            sampler.steps,
+            sampler.steps,
             None,
             len(held_out),
             len(training),
             left_out or {},
             round(time.monotonic() - began, 1),
         )
-        if leads():
+        if is_main_process():
             made = _keep(
                 working,
                 target,
@@ -180,8 +178,8 @@ def train(
                     "questions": len(training),
                     "held_out": len(held_out),
                     "left_out": left_out or {},
-                    "steps": order.steps,
-                    "batch": order.batch * order.processes,
+                    "steps": sampler.steps,
+                    "batch": sampler.batch * sampler.processes,
                     "device": on,
                     "seconds": made.seconds,
                 },
@@ -190,22 +188,22 @@ def train(
     return made
 
 
-def order_of(questions: int, settings: ReaderSettings) -> Order:
+def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:
     """Raises Refused where a process would have no question."""
     processes = world_size()
     if questions < processes:
         raise Refused(f"{questions} questions are too few to train on with {processes} processes; add some")
     batch = min(settings.batch, questions // processes)
     steps = settings.steps or max(1, round(settings.epochs * (questions // (batch * processes))))
-    return Order(questions, batch, steps, processes, settings.seed)
+    return BatchSampler(questions, batch, steps, processes, settings.seed)
 
 
 def _run(
     model: ReaderModel,
     arguments: Any,
     settings: ReaderSettings,
-    drawing: Drawing,
-    order: Order,
+    dataset: NegativeSampler,
+    sampler: BatchSampler,
     held_out: list[ReaderExample],
     checkpoint: Path | None,
     progress: Progress | None,
@@ -213,27 +211,27 @@ def _run(
     from transformers import PrinterCallback
 
     from backend.reader.trainer import FIGURE, SECOND, ReaderCollator, ReaderTrainer, measure, reader_of
-    from backend.training.trainer import Keeper, ended
+    from backend.training.trainer import CheckpointCallback, is_finished
 
     working, sizes = Path(arguments.output_dir), {"questions": len(held_out), "passages": settings.read}
-    texts = order.batch * settings.passages, len(held_out) * settings.read
-    plan(arguments, settings, order.steps, order.batch, 10 if held_out else 0, *texts)
-    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+    texts = sampler.batch * settings.passages, len(held_out) * settings.read
+    set_schedule(arguments, settings, sampler.steps, sampler.batch, 10 if held_out else 0, *texts)
+    if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
-    if held_out and checkpoint is None and leads():
+    if held_out and checkpoint is None and is_main_process():
         write_line(
             working, {"step": 0, "epoch": 0, **measure(reader_of(model, arguments), held_out, settings.read), **sizes}
         )
     trainer = ReaderTrainer(
         model=model.network,
         args=arguments,
-        order=order,
-        drawing=drawing,
+        sampler=sampler,
+        dataset=dataset,
         data_collator=ReaderCollator(model.inputs),
         held_out=held_out,
         read=settings.read,
         inputs=model.inputs,
-        callbacks=[Keeper(working, order, (FIGURE, SECOND), settings.patience, sizes, progress)],
+        callbacks=[CheckpointCallback(working, sampler, (FIGURE, SECOND), settings.patience, sizes, progress)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -243,10 +241,10 @@ def _keep(working: Path, target: Path, made: TrainedReader, about: dict) -> Trai
     """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
     from backend.reader.trainer import FIGURE
 
-    kept = best(working, FIGURE)
+    kept = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
-        seal(
+        write_training_json(
             building,
             about
             | {

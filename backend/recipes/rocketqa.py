@@ -22,7 +22,7 @@ from backend.progress import Progress
 from backend.recipes.settings import RecipeSettings, check_recipe_name
 from backend.recipes.stages import Recipe, Stage, begin, dev_report
 from backend.recipes.state import WORDS, State, hash_of
-from backend.training.distributed import leads
+from backend.training.distributed import is_main_process
 from db.errors import Refused
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def train_rocketqa(
     check_recipe_name(name)
     chosen = RecipeSettings.of(settings or {})
     state = State(study.path("recipes", name))
-    if not leads():
+    if not is_main_process():
         _follow(study, begin(study, name, run, start, chosen, device, state, wait=POLL))
         return None
     with study.building(f"recipes/{name}"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from typing import Any
 
+from backend.core.declared import Field, build, settings_class
 from backend.core.settings import check_name
-from backend.training.cross_encoder import CrossEncoderSettings
-from backend.training.training_settings import DualEncoderSettings, check, check_values
+from backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
 from backend.training_sets.denoising import Thresholds
 from db.errors import BadInput
 
@@ -54,45 +54,43 @@ JUDGED_POLICY = "answer_match"
 what was labelled rather than what answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@settings_class
 class RecipeSettings:
-    """What can be chosen of a recipe.
+    """The choices of a recipe. `dual` and `cross` hold what differs from the model settings that the other choices give."""
 
-    small: the small settings in the place of RocketQA's. depth: ranks that are judged and mined; None: 100, or 20 where small.
-    hard_negatives: of each question in steps 3 and 4; step 1 has none, as in the paper.
-    dual, cross: what differs from the settings of `DualEncoderSettings` and `CrossEncoderSettings` that the above give.
-    thresholds: below the first a passage is a negative, above the second a pseudo-positive.
-    distil: the weight of the cross-encoder as a teacher of the dual encoders of steps 3 and 4; 0, as in the paper: none.
-    """
-
-    small: bool = False
-    depth: int | None = None
-    hard_negatives: int = 1
-    seed: int = 0
-    thresholds: tuple[float, float] = (0.1, 0.9)
-    distil: float = 0.0
-    dual: Mapping[str, Any] = field(default_factory=dict)
-    cross: Mapping[str, Any] = field(default_factory=dict)
+    small: bool = Field(False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
+    depth: int | None = Field(
+        None, title="Depth", description="Ranks to judge and to mine; default 100, small 20", ge=1
+    )
+    hard_negatives: int = Field(
+        1,
+        title="Hard negatives",
+        description="Hard negatives of each question in steps 3 and 4 (step 1 has none)",
+        ge=0,
+    )
+    seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    thresholds: tuple[float, float] = Field(
+        (0.1, 0.9),
+        title="Thresholds",
+        description="Probabilities: a passage below the first is a negative, one above the second a pseudo-positive",
+    )
+    distil: float = Field(
+        0.0,
+        title="Distillation",
+        description="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: no teacher",
+        ge=0,
+    )
+    dual: Mapping[str, Any] = Field(default_factory=dict, description="Settings of the dual encoders")
+    cross: Mapping[str, Any] = Field(default_factory=dict, description="Settings of the cross-encoder")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
-        """From plain values, as a job has them. Raises BadInput for a setting that there is not, Refused for one that cannot learn."""
-        known = {one.name for one in fields(cls)}
-        if unknown := [key for key in values if key not in known]:
-            raise BadInput(f"a recipe has no setting {unknown[0]!r}; it has: {', '.join(sorted(known))}")
-        made = cls(**{**values, "thresholds": tuple(values.get("thresholds", (0.1, 0.9)))})
-        try:
-            check(DualEncoderSettings(**made.dual_settings(3)))
-            check_values(CrossEncoderSettings(**made.cross_settings()))
-        except TypeError as error:
-            raise BadInput(
-                f"a setting of the models that there is not: {str(error).split(')', 1)[-1].strip()}"
-            ) from error
+        """The settings from plain values, as a job stores them. Raises BadInput or Refused for values that cannot train."""
+        thresholds = values.get("thresholds", (0.1, 0.9))
+        made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
+        check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
+        build(CrossEncoderSettings, made.cross_settings(), "cross")
         Thresholds(*made.thresholds).check()
-        if made.distil < 0:
-            raise BadInput(f"the weight of the cross-encoder as a teacher is 0 or more, not {made.distil:g}")
-        if made.ranks < 1:
-            raise BadInput(f"the depth is 1 or more, not {made.ranks}")
         return made
 
     @property

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json
+from backend.core.model_files import locate
 from backend.core.settings import add_encoder
 from backend.progress import Progress
 from backend.recipes.settings import JUDGED_POLICY, RecipeSettings
 from backend.recipes.state import Kind, State, hash_of
-from backend.retrieval.encoder import locate
 from db.errors import Refused
 from db.labels import Labels
 
@@ -189,7 +189,7 @@ class Recipe:
         )
 
     def _build(self, name: str, request: dict[str, Any], progress: Progress | None) -> None:
-        from backend.training_sets.building import build
+        from backend.training_sets.builder import build
 
         keep, propose = self.settings.thresholds
         wanted = {

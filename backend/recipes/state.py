@@ -92,7 +92,7 @@ def hash_of(study: Study, kind: Kind, name: str) -> str | None:
         path = study.path("models", name) / "training.json"
         return read_json(path)["model_hash"] if path.is_file() else None
     if kind == "scores":
-        from backend.training_sets.scores import ScoreStore
+        from backend.judges.scores import ScoreStore
 
         return ScoreStore.open(study, name).digest if name in study.parts("scores") else None
     folder = study.path({"set": "training_sets", "index": "indexes", "run": "runs"}[kind], name)

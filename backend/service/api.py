@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -16,9 +17,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.service.batching import Busy, Found
+from backend.service.guard import (
+    REQUESTS_AT_ONCE,
+    REQUESTS_PER_SECOND,
+    WRONG_TOKENS_AT_ONCE,
+    WRONG_TOKENS_PER_SECOND,
+    Guard,
+    Hosts,
+    Rate,
+)
 from backend.service.page import page
 from backend.service.service import Service
 from db.errors import BlindspotError, Missing, Refused
@@ -26,9 +35,7 @@ from db.errors import BlindspotError, Missing, Refused
 MAX_QUESTION = 2000  # characters, as in `live`
 MAX_QUESTIONS = 64
 MAX_K = 2048
-MAX_BODY = 1 << 20  # bytes: the largest request that the limits above allow is half of it
 TIME_LIMIT = 30.0  # seconds
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "testserver")
 ANSWERED = "blindspot_answer_seconds"
 
 Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION, pattern=r"\S")]
@@ -97,12 +104,14 @@ ERRORS = {400: "bad request", 401: "no token, or a wrong one", 404: "no such ret
           504: "not answered within the time limit"}  # fmt: skip
 
 
-def make_api(service: Service, token: str | None = None, local: bool = True, time_limit: float = TIME_LIMIT) -> FastAPI:
+def make_api(
+    service: Service, token: str | None = None, hosts: Hosts | None = None, time_limit: float = TIME_LIMIT
+) -> FastAPI:
     """The application.
 
     Args:
         token: what a request must bring as `Authorization: Bearer TOKEN`; None asks for none.
-        local: served on a loopback address: requests that a browser was tricked into sending under another host's name are refused.
+        hosts: names that the service answers to; None: those of a service on localhost.
         time_limit: seconds until a search is answered with 504.
     """
 
@@ -121,17 +130,23 @@ def make_api(service: Service, token: str | None = None, local: bool = True, tim
         description="Encoders and indexes of one study, held once. Lists are rows of its passage collection.",
     )
     _say_errors_in_one_line(api)
-    api.add_middleware(_LimitedBody)
+    hosts = hosts or Hosts("localhost")
+    rate = None if hosts.is_local else Rate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+    wrong_tokens = Rate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+    api.add_middleware(Guard, hosts=hosts, rate=rate)
 
     def known(request: Request) -> None:
-        host = request.headers.get("host", "").rsplit(":", 1)[0] if local else ""
-        if local and host not in LOOPBACK_HOSTS:
-            raise HTTPException(400, "this service answers to localhost alone")
         given = request.headers.get("authorization", "").encode()
-        if token is not None and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+        if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return
+        wait = wrong_tokens.take(request.client.host if request.client else "")
+        if wait > 0:
             raise HTTPException(
-                401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
+                429, "too many wrong tokens from your address; try again later", {"Retry-After": f"{math.ceil(wait)}"}
             )
+        raise HTTPException(
+            401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
+        )
 
     guarded = [Depends(known)]
 
@@ -207,26 +222,6 @@ def make_api(service: Service, token: str | None = None, local: bool = True, tim
         return HTMLResponse(page(api.openapi()))
 
     return api
-
-
-class _LimitedBody:
-    """Reads no more than MAX_BODY of a request."""
-
-    def __init__(self, app: ASGIApp):
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read = 0
-
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > MAX_BODY:
-                raise HTTPException(413, f"a request has at most {MAX_BODY:,} bytes")
-            return message
-
-        await self._app(scope, counted, send)
 
 
 def _documented(*codes: int) -> dict[int | str, dict]:

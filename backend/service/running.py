@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,9 @@ from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+    from backend.service.guard import Hosts
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 LEAST_TOKEN = 16  # characters
-CONNECTIONS = 256  # open at once; beyond that uvicorn answers 503
 SECONDS_TO_CLOSE = 5
 
 
@@ -33,52 +33,52 @@ def read_token(path: str | Path) -> str:
 
 
 def serve(
-    study: Study, port: int, address: str = "localhost", token_file: str | Path | None = None, device: str | None = None
+    study: Study,
+    port: int,
+    address: str = "localhost",
+    token_file: str | Path | None = None,
+    device: str | None = None,
+    hosts: Sequence[str] = (),
 ) -> None:
-    """Serve until Ctrl-C; says where once it answers.
+    """Serve until Ctrl-C, and print the service's URL once it answers.
 
-    Raises Refused when others could reach the address and no token is asked for, or when the port is taken.
+    Args:
+        hosts: further names under which clients reach the service, such as that of a reverse proxy.
+
+    Raises Refused when others could reach the address and the service asks for no token, or when the port is taken.
     """
+    from backend.service.guard import Hosts, in_url, is_loopback, listen
+
     token = None if token_file is None else read_token(token_file)
-    local = address in LOOPBACK
-    if not local and token is None:
+    if not is_loopback(address) and token is None:
         raise Refused(
             f"others can reach {address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)"
         )
-    listening = _listen(address, port)
-    host = f"[{address}]" if ":" in address else address
+    listening = listen(address, port)
     print(
-        f"{study.settings.name} answers on http://{host}:{listening.getsockname()[1]} (Ctrl-C ends it; indexes load now)",
+        f"{study.settings.name} answers on http://{in_url(address)}:{listening.getsockname()[1]} "
+        "(Ctrl-C ends it; indexes load now)",
         flush=True,
     )
-    run(study, listening, token, local, device)
+    run(study, listening, token, Hosts(address, hosts), device)
 
 
-def _listen(address: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
-        made.listen(128)
-    except OSError as error:
-        raise Refused(
-            f"cannot listen on {address}:{port} ({error.strerror or error}); give another --port or --address"
-        ) from error
-    return made
-
-
-def run(study: Study, listening: socket.socket, token: str | None, local: bool, device: str | None = None) -> None:
+def run(
+    study: Study, listening: socket.socket, token: str | None, hosts: Hosts | None = None, device: str | None = None
+) -> None:
     """Serve on a bound socket until this process is told to end."""
     import uvicorn
 
     from backend.service.api import make_api
+    from backend.service.guard import CONNECTIONS, PatientProtocol
     from backend.service.service import Service
 
     _leave_signals_to_python()
-    api = make_api(Service(study, device), token, local)
+    api = make_api(Service(study, device), token, hosts)
     config = uvicorn.Config(
         api,
+        http=PatientProtocol,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -105,7 +105,7 @@ def serve_beside_app(folder: str, handle: int) -> None:
     from backend.core.study import Study
     from backend.retrieval.remote import TOKEN
 
-    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN), local=True)
+    run(Study.open(folder), socket.socket(fileno=handle), os.environ.pop(TOKEN))
 
 
 if __name__ == "__main__":

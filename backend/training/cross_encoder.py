@@ -13,30 +13,39 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
-from backend.retrieval.encoder import locate
-from backend.training.distributed import leads, wait_for_all, world_size
-from backend.training.examples import Drawing, Example, Examples, Order, Some, digest, hold_out, usable
-from backend.training.resuming import (
-    arguments_of,
-    best,
+from backend.training.checkpoints import (
+    best_checkpoint,
     check_packages,
     copy_model,
-    device_of,
-    free_name,
-    plan,
-    seal,
-    stand,
-    told,
+    load_checkpoint,
+    new_model_folder,
+    readable_training_errors,
+    set_schedule,
+    training_arguments,
+    training_device,
+    write_training_json,
 )
-from backend.training.scoring import CALIBRATION, TEMPLATE, Labelled, calibrate, logits, weights_hash
+from backend.training.distributed import is_main_process, wait_for_all, world_size
+from backend.training.examples import (
+    BatchSampler,
+    Example,
+    Examples,
+    NegativeSampler,
+    Subset,
+    examples_digest,
+    hold_out,
+    with_positives,
+)
+from backend.training.scoring import CALIBRATION, TEMPLATE, LabelledPair, calibrate, logits, weights_hash
 from backend.training.training_log import working_folder
-from backend.training.training_settings import check_values
-from db.errors import Missing, Refused
+from backend.training.training_settings import CrossEncoderSettings
+from db.errors import Refused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -47,32 +56,8 @@ FIGURE = "held_out_loss"
 LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
 
 
-@dataclass(frozen=True, slots=True)
-class CrossEncoderSettings:
-    """Every setting of a training. The defaults are RocketQA's, with a smaller batch."""
-
-    layers: int | None = None  # only the first so many of the start model; None: all
-    tokens: int = 160  # of question and passage together
-    negatives: int = 4  # for each positive, drawn from the retriever's results: 4 (MS MARCO) or 1 (NQ)
-    batch: int = 16  # questions, in each process; each brings one positive and its negatives
-    epochs: float = 2.0
-    steps: int | None = None  # in the place of epochs
-    learning_rate: float = 1e-5
-    warmup: float = 0.1
-    decay: bool = True
-    weight_decay: float = 0.0
-    clip: float = 2.0
-    held_out: int = 200  # questions held out to compare checkpoints by and to calibrate on, at most a fifth
-    pairs: int = 1000  # of them, about
-    evaluate_every: int | None = None  # steps; None: three times in all
-    patience: int = 0
-    calibration: Literal["auto", "platt", "isotonic"] = "auto"  # auto: isotonic from 1,000 pairs on
-    seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-
-
 @dataclass(frozen=True)
-class TrainedCross:
+class TrainedCrossEncoder:
     """A trained cross-encoder's folder, and how it did on held-out pairs."""
 
     name: str
@@ -95,7 +80,7 @@ def train_cross_encoder(
     replace: bool = False,
     restart: bool = False,
     progress: Progress | None = None,
-) -> TrainedCross:
+) -> TrainedCrossEncoder:
     """The job: train on the negatives of a training set of the study, the easy ones too where it has some.
 
     What is held out, to compare checkpoints by and to calibrate on, has the mined ones alone: these are what the model will judge.
@@ -104,14 +89,14 @@ def train_cross_encoder(
         start: a folder or Hugging Face name, or "minilm".
         settings: what differs from the defaults of `CrossEncoderSettings`.
     """
-    from backend.training.set_examples import SetExamples
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
-    target, opened = free_name(study, name, replace), TrainingSet.open(study, training_set)
-    mined = SetExamples(study, opened)
+    target, opened = new_model_folder(study, name, replace), TrainingSet.open(study, training_set)
+    mined = TrainingSetExamples(study, opened)
     places = {id: number for number, id in enumerate(mined.ids)}
 
-    def labels(held_out: Sequence[Example]) -> list[Labelled]:
+    def labels(held_out: Sequence[Example]) -> list[LabelledPair]:
         """What people said of held-out pairs."""
         passages = {
             (one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)
@@ -123,15 +108,15 @@ def train_cross_encoder(
             if pair.label in ("positive", "related", "negative") and (pair.question, pair.passage) in passages
         )
         return [
-            Labelled(one.id, one.question, passage, pair.label == "positive")
+            LabelledPair(one.id, one.question, passage, pair.label == "positive")
             for pair in judged
             for one, passage in (passages[pair.question, pair.passage],)
         ]
 
-    with study.building(f"models/{name}") if leads() else nullcontext():
+    with study.building(f"models/{name}") if is_main_process() else nullcontext():
         return train(
             start,
-            SetExamples(study, opened, hard=False),
+            TrainingSetExamples(study, opened, hard=False),
             target,
             working_folder(study, name),
             CrossEncoderSettings(**(settings or {})),
@@ -151,13 +136,13 @@ def train(
     working: Path,
     settings: CrossEncoderSettings | None = None,
     *,
-    labels: Callable[[Sequence[Example]], list[Labelled]] | None = None,
+    labels: Callable[[Sequence[Example]], list[LabelledPair]] | None = None,
     retrieved: Callable[[Example], Example] | None = None,
     device: str | None = None,
     restart: bool = False,
     about: dict | None = None,
     progress: Progress | None = None,
-) -> TrainedCross:
+) -> TrainedCrossEncoder:
     """Train, or go on where a training that was broken off stands, and put the best model, calibrated, into `target`.
 
     Args:
@@ -172,42 +157,43 @@ def train(
 
     check_packages()
     settings = settings or CrossEncoderSettings()
-    check_values(settings)
-    on = device_of(device)
-    arguments = arguments_of(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
-    every = _both_kinds(usable(examples))
+    on = training_device(device)
+    arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
+    every = _both_kinds(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
-    training = Some(every, chosen)
+    training = Subset(every, chosen)
     aside = [retrieved(every[number]) if retrieved else every[number] for number in held_out]
     pairs = held_out_pairs(aside, settings.pairs, settings.seed)
     began = time.monotonic()
-    with told(settings.batch):
-        model = _start(start, settings, on)
+    with readable_training_errors(settings.batch):
+        model = _initial_model(start, settings, on)
         batch = min(settings.batch, len(training) // world_size())
         steps = settings.steps or max(1, round(settings.epochs * (len(training) // (batch * world_size()))))
-        order = Order(len(training), batch, steps, world_size(), settings.seed)
+        sampler = BatchSampler(len(training), batch, steps, world_size(), settings.seed)
         request = {
             "start": start,
             "settings": asdict(settings),
-            "examples": digest(every),
+            "examples": examples_digest(every),
             "processes": world_size(),
             **(about or {}),
         }
-        checkpoint = stand(working, request, restart)
-        _run(
+        checkpoint = load_checkpoint(working, request, restart)
+        _run_trainer(
             model,
             arguments,
             settings,
-            Drawing(training, settings.negatives, settings.seed),
-            order,
+            NegativeSampler(training, settings.negatives, settings.seed),
+            sampler,
             pairs,
             checkpoint,
-            progress if leads() else None,
+            progress if is_main_process() else None,
         )
-        made = TrainedCross(target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1))
-        if leads():
+        made = TrainedCrossEncoder(
+            target.name, str(target), steps, steps, None, None, round(time.monotonic() - began, 1)
+        )
+        if is_main_process():
             judged = labels(aside) if labels else []
-            made = _keep(
+            made = _save_best(
                 working,
                 target,
                 settings,
@@ -230,21 +216,21 @@ def train(
     return made
 
 
-def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[Labelled]:
+def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
     """The positives of every question and as many negatives of each, drawn at random, as `most` pairs allow; one at least."""
-    pairs: list[Labelled] = []
+    pairs: list[LabelledPair] = []
     for example in examples:
         negatives = example.hard_negatives()
         wanted = min(len(negatives), max(1, most // len(examples) - len(example.positives)))
         drawn = random.Random(f"{seed} pairs {example.id}").sample(negatives, wanted)
         pairs += [
-            Labelled(example.id, example.question, passage, passage not in drawn)
+            LabelledPair(example.id, example.question, passage, passage not in drawn)
             for passage in (*example.positives, *drawn)
         ]
     return pairs
 
 
-def _both_kinds(examples: Some) -> Some:
+def _both_kinds(examples: Subset) -> Subset:
     """Those with a negative besides. Raises Refused where there is one class only."""
     found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(found) < world_size() or not found:
@@ -252,89 +238,87 @@ def _both_kinds(examples: Some) -> Some:
             f"none of the {len(examples):,} questions has a hard negative: a cross-encoder learns from both kinds; build the "
             "training set with a run to mine from"
         )
-    return Some(examples.examples, found)
+    return Subset(examples.examples, found)
 
 
-def _start(start: str, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
+def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> CrossEncoder:
     import torch
     from sentence_transformers import CrossEncoder
 
-    from backend.training.starting import keep_layers
+    from backend.training.initial_model import keep_layers
 
     torch.manual_seed(settings.seed)  # of the new layer that scores
-    path = locate(start)
-    try:
+    folder = open_model(start)
+    with readable_model(folder.path):
         model = CrossEncoder(
-            path, num_labels=1, max_length=settings.tokens, device=device, model_kwargs={"use_safetensors": True}
+            folder.path, num_labels=1, max_length=settings.tokens, device=device, **folder.sentence_transformers
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Missing(
-            f"cannot load the model {path!r}: {first[:200]} (give a folder, or a name when the network can be reached)"
-        ) from error
     if settings.layers is not None:
         keep_layers(model.model.base_model, settings.layers)
         model.model.config.num_hidden_layers = settings.layers
     return model.float()
 
 
-def _run(
+def _run_trainer(
     model: CrossEncoder,
     arguments: Any,
     settings: CrossEncoderSettings,
-    drawing: Drawing,
-    order: Order,
-    pairs: list[Labelled],
+    dataset: NegativeSampler,
+    sampler: BatchSampler,
+    pairs: list[LabelledPair],
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from transformers import PrinterCallback
 
-    from backend.training.trainer import Keeper, PairCollator, PairEvaluator, PairTrainer, ended
+    from backend.training.evaluators import PairEvaluator
+    from backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished
 
     both = len({pair.positive for pair in pairs}) == 2
-    plan(
+    set_schedule(
         arguments,
         settings,
-        order.steps,
-        order.batch,
+        sampler.steps,
+        sampler.batch,
         3 if both else 0,
-        order.batch * (1 + settings.negatives),
+        sampler.batch * (1 + settings.negatives),
         len(pairs),
     )
-    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+    if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
     sizes = {"pairs": len(pairs), "positives": sum(pair.positive for pair in pairs)}
     trainer = PairTrainer(
         model=model,
         args=arguments,
-        order=order,
-        drawing=drawing,
+        sampler=sampler,
+        dataset=dataset,
         loss=BinaryCrossEntropyLoss(model),
         data_collator=PairCollator(TEMPLATE),
         evaluator=PairEvaluator(pairs, logits, settings.batch) if both else None,
         callbacks=[
-            Keeper(Path(arguments.output_dir), order, (FIGURE, "average_precision"), settings.patience, sizes, progress)
+            CheckpointCallback(
+                Path(arguments.output_dir), sampler, (FIGURE, "average_precision"), settings.patience, sizes, progress
+            )
         ],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def _keep(
+def _save_best(
     working: Path,
     target: Path,
     settings: CrossEncoderSettings,
-    pairs: list[Labelled],
-    judged: list[Labelled],
+    pairs: list[LabelledPair],
+    judged: list[LabelledPair],
     device: str,
     about: dict,
-) -> TrainedCross:
+) -> TrainedCrossEncoder:
     """Put the best checkpoint into `target`, calibrated where held-out pairs are of both kinds."""
     from sentence_transformers import CrossEncoder
 
-    kept, method = best(working, FIGURE), None
+    kept, method = best_checkpoint(working, FIGURE), None
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
         model = CrossEncoder(str(building), device=device)
@@ -346,7 +330,7 @@ def _keep(
             )
             write_json(building / CALIBRATION, report)
             method = report["method"]
-        seal(
+        write_training_json(
             building,
             about
             | {
@@ -359,4 +343,6 @@ def _keep(
             },
         )
     shutil.rmtree(working)
-    return TrainedCross(target.name, str(target), kept.last_step, kept.step, kept.value, method, about["seconds"])
+    return TrainedCrossEncoder(
+        target.name, str(target), kept.last_step, kept.step, kept.value, method, about["seconds"]
+    )

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.manifest import read_json
+from backend.judges.scores import PairKey, ScoreStore
 from backend.progress import Progress
 from backend.training.distributed import rank, wait_for_all, world_size
-from backend.training.examples import Drawing, Drawn, Example, Order, draw
-from backend.training_sets.scores import Pair, ScoreStore
+from backend.training.examples import BatchSampler, Example, NegativeSampler, SampledExample, sample_passages
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from backend.core.study import Study
-    from backend.training.scoring import Judge
+    from backend.training.scoring import CrossEncoderScorer
     from db.records import Passage
 
 CERTAIN = 13.8  # log odds of a probability of 0.999999; none counts as more
@@ -36,7 +36,7 @@ TRIED = 16  # pairs that are scored to guess how long all take
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ScoringCost:
     """What scoring before training takes: pairs and seconds, both at most."""
 
     pairs: int
@@ -62,9 +62,9 @@ class Teacher:
             raise Refused(
                 f"the scores kept as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
             )
-        self._judge: Judge | None = None
+        self._judge: CrossEncoderScorer | None = None
 
-    def prepare(self, drawing: Drawing, order: Order, progress: Progress | None = None) -> None:
+    def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None:
         """Score every pair that training will draw and that has no score yet; each process takes its share of the questions.
 
         Why they are scored here: a gold passage that the retriever did not find is in no run that was scored, and most training
@@ -73,11 +73,11 @@ class Teacher:
         Raises:
             Refused: pairs have no score, and the cross-encoder is not there to give them one.
         """
-        shares = list(_by_question(order))[rank() :: world_size()]
+        shares = list(_by_question(sampler))[rank() :: world_size()]
         for begin in range(0, len(shares), PER_BLOCK):
             if progress is not None:
                 progress(begin, len(shares), f"scoring passages with {self.name}")
-            block = [_drawn(drawing, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
+            block = [_sampled(dataset, number, epochs) for number, epochs in shares[begin : begin + PER_BLOCK]]
             missing = self._missing(block)
             if missing:
                 self._score(missing)
@@ -86,7 +86,7 @@ class Teacher:
         if self._store is None and self.name in self.study.parts("scores"):  # another process made it
             self._store = ScoreStore.open(self.study, self.name)
 
-    def __call__(self, batch: Sequence[Drawn], hard_negatives: int) -> Tensor:
+    def __call__(self, batch: Sequence[SampledExample], hard_negatives: int) -> Tensor:
         """(b, 1 + hard_negatives) float32 log odds of each question's positive and its hard negatives; -inf where there is none."""
         import torch
 
@@ -95,36 +95,36 @@ class Teacher:
         taught = torch.full((len(batch), 1 + hard_negatives), -torch.inf)
         for row, drawn in enumerate(batch):
             for column, passage in enumerate(_passages(drawn)):
-                taught[row, column] = _of_people(drawn.example, passage) or log_odds(
+                taught[row, column] = _label_log_odds(drawn.example, passage) or log_odds(
                     known[drawn.example.id, passage.id]
                 )
         return taught
 
-    def cost(self, drawing: Drawing, order: Order) -> Cost:
+    def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost:
         """By scoring some pairs of the first batch; they are kept.
 
         Raises:
             Refused: as `prepare` does.
         """
-        first = [(drawn.example, _passages(drawn)) for drawn in (drawing[key] for key in next(iter(order)))]
+        first = [(drawn.example, _passages(drawn)) for drawn in (dataset[key] for key in next(iter(sampler)))]
         missing = self._missing(first)
         if not missing:
-            return Cost(0, 0.0)
+            return ScoringCost(0, 0.0)
         self._score(missing[:1])  # loads the model
         began = time.monotonic()
         tried = missing[1 : 1 + TRIED]
         self._score(tried)
         each = (time.monotonic() - began) / max(len(tried), 1)
         pairs = round(
-            order.steps
-            * order.processes
+            sampler.steps
+            * sampler.processes
             * sum(map(len, map(itemgetter(1), first)))
             * len(missing)
             / sum(len(passages) for _, passages in first)
         )
-        return Cost(pairs, pairs * each)
+        return ScoringCost(pairs, pairs * each)
 
-    def _known(self, pairs: Sequence[Pair]) -> dict[Pair, float]:
+    def _known(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         return {} if self._store is None else self._store(pairs)
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
@@ -133,13 +133,13 @@ class Teacher:
             (example.id, passage.id): (example, passage)
             for example, passages in block
             for passage in passages
-            if not _of_people(example, passage)
+            if not _label_log_odds(example, passage)
         }
         known = self._known(list(wanted))
         return [found for pair, found in wanted.items() if pair not in known]
 
     def _score(self, missing: Sequence[tuple[Example, Passage]]) -> None:
-        from backend.training.scoring import Judge
+        from backend.training.scoring import CrossEncoderScorer
 
         if not self._can_score:
             raise Refused(
@@ -147,7 +147,7 @@ class Teacher:
                 "in this study to score them"
             )
         if self._judge is None:
-            self._judge = Judge(self.folder, self.device)
+            self._judge = CrossEncoderScorer(self.folder, self.device)
         if self._store is None:
             self._store = ScoreStore.create(
                 self.study, self.name, self._judge.calibrated, {"model_hash": self.model_hash}
@@ -164,27 +164,27 @@ def log_odds(probability: float) -> float:
         return float(np.clip(np.log(probability) - np.log1p(-probability), -CERTAIN, CERTAIN))
 
 
-def _of_people(example: Example, passage: Passage) -> float | None:
+def _label_log_odds(example: Example, passage: Passage) -> float | None:
     """The log odds that people's word stands for; None where they did not judge it."""
     if passage.id not in example.judged:
         return None
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
 
 
-def _passages(drawn: Drawn) -> tuple[Passage, ...]:
+def _passages(drawn: SampledExample) -> tuple[Passage, ...]:
     return (drawn.positive, *drawn.negatives)
 
 
-def _by_question(order: Order) -> Iterator[tuple[int, list[int]]]:
+def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
     """(number of the example, the epochs in which it is drawn), by number."""
-    keys = np.fromiter(chain.from_iterable(chain.from_iterable(order)), np.int32).reshape(-1, 2)
+    keys = np.fromiter(chain.from_iterable(chain.from_iterable(sampler)), np.int32).reshape(-1, 2)
     keys = keys[np.lexsort((keys[:, 0], keys[:, 1]))]
     for number, rows in groupby(keys.tolist(), itemgetter(1)):
         yield number, [epoch for epoch, _ in rows]
 
 
-def _drawn(drawing: Drawing, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
+def _sampled(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
     """An example, and every passage of it that is drawn in some of these epochs."""
-    example = drawing.examples[number]
-    rows = (_passages(draw(example, drawing.hard_negatives, epoch, drawing.seed)) for epoch in epochs)
+    example = dataset.examples[number]
+    rows = (_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed)) for epoch in epochs)
     return example, list({passage.id: passage for passage in chain.from_iterable(rows)}.values())

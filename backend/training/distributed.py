@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 
-def launched() -> bool:
+def is_distributed() -> bool:
     """Is this one of several processes that a launcher started?"""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def leads() -> bool:
+def is_main_process() -> bool:
     """Is this the process that reports, writes and keeps the job? True where there is only one."""
     return int(os.environ.get("RANK", "0")) == 0
 
@@ -37,7 +37,7 @@ def world_size() -> int:
     return distributed.get_world_size() if _joined() else 1
 
 
-def gathered(rows: Tensor) -> Tensor:
+def gather(rows: Tensor) -> Tensor:
     """(w * n, ...) the rows (n, ...) of all processes, in the order of their ranks; each must give equally many.
 
     The gradient flows back to the process that gave the row, summed over all processes. (DPR's own gathering keeps the gradient

@@ -20,23 +20,34 @@ from backend.core.manifest import read_json, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.progress import Progress
 from backend.retrieval.encoder import load_encoder
-from backend.training.distillation import Cost, Teacher
-from backend.training.distributed import leads, wait_for_all, world_size
-from backend.training.examples import Drawing, Example, Examples, Order, Pool, Some, digest, hold_out, make_pool, usable
-from backend.training.resuming import (
+from backend.training.checkpoints import (
     TRAINING,
-    arguments_of,
-    best,
+    best_checkpoint,
     check_packages,
     copy_model,
-    device_of,
-    free_name,
-    plan,
-    seal,
-    stand,
-    told,
+    load_checkpoint,
+    new_model_folder,
+    readable_training_errors,
+    set_schedule,
+    training_arguments,
+    training_device,
+    write_training_json,
 )
-from backend.training.starting import has_two_towers, normalises, start_model, tower
+from backend.training.distillation import ScoringCost, Teacher
+from backend.training.distributed import is_main_process, wait_for_all, world_size
+from backend.training.examples import (
+    BatchSampler,
+    Example,
+    Examples,
+    NegativeSampler,
+    Pool,
+    Subset,
+    examples_digest,
+    hold_out,
+    make_pool,
+    with_positives,
+)
+from backend.training.initial_model import has_two_towers, normalises, start_model, tower
 from backend.training.training_log import working_folder, write_line
 from backend.training.training_settings import DualEncoderSettings, check, scale_of
 from db.errors import Refused
@@ -52,7 +63,7 @@ FIGURE = "average_rank"
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedDualEncoder:
     """A trained model's folder and what its training.json says."""
 
     name: str
@@ -74,7 +85,7 @@ def train_dual_encoder(
     replace: bool = False,
     restart: bool = False,
     progress: Progress | None = None,
-) -> Trained:
+) -> TrainedDualEncoder:
     """The job: train on a training set of the study, and name the model as an encoder in study.toml.
 
     Args:
@@ -84,21 +95,21 @@ def train_dual_encoder(
     Raises:
         Refused: a model of that name exists and `replace` is false; and what `train` raises.
     """
-    from backend.training.set_examples import SetExamples
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
     chosen, known = DualEncoderSettings(**(settings or {})), study.settings.encoders.get(name)
     if known is not None and known.model != str(study.path("models", name)):
         raise Refused(f"study.toml already names another encoder {name}; take another name for the model")
-    made = None if replace or known else _unnamed(study, name, training_set, chosen)
+    made = None if replace or known else _unregistered(study, name, training_set, chosen)
     teacher = Teacher(study, chosen.distil, device) if chosen.distil is not None and made is None else None
-    target = free_name(study, name, replace or made is not None)
-    opened, begin = TrainingSet.open(study, training_set), start_of(study, start)
+    target = new_model_folder(study, name, replace or made is not None)
+    opened, begin = TrainingSet.open(study, training_set), start_encoder(study, start)
     if made is None:
-        with study.building(f"models/{name}") if leads() else nullcontext():
+        with study.building(f"models/{name}") if is_main_process() else nullcontext():
             made = train(
                 begin,
-                SetExamples(study, opened),
+                TrainingSetExamples(study, opened),
                 target,
                 working_folder(study, name),
                 chosen,
@@ -108,7 +119,7 @@ def train_dual_encoder(
                 teacher=teacher,
                 progress=progress,
             )
-    if leads() and known is None:
+    if is_main_process() and known is None:
         add_encoder(
             study.settings_path,
             name,
@@ -117,16 +128,20 @@ def train_dual_encoder(
     return made
 
 
-def _unnamed(study: Study, name: str, training_set: str, settings: DualEncoderSettings) -> Trained | None:
+def _unregistered(
+    study: Study, name: str, training_set: str, settings: DualEncoderSettings
+) -> TrainedDualEncoder | None:
     """The model that this job made, if it was killed after that and before study.toml named it."""
     path = study.path("models", check_name(name, "model")) / TRAINING
     about = read_json(path) if path.is_file() else {}
     if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
         return None
-    return Trained(name, str(path.parent), about["last_step"], about["best_step"], about[FIGURE], about["seconds"])
+    return TrainedDualEncoder(
+        name, str(path.parent), about["last_step"], about["best_step"], about[FIGURE], about["seconds"]
+    )
 
 
-def start_of(study: Study, start: str) -> EncoderSettings:
+def start_encoder(study: Study, start: str) -> EncoderSettings:
     """An encoder of study.toml, else a folder or Hugging Face name."""
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
@@ -144,7 +159,7 @@ def train(
     about: dict | None = None,
     teacher: Teacher | None = None,
     progress: Progress | None = None,
-) -> Trained:
+) -> TrainedDualEncoder:
     """Train, or go on where a training that was broken off stands, and put the best model into `target`.
 
     Args:
@@ -166,34 +181,45 @@ def train(
     check(settings)
     if settings.distil is not None and teacher is None:
         raise Refused(f"here nothing is learned from a cross-encoder; leave out distil {settings.distil!r}")
-    on = device_of(device)
-    arguments = arguments_of(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
-    every = usable(examples)
+    on = training_device(device)
+    arguments = training_arguments(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
+    every = with_positives(examples)
     chosen, pool = _split(every, settings, dev)
     began = time.monotonic()
-    with told(settings.batch, caches=True):
+    with readable_training_errors(settings.batch, caches=True):
         model = start_model(start, settings.shape, on)
-        scale, order = scale_of(settings, normalises(model)), _order(len(chosen), settings)
+        scale, sampler = scale_of(settings, normalises(model)), _sampler(len(chosen), settings)
         request = {
             "start": asdict(start),
             "settings": asdict(settings),
-            "examples": digest(every),
+            "examples": examples_digest(every),
             "pool": pool.digest if pool else None,
             "processes": world_size(),
             **({"teacher_hash": teacher.model_hash} if teacher else {}),
             **(about or {}),
         }
-        checkpoint = stand(working, request, restart)
-        drawing = Drawing(chosen, settings.hard_negatives, settings.seed)
+        checkpoint = load_checkpoint(working, request, restart)
+        dataset = NegativeSampler(chosen, settings.hard_negatives, settings.seed)
         if teacher is not None:
-            teacher.prepare(drawing, order, progress if leads() else None)
+            teacher.prepare(dataset, sampler, progress if is_main_process() else None)
         collator = _collator(model, settings, start.passage_template, teacher)
-        _run(
-            model, arguments, settings, scale, collator, drawing, order, pool, checkpoint, progress if leads() else None
+        _run_trainer(
+            model,
+            arguments,
+            settings,
+            scale,
+            collator,
+            dataset,
+            sampler,
+            pool,
+            checkpoint,
+            progress if is_main_process() else None,
         )
-        made = Trained(target.name, str(target), order.steps, order.steps, None, round(time.monotonic() - began, 1))
-        if leads():
-            made = _keep(
+        made = TrainedDualEncoder(
+            target.name, str(target), sampler.steps, sampler.steps, None, round(time.monotonic() - began, 1)
+        )
+        if is_main_process():
+            made = _save_best(
                 working,
                 target,
                 start.passage_template,
@@ -206,8 +232,8 @@ def train(
                     "questions": len(chosen),
                     "held_out": len(pool.questions) if pool else 0,
                     "without_positives": len(examples) - len(every),
-                    "batch": order.batch * order.processes,
-                    "steps": order.steps,
+                    "batch": sampler.batch * sampler.processes,
+                    "steps": sampler.steps,
                     "device": on,
                     "seconds": made.seconds,
                 },
@@ -217,7 +243,7 @@ def train(
 
 
 def _split(
-    examples: Some, settings: DualEncoderSettings, dev: Sequence[Example] | None
+    examples: Subset, settings: DualEncoderSettings, dev: Sequence[Example] | None
 ) -> tuple[Examples, Pool | None]:
     """What is trained on, and the pool; None where nothing is held out."""
     if dev is not None:
@@ -225,43 +251,46 @@ def _split(
     training, held_out = hold_out(examples, settings.held_out, settings.seed)
     if not held_out:
         return examples, None
-    chosen = Some(examples, training)
+    chosen = Subset(examples, training)
     return chosen, make_pool([examples[number] for number in held_out], settings.pool, chosen, settings.seed)
 
 
-def _order(examples: int, settings: DualEncoderSettings) -> Order:
+def _sampler(examples: int, settings: DualEncoderSettings) -> BatchSampler:
     """Raises Refused for fewer questions than can stand beside each other."""
     processes = world_size()
     if examples < max(processes, 1 if settings.hard_negatives else 2):
         raise Refused(f"{examples} questions are too few to train on with {processes} processes; add some")
     batch = min(settings.batch, examples // processes)
     steps = settings.steps or max(1, round(settings.epochs * (examples // (batch * processes))))
-    return Order(examples, batch, steps, processes, settings.seed)
+    return BatchSampler(examples, batch, steps, processes, settings.seed)
 
 
-def _run(
+def _run_trainer(
     model: SentenceTransformer,
     arguments: Any,
     settings: DualEncoderSettings,
     scale: float,
     collator: Collator,
-    drawing: Drawing,
-    order: Order,
+    dataset: NegativeSampler,
+    sampler: BatchSampler,
     pool: Pool | None,
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> None:
     from transformers import PrinterCallback
 
-    from backend.training.trainer import DualEncoderTrainer, Keeper, RankEvaluator, ended
+    from backend.training.evaluators import RankEvaluator
+    from backend.training.trainer import CheckpointCallback, DualEncoderTrainer, is_finished
 
-    plan(arguments, settings, order.steps, order.batch, 10 if pool else 0, *_texts(order, settings, pool))
-    if checkpoint is not None and ended(checkpoint, arguments, settings.patience):
+    set_schedule(
+        arguments, settings, sampler.steps, sampler.batch, 10 if pool else 0, *_texts_encoded(sampler, settings, pool)
+    )
+    if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
     working = Path(arguments.output_dir)
     evaluator = RankEvaluator(pool, collator.template, settings.similarity, settings.batch) if pool else None
     sizes = {"questions": len(pool.questions), "passages": len(pool.passages)} if pool else {}
-    if evaluator is not None and checkpoint is None and leads():
+    if evaluator is not None and checkpoint is None and is_main_process():
         write_line(working, {"step": 0, "epoch": 0, **evaluator(model), **sizes})
     frozen = (
         [tower(model, "passage" if settings.only == "question" else "question").requires_grad_(False)]
@@ -272,12 +301,12 @@ def _run(
         model=model,
         args=arguments,
         evaluator=evaluator,
-        order=order,
-        drawing=drawing,
+        sampler=sampler,
+        dataset=dataset,
         frozen=frozen,
         loss=_loss(model, settings, scale),
         data_collator=collator,
-        callbacks=[Keeper(working, order, (FIGURE, "first"), settings.patience, sizes, progress)],
+        callbacks=[CheckpointCallback(working, sampler, (FIGURE, "first"), settings.patience, sizes, progress)],
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -315,15 +344,15 @@ def _collator(
     )
 
 
-def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) -> Trained:
+def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:
     """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
-    kept = best(working, FIGURE)
+    kept = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
         encoder = load_encoder(
             EncoderSettings(model=str(building), passage_template=template, max_tokens=tokens), "cpu"
         )
-        seal(
+        write_training_json(
             building,
             about
             | {
@@ -335,11 +364,11 @@ def _keep(working: Path, target: Path, template: str, tokens: int, about: dict) 
             },
         )
     shutil.rmtree(working)
-    return Trained(target.name, str(target), kept.last_step, kept.step, kept.value, about["seconds"])
+    return TrainedDualEncoder(target.name, str(target), kept.last_step, kept.step, kept.value, about["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TrainingEstimate:
     """How long a training would take here: its steps, the seconds of one that was tried, and of all with comparing.
 
     scoring: what a teacher scores before the first step; not in `seconds`.
@@ -348,7 +377,7 @@ class Estimate:
     steps: int
     seconds_per_step: float
     seconds: float
-    scoring: Cost | None = None
+    scoring: ScoringCost | None = None
 
 
 def estimate(
@@ -358,36 +387,69 @@ def estimate(
     device: str | None = None,
     tries: int = 2,
     teacher: Teacher | None = None,
-) -> Estimate:
+) -> TrainingEstimate:
     """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is kept but some scores of a teacher.
 
     Raises what `train` raises for settings that cannot learn.
     """
-    from backend.training.resuming import every_steps
+    from backend.training.checkpoints import every_steps
     from backend.training.trainer import features_of
 
     check(settings)
-    on = device_of(device)
-    chosen, pool = _split(usable(examples), settings, None)
+    on = training_device(device)
+    chosen, pool = _split(with_positives(examples), settings, None)
     model = start_model(start, settings.shape, on).train()
-    order = _order(len(chosen), settings)
+    sampler = _sampler(len(chosen), settings)
     loss, collator = (
         _loss(model, settings, scale_of(settings, normalises(model))),
         _collator(model, settings, start.passage_template, None),
     )
-    drawing, took = Drawing(chosen, settings.hard_negatives, settings.seed), 0.0
-    for _, keys in zip(range(tries), order, strict=False):
+    dataset, took = NegativeSampler(chosen, settings.hard_negatives, settings.seed), 0.0
+    for _, keys in zip(range(tries), sampler, strict=False):
         began = time.monotonic()
-        columns, labels = features_of(collator([drawing[key] for key in keys]), model.device)
+        columns, labels = features_of(collator([dataset[key] for key in keys]), model.device)
         loss(columns, labels).backward()
         took = time.monotonic() - began
-    trained, compared = _texts(order, settings, pool)
-    every = every_steps(settings, order.steps, 10 if pool else 0, trained, compared)
-    comparisons = 1 + -(-order.steps // every) if pool else 0
-    seconds = took * (order.steps + comparisons * compared / (3 * trained))
-    return Estimate(order.steps, took, seconds, teacher.cost(drawing, order) if teacher else None)
+    trained, compared = _texts_encoded(sampler, settings, pool)
+    every = every_steps(settings, sampler.steps, 10 if pool else 0, trained, compared)
+    comparisons = 1 + -(-sampler.steps // every) if pool else 0
+    seconds = took * (sampler.steps + comparisons * compared / (3 * trained))
+    return TrainingEstimate(sampler.steps, took, seconds, teacher.cost(dataset, sampler) if teacher else None)
 
 
-def _texts(order: Order, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
+def _texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
     """Texts that a step, and a comparison, encodes."""
-    return order.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
+    return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
+
+
+def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> None:
+    check_name(trial_run_name(name, split), "run")
+
+
+@job("try model", check=_check_trial)
+def try_model(
+    study: Study,
+    name: str,
+    split: str = "dev",
+    k: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> str:
+    """Index the passages with a model and retrieve with it, as far as that is not done yet. Return the name of the run.
+
+    Raises:
+        Missing: no encoder of that name, or no question in the split.
+    """
+    from backend.retrieval import dense
+    from backend.retrieval.retrieve import retrieve
+
+    if name not in study.parts("indexes"):
+        dense.build_index(study, name, device=device, progress=progress)
+    run = trial_run_name(name, split)
+    if run not in study.parts("runs"):
+        retrieve(study, "dense", encoder=name, split=split, k=k, name=run, device=device, progress=progress)
+    return run
+
+
+def trial_run_name(model: str, split: str) -> str:
+    return f"{model}-{split.replace('/', '-')}"

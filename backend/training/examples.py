@@ -10,11 +10,17 @@ import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, takewhile, zip_longest
-from typing import Protocol, TypeVar
+from itertools import chain, islice, takewhile, zip_longest
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import numpy as np
+
+from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
 from db.records import Passage
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
 
 T = TypeVar("T")
 
@@ -50,7 +56,7 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledExample:
     """An example as it stands in a batch: one positive, and as many hard negatives as there are, up to the number wanted."""
 
     example: Example
@@ -58,10 +64,10 @@ class Drawn:
     negatives: tuple[Passage, ...]
 
 
-def draw(example: Example, hard_negatives: int, epoch: int, seed: int) -> Drawn:
+def sample_passages(example: Example, hard_negatives: int, epoch: int, seed: int) -> SampledExample:
     """The passages of a question in this epoch: positives and negatives each in a seeded order, going on where the last epoch ended."""
     positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
-    return Drawn(
+    return SampledExample(
         example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
     )
 
@@ -74,7 +80,7 @@ def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BatchSampler:
     """The order of training: for each step, each process's batch, as pairs (epoch, number of the example).
 
     A batch sampler of torch. Every epoch is shuffled anew; what does not fill a batch of all processes waits for another epoch.
@@ -104,7 +110,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class NegativeSampler:
     """The examples as a dataset of torch whose keys are the pairs of `Order`."""
 
     examples: Examples
@@ -114,9 +120,9 @@ class Drawing:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, key: tuple[int, int]) -> Drawn:
+    def __getitem__(self, key: tuple[int, int]) -> SampledExample:
         epoch, index = key
-        return draw(self.examples[index], self.hard_negatives, epoch, self.seed)
+        return sample_passages(self.examples[index], self.hard_negatives, epoch, self.seed)
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,7 @@ def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], 
 
 
 @dataclass(frozen=True)
-class Some:
+class Subset:
     """Some of the examples, by number."""
 
     examples: Examples
@@ -185,7 +191,7 @@ class Some:
         return self.examples[self.numbers[index]]
 
 
-def usable(examples: Examples) -> Some:
+def with_positives(examples: Examples) -> Subset:
     """Those that have a positive.
 
     Raises:
@@ -196,10 +202,10 @@ def usable(examples: Examples) -> Some:
         raise Refused(
             f"none of the {len(examples):,} questions of this training set has a positive passage; nothing can be learned"
         )
-    return Some(examples, found)
+    return Subset(examples, found)
 
 
-def digest(examples: Examples) -> str:
+def examples_digest(examples: Examples) -> str:
     """SHA-256 of everything that is trained on."""
     whole = hashlib.sha256()
     for number in range(len(examples)):
@@ -223,3 +229,55 @@ def digest(examples: Examples) -> str:
 def passage_number(id: str) -> int:
     """A passage's id as a number of 63 bits, the same everywhere: what the loss tells passages apart by."""
     return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
+
+
+_BLOCK = 200  # questions whose passages are looked up together
+
+
+class TrainingSetExamples:
+    """The questions of a set, by id in rising order. Held are the rows of their passages (5 bytes each), not the texts.
+
+    Args:
+        hard: take mined and people's negatives alone; else random ones and other questions' gold as well.
+        first: so many negatives of a question at most, the ones that stand highest; None for all.
+    """
+
+    def __init__(self, study: Study, training_set: TrainingSet, hard: bool = True, first: int | None = None):
+        self._study = study
+        self.ids: list[str] = []
+        ordinals: list[np.ndarray] = []
+        ends: list[tuple[int, int]] = []
+        judged: list[bool] = []
+        end = 0
+        examples = training_set.examples(hard)
+        while block := list(islice(examples, _BLOCK)):
+            chosen = [(*positives, *negatives[:first]) for _, positives, negatives in block]
+            known = study.corpus.ordinals({pair.passage for pairs in chosen for pair in pairs})
+            ordinals.append(np.array([known[pair.passage] for pairs in chosen for pair in pairs], np.int32))
+            judged += (pair.source == "label" for pairs in chosen for pair in pairs)
+            for (question, positives, _), pairs in zip(block, chosen, strict=True):
+                self.ids.append(question)
+                ends.append((end + len(positives), end + len(pairs)))
+                end += len(pairs)
+        self._ordinals = np.concatenate(ordinals) if ordinals else np.zeros(0, np.int32)
+        self._judged = np.array(judged, bool)
+        self._ends = np.array(ends, np.int64).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Example:
+        index = range(len(self.ids))[index]
+        question = self._study.questions.get(self.ids[index])
+        start = int(self._ends[index - 1, 1]) if index else 0
+        middle, end = self._ends[index].tolist()
+        passages = self._study.corpus.passages(self._ordinals[start:end])
+        judged = frozenset(passages[place].id for place in np.flatnonzero(self._judged[start:end]))
+        return Example(
+            question.id,
+            question.text,
+            tuple(passages[: middle - start]),
+            tuple(passages[middle - start :]),
+            question.relation,
+            judged,
+        )

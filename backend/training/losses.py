@@ -14,7 +14,7 @@ from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
-from backend.training.distributed import gathered, rank
+from backend.training.distributed import gather, rank
 
 Kind = Literal["softmax", "triplet"]
 PAD = -1  # the id of a passage that stands for none
@@ -102,10 +102,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         `with_backward` runs the backward pass as well, some rows of scores at a time, and returns the loss without its graph.
         """
         questions = torch.cat(reps[0]).float()
-        passages = gathered(torch.cat([piece for column in reps[1:] for piece in column]).float())
-        ids = gathered(labels["passages"])
+        passages = gather(torch.cat([piece for column in reps[1:] for piece in column]).float())
+        ids = gather(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
-        unwanted = repeated(ids) if self.masked and self.in_batch else ids == PAD
+        unwanted = is_repeated(ids) if self.masked and self.in_batch else ids == PAD
         own = {key: labels[key] for key in ("positives", "teacher") if key in labels}
         shape = len(questions), len(labels["passages"]) // len(questions)
         if not with_backward:
@@ -138,7 +138,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
         if self.masked:
-            left_out = left_out | known_positives(ids, own["positives"])
+            left_out = left_out | is_known_positive(ids, own["positives"])
         if not self.in_batch:
             place = torch.arange(len(ids), device=questions.device) - first - rows[:, None]
             left_out = left_out | (place < 0) | (place % apart != 0) | (place >= columns * apart)
@@ -153,14 +153,14 @@ class InBatchLoss(CachedLossMixin, nn.Module):
                     return losses
                 columns = torch.arange(own["teacher"].shape[1], device=questions.device)
                 student = scores.gather(1, first + rows[:, None] + apart * columns)
-                return losses + self.distil_weight * distilled(student, own["teacher"])
+                return losses + self.distil_weight * distillation_loss(student, own["teacher"])
             negative = ~left_out
             negative[rows, first + rows] = False
             hinge = (self.margin - scores[rows, first + rows][:, None] + scores).clamp(min=0) * negative
             return hinge.sum(1) / negative.sum(1).clamp(min=1)
 
 
-def distilled(student: Tensor, teacher: Tensor) -> Tensor:
+def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """(b,) the Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own passages.
 
     The library's `DistillKLDivLoss` at temperature 1, for rows that may have passages missing.
@@ -173,7 +173,7 @@ def distilled(student: Tensor, teacher: Tensor) -> Tensor:
     return nn.functional.kl_div(log_probabilities, teacher.softmax(1), reduction="none").sum(1)
 
 
-def known_positives(ids: Tensor, positives: Tensor) -> Tensor:
+def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
     """(b, n) bool: is passage n a known positive of question b? ids (n,), positives (b, p) padded with PAD."""
     known = torch.zeros(len(positives), len(ids), dtype=torch.bool, device=ids.device)
     for column in positives.unbind(1):
@@ -181,7 +181,7 @@ def known_positives(ids: Tensor, positives: Tensor) -> Tensor:
     return known
 
 
-def repeated(ids: Tensor) -> Tensor:
+def is_repeated(ids: Tensor) -> Tensor:
     """(n,) bool: is this PAD, or does the same id stand further ahead?"""
     places = torch.arange(len(ids), device=ids.device)
     _, which = ids.unique(return_inverse=True)

@@ -13,8 +13,9 @@ import numpy as np
 
 from backend.core.jobs import job
 from backend.core.manifest import read_json
+from backend.core.model_files import open_model, readable_model
+from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.progress import Progress
-from backend.training.calibration import Calibration, at_thresholds, brier, fit, reliability, unseen
 from db.errors import Missing
 from db.records import Passage
 
@@ -29,7 +30,7 @@ PER_STEP = 8  # questions whose pairs are scored, and kept, at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledPair:
     """A pair of which it is known whether the passage answers the question."""
 
     question_id: str
@@ -50,7 +51,7 @@ def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int
     )
 
 
-def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "auto", seed: int = 0) -> dict:
+def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = "auto", seed: int = 0) -> dict:
     """Fit probabilities to labelled pairs that it was not trained on; what calibration.json holds.
 
     Raises:
@@ -60,7 +61,7 @@ def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "aut
     scores = logits(model, [(pair.question, pair.passage) for pair in pairs])
     fitted = fit(scores, positive, method)
     questions = [pair.question_id for pair in pairs]
-    apart = unseen(scores, positive, questions, fitted.method, seed)
+    apart = cross_validated(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
     return {
         **asdict(fitted),
@@ -76,7 +77,7 @@ def calibrate(model: CrossEncoder, pairs: Sequence[Labelled], method: str = "aut
     }
 
 
-class Judge:
+class CrossEncoderScorer:
     """A trained cross-encoder as it is used: it gives probabilities.
 
     calibrated: False where there was nothing to calibrate on; they are then the plain logistic of its scores.
@@ -90,14 +91,16 @@ class Judge:
         if about.get("kind") != "cross-encoder":
             raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
         self.name, self.about = folder.name, about
-        self.model = CrossEncoder(str(folder), device=device)
+        opened = open_model(folder)
+        with readable_model(folder):
+            self.model = CrossEncoder(opened.path, device=device, **opened.sentence_transformers)
         path = folder / CALIBRATION
         self.report = read_json(path) if path.is_file() else None
         self.calibrated = self.report is not None
         self.probabilities = (
-            Calibration("platt")
+            ProbabilityCalibration("platt")
             if self.report is None
-            else Calibration(
+            else ProbabilityCalibration(
                 self.report["method"],
                 self.report["slope"],
                 self.report["intercept"],
@@ -110,9 +113,11 @@ class Judge:
         return self.probabilities(logits(self.model, pairs, batch))
 
 
-def score(model: Judge | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None) -> np.ndarray:
+def score(
+    model: CrossEncoderScorer | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None
+) -> np.ndarray:
     """(n,) probabilities of (question, passage) pairs, by a model or the folder it lies in."""
-    return (model if isinstance(model, Judge) else Judge(model, device)).score(pairs)
+    return (model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)).score(pairs)
 
 
 def weights_hash(folder: Path) -> str:
@@ -134,9 +139,9 @@ def score_run(
     Raises:
         Missing: no such model or run.
     """
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
-    opened, judge = study.run(run), Judge(study.path("models", model), device)
+    opened, judge = study.run(run), CrossEncoderScorer(study.path("models", model), device)
     store = ScoreStore.create(study, model, judge.calibrated, {"model_hash": judge.about["model_hash"]})
     ids, scored = opened.question_ids, 0
     for begin in range(0, len(ids), PER_STEP):

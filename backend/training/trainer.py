@@ -5,7 +5,6 @@ Loaded only by what trains: torch and transformers load with it.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,21 +14,18 @@ from typing import Any
 
 import torch
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformer, SentenceTransformerTrainer
-from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 from transformers.trainer_callback import TrainerState
 
-from backend.core.manifest import read_json, write_json
+from backend.core.manifest import write_json
 from backend.progress import Progress
-from backend.training.average_rank import measure
-from backend.training.distributed import average_gradients, leads, wait_for_all
-from backend.training.examples import Drawn, Order, Pool, passage_number
+from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
+from backend.training.distributed import average_gradients, is_main_process, wait_for_all
+from backend.training.examples import BatchSampler, SampledExample, passage_number
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
-
-WHOLE = "whole.json"  # written last: a checkpoint without it is not read
 
 
 @dataclass(frozen=True)
@@ -46,9 +42,9 @@ class Collator:
     question_tokens: int
     passage_tokens: int
     routed: bool
-    teacher: Callable[[Sequence[Drawn], int], torch.Tensor] | None = None
+    teacher: Callable[[Sequence[SampledExample], int], torch.Tensor] | None = None
 
-    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, Any]:
         columns = [[drawn.positive for drawn in batch]]
         columns += [
             [drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch]
@@ -100,7 +96,7 @@ def _padded(rows: list[list[int]]) -> torch.Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-class OrderedTraining:
+class SampledTraining:
     """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout.
 
     Several processes average their gradients after the backward pass. The library would wrap the model for that
@@ -108,9 +104,9 @@ class OrderedTraining:
     """
 
     def __init__(
-        self, *arguments: Any, order: Order, drawing: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any
+        self, *arguments: Any, sampler: BatchSampler, dataset: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any
     ):
-        self.order, self.drawing, self.frozen = order, drawing, frozen
+        self.sampler, self.dataset, self.frozen = sampler, dataset, frozen
         super().__init__(*arguments, **named)
         self.accelerator.prepare_model = partial(
             self.accelerator.prepare_model, evaluation_mode=True
@@ -124,8 +120,8 @@ class OrderedTraining:
     def get_train_dataloader(self) -> DataLoader:
         return self.accelerator.prepare(
             DataLoader(
-                self.drawing,
-                batch_sampler=self.order,
+                self.dataset,
+                batch_sampler=self.sampler,
                 collate_fn=self.data_collator,
                 pin_memory=self.args.device.type == "cuda",
             )
@@ -143,25 +139,12 @@ class OrderedTraining:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
 
-class DualEncoderTrainer(OrderedTraining, SentenceTransformerTrainer):
+class DualEncoderTrainer(SampledTraining, SentenceTransformerTrainer):
     pass
 
 
-class PairTrainer(OrderedTraining, CrossEncoderTrainer):
+class PairTrainer(SampledTraining, CrossEncoderTrainer):
     pass
-
-
-class RankEvaluator(BaseEvaluator):
-    """The average rank over a fixed pool, for the trainer."""
-
-    def __init__(self, pool: Pool, template: str, similarity: str, batch: int):
-        super().__init__()
-        self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
-
-    def __call__(
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
-    ) -> dict[str, float]:
-        return measure(model, self.pool, self.template, self.similarity, self.batch)
 
 
 @dataclass(frozen=True)
@@ -170,7 +153,7 @@ class PairCollator:
 
     template: str
 
-    def __call__(self, batch: Sequence[Drawn]) -> dict[str, Any]:
+    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, Any]:
         pairs = [
             (drawn.example.question, passage, label)
             for drawn in batch
@@ -183,30 +166,7 @@ class PairCollator:
         }
 
 
-class PairEvaluator(BaseEvaluator):
-    """The mean log loss of held-out pairs, and their average precision."""
-
-    def __init__(self, pairs: Sequence[Any], logits: Callable[..., Any], batch: int):
-        super().__init__()
-        self.pairs, self.logits, self.batch = pairs, logits, batch
-        self.positive = torch.tensor([float(pair.positive) for pair in pairs], dtype=torch.float64)
-
-    def __call__(
-        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
-    ) -> dict[str, float]:
-        from sklearn.metrics import average_precision_score
-
-        scores = torch.from_numpy(
-            self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch)
-        )
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, self.positive)
-        return {
-            "held_out_loss": loss.item(),
-            "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy())),
-        }
-
-
-class Keeper(TrainerCallback):
+class CheckpointCallback(TrainerCallback):
     """Reports, logs, seals checkpoints, drops old ones, and stops when nothing gets better.
 
     figures: what the evaluator gives and the log shows. sizes: of what, shown beside them.
@@ -214,9 +174,19 @@ class Keeper(TrainerCallback):
     """
 
     def __init__(
-        self, folder: Path, order: Order, figures: Sequence[str], patience: int, sizes: dict, progress: Progress | None
+        self,
+        folder: Path,
+        sampler: BatchSampler,
+        figures: Sequence[str],
+        patience: int,
+        sizes: dict,
+        progress: Progress | None,
     ):
-        self.folder, self.per_step, self.steps_per_epoch = folder, order.batch * order.processes, order.steps_per_epoch
+        self.folder, self.per_step, self.steps_per_epoch = (
+            folder,
+            sampler.batch * sampler.processes,
+            sampler.steps_per_epoch,
+        )
         self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
         self._said = (0, 0.0)  # step and time of the last line, comparing and saving left out
         self._ended = 0.0  # when the last step did
@@ -253,11 +223,11 @@ class Keeper(TrainerCallback):
 
     def on_save(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
         wait_for_all()  # each has written its part of the checkpoint
-        if leads():
+        if is_main_process():
             write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
             drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
         self._leave_out()
-        control.should_training_stop = control.should_training_stop or out_of_patience(
+        control.should_training_stop = control.should_training_stop or is_out_of_patience(
             state, args.eval_steps, self.patience
         )
         return control
@@ -267,14 +237,14 @@ class Keeper(TrainerCallback):
         self._said, self._ended = (self._said[0], self._said[1] + now - self._ended), now
 
     def _write(self, state: TrainerState, **values: Any) -> None:
-        if leads():
+        if is_main_process():
             write_line(
                 self.folder,
                 {"step": state.global_step, "epoch": round(state.global_step / self.steps_per_epoch, 4), **values},
             )
 
 
-def out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
+def is_out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
     return bool(
         patience
         and state.best_global_step is not None
@@ -282,28 +252,7 @@ def out_of_patience(state: TrainerState, every: float, patience: int) -> bool:
     )
 
 
-def ended(checkpoint: Path, arguments: Any, patience: int) -> bool:
+def is_finished(checkpoint: Path, arguments: Any, patience: int) -> bool:
     """Was training broken off after its last step?"""
     state = state_of(checkpoint)
-    return state.global_step >= arguments.max_steps or out_of_patience(state, arguments.eval_steps, patience)
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint; the unfinished ones are removed."""
-    drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
-    return max(_checkpoints(folder).items(), default=(0, None))[1]
-
-
-def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
-    for step, path in _checkpoints(folder).items():
-        if step not in keep:
-            shutil.rmtree(path)
-
-
-def state_of(checkpoint: Path) -> TrainerState:
-    read_json(checkpoint / "trainer_state.json")  # one line where it is damaged
-    return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-
-
-def _checkpoints(folder: Path) -> dict[int, Path]:
-    return {int(path.name.rsplit("-", 1)[1]): path for path in folder.glob("checkpoint-*")}
+    return state.global_step >= arguments.max_steps or is_out_of_patience(state, arguments.eval_steps, patience)

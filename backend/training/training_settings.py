@@ -1,84 +1,133 @@
-"""The settings of a training, and which of them cannot learn."""
+"""The hyper-parameters of dual encoders and cross-encoders, each declared once, and which combinations cannot learn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from backend.training.distributed import launched
-from backend.training.starting import Shape, Towers
+from backend.core.declared import Field, settings_class
+from backend.training.distributed import is_distributed
 from db.errors import Refused
+
+if TYPE_CHECKING:
+    from backend.training.initial_model import Shape
 
 UNIT_SCALE = 20.0  # for scores between -1 and 1, the library's own choice
 LEAST_SCALE = 5.0  # below it, such scores leave almost no gradient
-POSITIVE = (
-    "question_tokens",
-    "passage_tokens",
-    "tokens",
-    "batch",
-    "learning_rate",
-    "clip",
-    "pool",
-    "epochs",
-    "mini_batch",
-    "steps",
-    "evaluate_every",
-    "scale",
-    "layers",
-    "pairs",
-    "distil_weight",
-)
-AT_LEAST_0 = ("hard_negatives", "negatives", "margin", "weight_decay", "held_out", "patience")
-CHOICES = {
-    "towers": ("two", "shared"), "pooling": (None, "cls", "mean"), "similarity": ("dot", "cosine", "l2"), "loss": ("softmax", "triplet"),
-    "only": (None, "question", "passage"), "precision": ("auto", "float32", "bfloat16"), "calibration": ("auto", "platt", "isotonic"),
-}  # fmt: skip
+LARGEST_SEED = 2**32 - 1  # NumPy's limit
+
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
-@dataclass(frozen=True, slots=True)
-class DualEncoderSettings:
-    """Every setting of a training. The defaults are DPR's where it names one, with a batch and lengths that smaller machines hold."""
+@settings_class
+class TrainingSettings:
+    """What every training shares. The defaults are DPR's."""
 
-    towers: Towers = "two"  # "two" (DPR) or "shared"
-    pooling: str | None = None  # "cls" (DPR), "mean"; None: the start model's
-    layers: int | None = None  # only the first so many of the start model; None: all
-    normalise: bool | None = None  # vectors of unit length; None: as the start model
-    similarity: str = "dot"  # "dot" (DPR), "cosine", "l2"
-    question_tokens: int = 64
-    passage_tokens: int = 256
-
-    loss: Literal["softmax", "triplet"] = "softmax"
-    scale: float | None = None  # of the scores before the softmax; None: 1, or 20 where scores lie between -1 and 1
-    margin: float = 1.0  # of the triplet loss
-    masked: bool = True  # known positives are nobody's negatives
-    in_batch: bool = True  # others' passages are negatives too; False: a question's own alone (DPR's 1-of-N)
-    hard_negatives: int = 1  # of each question, besides the passages of the others in its batch
-    distil: str | None = None  # a cross-encoder whose scores are learned from as well
-    distil_weight: float = 1.0  # of what it teaches, beside the loss
-
-    batch: int = 32  # questions, in each process
-    mini_batch: int | None = None  # texts encoded at a time (gradient caching); None: no caching
-    epochs: float = 10.0
-    steps: int | None = None  # in the place of epochs
-    learning_rate: float = 2e-5
-    warmup: float = 0.1  # share of the steps
-    decay: bool = True  # linearly to 0 after the warm-up
-    weight_decay: float = 0.0
-    clip: float = 2.0  # of the gradient's norm
-    only: Literal["question", "passage"] | None = (
-        None  # train this tower alone (EntityQuestions, Table 2: OnlyQ, OnlyP)
+    layers: int | None = Field(
+        None, title="Layers", description="Keep only this many layers of the start model; default all", ge=1
+    )
+    batch: int = Field(32, title="Batch", description="Questions in a batch, in each process", ge=1)
+    epochs: float = Field(10.0, title="Epochs", description="Passes over the questions", gt=0)
+    steps: int | None = Field(None, title="Steps", description="Number of batches, instead of epochs", ge=1)
+    learning_rate: float = Field(
+        2e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+    )
+    warmup: float = Field(
+        0.1, title="Warm-up", description="Share of the steps in which the learning rate rises", ge=0, lt=1
+    )
+    decay: bool = Field(True, title="Decay", description="Let the learning rate fall linearly to 0 after the warm-up")
+    weight_decay: float = Field(0.0, title="Weight decay", description="Weight decay of AdamW", ge=0)
+    clip: float = Field(2.0, title="Gradient clip", description="Maximum norm of the gradient", gt=0)
+    held_out: int = Field(
+        200, title="Held out", description="Questions held out to compare checkpoints, at most a fifth of all", ge=0
+    )
+    evaluate_every: int | None = Field(
+        None,
+        title="Evaluate every",
+        description="Steps between evaluations, each a checkpoint; default ten in all, or fewer if they take long",
+        ge=1,
+    )
+    patience: int = Field(
+        0, title="Patience", description="Stop after this many evaluations without improvement; 0: never", ge=0
+    )
+    seed: int = Field(
+        0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
+    )
+    precision: Precision = Field(
+        "auto", title="Precision", description="Arithmetic; auto: bfloat16 on a GPU that has it, else float32"
     )
 
-    held_out: int = 200  # questions held out to compare checkpoints by, at most a fifth
-    pool: int = 1000  # passages that their positives are ranked among
-    evaluate_every: int | None = None  # steps; None: ten times in all, or as often as half the time of training allows
-    patience: int = 0  # evaluations without a better one before training stops; 0: never
 
-    seed: int = 0
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU that has it
+@settings_class
+class DualEncoderSettings(TrainingSettings):
+    """Every setting of a dual encoder's training. The batch and the lengths are smaller than DPR's, for smaller machines."""
+
+    towers: Literal["two", "shared"] = Field(
+        "two",
+        title="Towers",
+        description="two: an encoder for questions and one for passages (DPR); shared: one for both",
+    )
+    pooling: Literal["cls", "mean"] | None = Field(
+        None, title="Pooling", description="How token vectors become one vector (DPR: cls); default as the start model"
+    )
+    normalise: bool | None = Field(
+        None, title="Normalise", description="Scale vectors to unit length; default as the start model"
+    )
+    similarity: Literal["dot", "cosine", "l2"] = Field(
+        "dot", title="Similarity", description="How a question and a passage are compared (DPR: dot)"
+    )
+    question_tokens: int = Field(
+        64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
+    )
+    passage_tokens: int = Field(
+        256, title="Passage tokens", description="Maximum tokens of a passage; longer passages are cut", ge=1
+    )
+
+    loss: Literal["softmax", "triplet"] = Field("softmax", title="Loss", description="Training loss")
+    scale: float | None = Field(
+        None,
+        title="Scale",
+        description="Factor of the scores in the softmax; default 1, or 20 for scores between -1 and 1",
+        gt=0,
+    )
+    margin: float = Field(1.0, title="Margin", description="Margin of the triplet loss", ge=0)
+    masked: bool = Field(True, title="Mask positives", description="Never use a known positive as a negative")
+    in_batch: bool = Field(
+        True,
+        title="In-batch negatives",
+        description="Use the passages of a batch's other questions as negatives; without them: DPR's 1-of-N",
+    )
+    hard_negatives: int = Field(
+        1, title="Hard negatives", description="Hard negatives of each question, besides in-batch negatives", ge=0
+    )
+    distil: str | None = Field(
+        None,
+        title="Learn from cross-encoder",
+        description="Cross-encoder whose scores the dual encoder learns from as well",
+        json_schema_extra={"metavar": "MODEL"},
+    )
+    distil_weight: float = Field(
+        1.0,
+        title="Teacher weight",
+        description="Weight of the cross-encoder's scores beside the loss",
+        gt=0,
+    )
+    mini_batch: int | None = Field(
+        None,
+        title="Mini-batch",
+        description="Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching",
+        ge=1,
+    )
+    only: Literal["question", "passage"] | None = Field(
+        None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
+    )
+    pool: int = Field(
+        1000, title="Pool", description="Passages among which the positives of held-out questions are ranked", ge=1
+    )
 
     @property
     def shape(self) -> Shape:
+        from backend.training.initial_model import Shape
+
         return Shape(
             self.towers,
             self.pooling,
@@ -90,27 +139,49 @@ class DualEncoderSettings:
         )
 
 
-def check_values(settings: Any) -> None:
-    """Numbers that are out of range and words that are unknown, of any settings. Raises Refused, which names the first."""
-    for name in settings.__dataclass_fields__:
-        value = getattr(settings, name)
-        too_low = name in POSITIVE and value is not None and not value > 0 or name in AT_LEAST_0 and value < 0
-        if too_low or name == "warmup" and not 0 <= value < 1:
-            raise Refused(f"{name.replace('_', ' ')} cannot be {value}; nothing would be learned")
-        if name in CHOICES and value not in CHOICES[name]:
-            raise Refused(f"{name} must be one of {', '.join(one for one in CHOICES[name] if one)}, not {value!r}")
+@settings_class
+class CrossEncoderSettings(TrainingSettings):
+    """Every setting of a cross-encoder's training. The defaults are RocketQA's, with a smaller batch."""
+
+    tokens: int = Field(160, title="Tokens", description="Maximum tokens of question + passage", ge=1)
+    negatives: int = Field(
+        4, title="Negatives", description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)", ge=0
+    )
+    batch: int = Field(
+        16,
+        title="Batch",
+        description="Questions in a batch, in each process; each adds a positive and its negatives",
+        ge=1,
+    )
+    epochs: float = Field(2.0, title="Epochs", description="Passes over the questions", gt=0)
+    learning_rate: float = Field(
+        1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+    )
+    pairs: int = Field(
+        1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints and calibrate", ge=1
+    )
+    evaluate_every: int | None = Field(
+        None,
+        title="Evaluate every",
+        description="Steps between evaluations, each a checkpoint; default three in all",
+        ge=1,
+    )
+    calibration: Literal["auto", "platt", "isotonic"] = Field(
+        "auto",
+        title="Calibration",
+        description="Calibration of the scores; auto: isotonic from 1,000 pairs, else platt",
+    )
 
 
 def check(settings: DualEncoderSettings) -> None:
     """Raises Refused for settings that cannot learn, whatever the model and the questions are."""
-    check_values(settings)
     if settings.only and settings.towers == "shared":
         raise Refused(f"one tower cannot be trained for {settings.only}s alone; take two towers")
     if not settings.in_batch and not settings.hard_negatives:
         raise Refused(
             "without negatives of its own, and without those of its batch, a question has nothing to compare with; take some"
         )
-    if settings.batch == 1 and not settings.hard_negatives and not launched():
+    if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
     if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
         raise Refused(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.training_sets.pairs import Role
+from backend.training_sets.training_set import Role
 from db.errors import BadInput, Refused
 
 BASES = ("none", "answer_match", "cross_encoder", "positive_aware")
@@ -49,7 +49,7 @@ PEOPLE_RELATED = "people say it is related and does not answer"
 UNSURE = "people are unsure"
 OPEN = "people disagree"
 
-PEOPLES = (RELABELLED, PEOPLE_POSITIVE, PEOPLE_NEGATIVE, GOLD_DENIED, PEOPLE_RELATED, UNSURE, OPEN)
+PEOPLE_REASONS = (RELABELLED, PEOPLE_POSITIVE, PEOPLE_NEGATIVE, GOLD_DENIED, PEOPLE_RELATED, UNSURE, OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def check_scale(thresholds: Thresholds, calibrated: bool | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PassageEvidence:
     """What the machines know of a candidate. answer: None where the question has no answers. score: the run's; probability: the
     cross-encoder's; None is unknown. easy: drawn at random or another question's gold, so that an unknown score drops it not."""
 
@@ -137,7 +137,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ScoreCeiling:
     """The score that a candidate must stay under to be a negative by `positive_aware`; None where the positive's is not known.
 
     margin: whether it is of the run's scores (else of probabilities).
@@ -147,15 +147,21 @@ class Bar:
     margin: bool
 
 
-def bar_of(positives: Sequence[float], thresholds: Thresholds) -> Bar:
+def score_ceiling(positives: Sequence[float], thresholds: Thresholds) -> ScoreCeiling:
     """The bar from the scores of a question's positives that are known: probabilities, or with a margin the run's scores."""
     margin = thresholds.margin
     if not positives:
-        return Bar(None, margin is not None)
-    return Bar(min(positives) * thresholds.share, False) if margin is None else Bar(min(positives) - margin, True)
+        return ScoreCeiling(None, margin is not None)
+    return (
+        ScoreCeiling(min(positives) * thresholds.share, False)
+        if margin is None
+        else ScoreCeiling(min(positives) - margin, True)
+    )
 
 
-def by_machine(base: str, seen: Seen, thresholds: Thresholds, bar: Bar | None = None) -> tuple[Role, str]:
+def machine_role(
+    base: str, seen: PassageEvidence, thresholds: Thresholds, bar: ScoreCeiling | None = None
+) -> tuple[Role, str]:
     """(role, reason) of a mined passage by a policy of BASES."""
     unlooked = DRAWN if seen.easy else MINED
     if base == "none" or (base == "answer_match" and seen.answer is None):
@@ -174,7 +180,7 @@ def by_machine(base: str, seen: Seen, thresholds: Thresholds, bar: Bar | None = 
     return ("negative", UNDER) if value < bar.value else ("dropped", NOT_UNDER)
 
 
-def by_people(label: str, related: str, mined: bool, gold: bool = False) -> tuple[Role, str]:
+def label_role(label: str, related: str, mined: bool, gold: bool = False) -> tuple[Role, str]:
     """(role, reason) of a passage that people judged.
 
     Args:

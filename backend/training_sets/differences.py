@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from backend.training_sets.denoising import PEOPLES
-from backend.training_sets.pairs import Pair, Role, Source
-from backend.training_sets.training_set import TrainingSet
+from backend.training_sets.assemble import DENIED, NO_POSITIVE
+from backend.training_sets.denoising import PEOPLE_REASONS, label_role
+from backend.training_sets.training_set import Pair, Role, Source, TrainingSet
+from db.labels import Labels
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
 
 NOT_ASKED = "the question is not among those asked for"
 
@@ -25,7 +30,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Summary:
+class ChangeSummary:
     """changes: by (role before, role after, why), a role None where the pair is not held. same: pairs that did not change."""
 
     changes: Counter = field(default_factory=Counter)
@@ -38,13 +43,13 @@ class Summary:
 
 def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
     """The changes, by question and passage. A row group of each set is held at a time."""
-    return (change for change in _compared(before, after) if change is not None)
+    return (change for change in _changes(before, after) if change is not None)
 
 
-def summary(before: TrainingSet, after: TrainingSet) -> Summary:
+def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
     """How often each kind of change comes."""
-    made = Summary()
-    for change in _compared(before, after):
+    made = ChangeSummary()
+    for change in _changes(before, after):
         if change is None:
             made.same += 1
         else:
@@ -52,10 +57,10 @@ def summary(before: TrainingSet, after: TrainingSet) -> Summary:
     return made
 
 
-def _compared(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]:
+def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]:
     """A change, or None, for each pair that either set holds."""
     left_before, left_after = before.left_out(), after.left_out()
-    for question, old, new in _together(before, after):
+    for question, old, new in _merged_groups(before, after):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
         gone = None if new is not None else left_after.get(question, NOT_ASKED)
         come = None if old is not None else left_before.get(question, NOT_ASKED)
@@ -63,7 +68,9 @@ def _compared(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None
             yield _change(question, passage, olds.get(passage), news.get(passage), gone, come, after)
 
 
-def _together(before: TrainingSet, after: TrainingSet) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
+def _merged_groups(
+    before: TrainingSet, after: TrainingSet
+) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
     """(question, its pairs before, after) by question id; None where a set does not hold the question."""
     olds, news = before.groups(), after.groups()
     old, new = next(olds, None), next(news, None)
@@ -92,20 +99,69 @@ def _change(
     if held[0] == held[1]:
         return None
     if new is None:
-        why = f"the question was left out: {gone}" if gone is not None else _not_there(old, after)
+        why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
     elif old is None:
         why = f"{new.reason}; the question was left out before: {come}" if come is not None else new.reason
-    elif old.reason in PEOPLES and new.reason not in PEOPLES:
+    elif old.reason in PEOPLE_REASONS and new.reason not in PEOPLE_REASONS:
         why = f"{new.reason}; before, {old.reason}"
     else:
         why = new.reason
     return Change(question, passage, *held, why)
 
 
-def _not_there(old: Pair, after: TrainingSet) -> str:
+def _absence_reason(old: Pair, after: TrainingSet) -> str:
     request = after.manifest["request"]
     if old.mined:
         return f"not at ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}"
     if old.source == "label":
         return "nobody's label is used" if not after.manifest["inputs"]["labels"]["used"] else "no label stands"
     return "not drawn" if old.source in ("random", "other_gold") else f"no longer {old.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewLabel:
+    """A pair of a question of the set, of which people hold something else than when it was made.
+
+    before, now: the label, "open" in dispute, None where nobody judges it. role: what the set has it as; None where it has it not.
+    becomes: what labels make of it, with the set's settings; None where they no longer say anything.
+    """
+
+    question: str
+    passage: str
+    before: str | None
+    now: str | None
+    role: Role | None
+    becomes: Role | None
+
+    @property
+    def matters(self) -> bool:
+        """Whether the pair may change its role: not where a label confirms what the set has."""
+        return self.becomes is None or self.becomes != self.role
+
+
+def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
+    """By question and passage; of the questions of the set, and of those left out of it that may train with a new positive.
+
+    A set whose policy uses no labels counts as made before all of them.
+    """
+    used = training_set.manifest["inputs"]["labels"]
+    labels = Labels(study.labels_path, read_only=True)
+    then, now = (
+        {(pair.question, pair.passage): pair.label or "open" for pair in found}
+        for found in (labels.consensus_as_of(used["last_event"] if used["used"] else 0), labels.consensus())
+    )
+    changed = sorted(pair for pair in then.keys() | now.keys() if then.get(pair) != now.get(pair))
+    roles = {
+        (pair.question, pair.passage): pair.role
+        for _, pairs in training_set.groups(sorted({question for question, _ in changed}))
+        for pair in pairs
+    }
+    held = {question for question, _ in roles}
+    held |= {question for question, reason in training_set.left_out().items() if reason in (NO_POSITIVE, DENIED)}
+    related = training_set.manifest["request"]["thresholds"]["related"]
+    becomes = {pair: label_role(now[pair], related, mined=True)[0] if pair in now else None for pair in changed}
+    return [
+        NewLabel(*pair, then.get(pair), now.get(pair), roles.get(pair), becomes[pair])
+        for pair in changed
+        if pair[0] in held
+    ]

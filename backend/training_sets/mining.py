@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from backend.data.leaks import fact_key
 from backend.text.answers import match_run
-from backend.training_sets.leaks import fact_key
-from backend.training_sets.pairs import Source
+from backend.training_sets.training_set import Source
 from db.errors import Missing
 from db.records import Question
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-DEPTH = 100
+DISTANT_DEPTH = 100
 """Ranks of BM25 in which a passage with an answer is looked for (DPR, section 4.2)."""
 
 
-class Candidate(NamedTuple):
+class NegativeCandidate(NamedTuple):
     """A passage that is to be a negative unless something speaks against it. run, rank, score: None where it was drawn."""
 
     ordinal: int
@@ -38,11 +38,11 @@ class Candidate(NamedTuple):
     answer: bool | None = None
 
 
-def from_runs(
+def mine_runs(
     runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str
-) -> list[list[Candidate]]:
+) -> list[list[NegativeCandidate]]:
     """Each question's passages at ranks `first` to `last` (from 1), of several runs the better rank, then the earlier run."""
-    mined: list[dict[int, Candidate]] = [{} for _ in questions]
+    mined: list[dict[int, NegativeCandidate]] = [{} for _ in questions]
     for run in runs:
         rows = [run.row(question.id) for question in questions]
         known = [place for place, row in enumerate(rows) if row is not None]
@@ -57,7 +57,7 @@ def from_runs(
             for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
                 before = mined[place].get(ordinal)
                 if ordinal >= 0 and (before is None or rank < before.rank):
-                    mined[place][ordinal] = Candidate(
+                    mined[place][ordinal] = NegativeCandidate(
                         ordinal, "run", run.name, rank, score, answer if matched else None
                     )
     return [sorted(each.values(), key=lambda candidate: (candidate.rank, candidate.ordinal)) for each in mined]
@@ -79,7 +79,7 @@ def _answers(
         return match_run(corpus, questions, ordinals, rule)
 
 
-def scores_in_runs(
+def run_scores(
     runs: Sequence[Run], question: str, ordinals: AbstractSet[int]
 ) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
     """Of each run: the scores of those of the passages that it found, at any rank, and its last score for the question."""
@@ -97,7 +97,7 @@ def scores_in_runs(
 
 
 @dataclass(slots=True)
-class Drawer:
+class EasyNegativeSampler:
     """Draws easy negatives. A question's draw hangs on the seed and its id alone, not on what else is in the set.
 
     golds, facts: (g,) of the questions that may train and have gold: the ordinal of the first, and the fact that is asked.
@@ -109,7 +109,7 @@ class Drawer:
     facts: Sequence[bytes | None] = ()
 
     @classmethod
-    def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> Drawer:
+    def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> EasyNegativeSampler:
         """`with_gold`: whether others' gold is to be drawn; then it is looked up here, once."""
         if not with_gold:
             return cls(len(study.corpus), seed)
@@ -121,10 +121,10 @@ class Drawer:
             for question in block:
                 if question.gold and question.gold[0] in known:
                     golds.append(known[question.gold[0]])
-                    facts.append(_fact(question))
+                    facts.append(_fact_of(question))
         return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
 
-    def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+    def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
         """`count` different passages of the whole collection, none of `taken`; fewer where there are no more."""
         count = min(count, self.passages - len(taken))
         drawn: dict[int, None] = {}
@@ -135,11 +135,11 @@ class Drawer:
                     each for each in rng.integers(self.passages, size=2 * count).tolist() if each not in taken
                 )
             )
-        return [Candidate(ordinal, "random") for ordinal in list(drawn)[:count]]
+        return [NegativeCandidate(ordinal, "random") for ordinal in list(drawn)[:count]]
 
-    def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[Candidate]:
+    def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
         """`count` gold passages of questions that ask something else, none of `taken`; fewer where there are no more."""
-        fact = _fact(question)
+        fact = _fact_of(question)
         drawn: dict[int, None] = {}
         tried = (
             self._rng(question, "other_gold").integers(len(self.golds), size=20 * count + 100)
@@ -151,22 +151,22 @@ class Drawer:
                 break
             if int(self.golds[place]) not in taken and (fact is None or self.facts[place] != fact):
                 drawn[int(self.golds[place])] = None
-        return [Candidate(ordinal, "other_gold") for ordinal in drawn]
+        return [NegativeCandidate(ordinal, "other_gold") for ordinal in drawn]
 
     def _rng(self, question: Question, what: str) -> np.random.Generator:
         key = hashlib.sha256(f"{self.seed}\0{what}\0{question.id}".encode()).digest()
         return np.random.default_rng(int.from_bytes(key[:16], "little"))
 
 
-def _fact(question: Question) -> bytes | None:
+def _fact_of(question: Question) -> bytes | None:
     return (
         None if question.relation is None or question.subject is None else fact_key(question.relation, question.subject)
     )
 
 
-def with_answers(
-    questions: Sequence[Question], candidates: Sequence[Sequence[Candidate]], corpus, rule: str
-) -> list[list[Candidate]]:
+def match_answers(
+    questions: Sequence[Question], candidates: Sequence[Sequence[NegativeCandidate]], corpus, rule: str
+) -> list[list[NegativeCandidate]]:
     """The same candidates, those that were drawn with whether they hold an answer."""
     width = max((len(row) for row in candidates), default=0)
     ordinals = np.full((len(questions), width), -1, np.int32)
@@ -179,8 +179,13 @@ def with_answers(
     ]
 
 
-def distant(
-    bm25, corpus, questions: Sequence[Question], rule: str, denied: Mapping[str, AbstractSet[int]], depth: int = DEPTH
+def distant_positives(
+    bm25,
+    corpus,
+    questions: Sequence[Question],
+    rule: str,
+    denied: Mapping[str, AbstractSet[int]],
+    depth: int = DISTANT_DEPTH,
 ) -> list[int | None]:
     """Of each question the highest passage of BM25 that holds an answer, in the top `depth` (DPR, section 4.2, appendix A).
 

@@ -13,7 +13,7 @@ from backend.core.study import Study
 from backend.data import encyclopedia
 from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import ANNOTATOR_SEED, JUDGED, RIGHT
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 
@@ -64,6 +64,6 @@ def annotate(study: Study, training_set: TrainingSet, truth: Mapping[str, set[st
                     Choice(pair.passage, "positive" if answers else "negative", pair.run, pair.rank, pair.score)
                 )
         if choices:
-            labels.add(name, Gesture(f"simulated-{question}", "label", question, tuple(choices)))
+            labels.add(name, LabelEvent(f"simulated-{question}", "label", question, tuple(choices)))
             given += len(choices)
     return given

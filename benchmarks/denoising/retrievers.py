@@ -20,8 +20,8 @@ from backend.core.manifest import read_json, read_manifest, whole_folder, write_
 from backend.core.settings import EncoderSettings
 from backend.core.study import Study
 from backend.experiments.gain import crossed_mean
-from backend.training.dual_encoder import start_of, train
-from backend.training.set_examples import SetExamples
+from backend.training.dual_encoder import start_encoder, train
+from backend.training.examples import TrainingSetExamples
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 from benchmarks.denoising.plan import KS
@@ -77,9 +77,9 @@ def keep_before(bench: Bench, device: str | None) -> None:
     cell = bench.cell(BEFORE)
     if read_manifest(cell) is not None:
         return
-    from backend.training.starting import start_model
+    from backend.training.initial_model import start_model
 
-    begin, model = start_of(bench.study, bench.start), bench.folder / "models" / BEFORE
+    begin, model = start_encoder(bench.study, bench.start), bench.folder / "models" / BEFORE
     settings = DualEncoderSettings(**bench.dual)
     start_model(begin, settings.shape, device).save_pretrained(str(model), create_model_card=False)
     _ask(bench, begin, model, settings, cell, {})
@@ -91,12 +91,12 @@ def keep_cell(bench: Bench, policy: str, seed: int, device: str | None, say: Cal
     cell = bench.cell(policy, seed)
     if read_manifest(cell) is not None:
         return
-    opened, begin = TrainingSet.open(bench.study, set_name(policy)), start_of(bench.study, bench.start)
+    opened, begin = TrainingSet.open(bench.study, set_name(policy)), start_encoder(bench.study, bench.start)
     model, settings = bench.folder / "models" / cell.name, DualEncoderSettings(**bench.dual, seed=seed)
     if not (model / "training.json").is_file():
         train(
             begin,
-            SetExamples(bench.study, opened),
+            TrainingSetExamples(bench.study, opened),
             model,
             bench.folder / "training" / cell.name,
             settings,

@@ -11,10 +11,9 @@ import numpy as np
 from analysis.accuracy import wilson
 from analysis.audit import Rate, rate
 from backend.core.study import Study
-from backend.training_sets.building import make_training_set
-from backend.training_sets.pairs import Pair
-from backend.training_sets.request import SetRequest
-from backend.training_sets.training_set import TrainingSet, training_sets
+from backend.training_sets.builder import make_training_set
+from backend.training_sets.spec import TrainingSetSpec
+from backend.training_sets.training_set import Pair, TrainingSet, training_sets
 from benchmarks.denoising.plan import FIRST, JUDGED, LAST, POLICIES, RIGHT, RUN, SPANS
 from benchmarks.denoising.planted import annotate, truth_of
 
@@ -28,7 +27,7 @@ def first_part(study: Study, model: str | None) -> None:
     policies = [policy for policy in POLICIES if model is not None or "cross_encoder" not in policy]
     labels = None
     for policy in policies:
-        request = SetRequest(
+        request = TrainingSetSpec(
             f"benchmark-{policy.replace('+', '-')}", (RUN,), policy, first=FIRST, last=LAST, model=model
         )
         made = make_training_set(study, request)

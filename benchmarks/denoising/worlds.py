@@ -119,7 +119,7 @@ def _run(study: Study) -> None:
 
 
 def _set(study: Study, policy: str, model: str | None, name: str | None = None, random: int = 0) -> TrainingSet:
-    from backend.training_sets.building import build
+    from backend.training_sets.builder import build
 
     name = name or set_name(policy)
     if name in study.parts("training_sets"):

@@ -13,7 +13,7 @@ import pytest
 
 from app import server
 from backend.core.runs import write_run
-from db.gestures import Choice, Gesture
+from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
 from db.queue import Candidate, Item, Queue
@@ -283,7 +283,7 @@ def test_disputes_are_settled_by_key(tab, desk):
     for name, label in (("Ann", "positive"), ("Ben", "negative")):
         for place in range(3):
             choice = Choice(f"p{place}", label if place else "related")
-            store.add(name, Gesture(f"{name}{place}", "label", "q00", (choice,), batch="first"))
+            store.add(name, LabelEvent(f"{name}{place}", "label", "q00", (choice,), batch="first"))
     with serving(desk) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/judge?adjudicate=1")
         tab.get_by_role("button", name="I am Ada").click()
@@ -305,8 +305,8 @@ def test_disputes_are_settled_by_key(tab, desk):
 def test_practice_shows_where_one_differs(tab, desk):
     store, people = Labels(desk.labels_path, passages=desk.corpus.ordinals), People(desk.labels_path)
     people.add("Lea", "lead")
-    store.add("Lea", Gesture("a", "label", "q00", (Choice("p0", "positive"), Choice("p1", "negative"))))
-    store.add("Lea", Gesture("b", "note", "q00", (Choice("p0"),), note="It names the town."))
+    store.add("Lea", LabelEvent("a", "label", "q00", (Choice("p0", "positive"), Choice("p1", "negative"))))
+    store.add("Lea", LabelEvent("b", "note", "q00", (Choice("p0"),), note="It names the town."))
     Queue(desk.labels_path).add_batch(
         "practice", [Item("q00", (Candidate("p0", 0), Candidate("p1", 1)))], {}, practice=True
     )

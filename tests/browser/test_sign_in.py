@@ -96,7 +96,8 @@ def test_people_sign_in_with_their_address(tab, study, provider, tmp_path):
     with socket.socket() as probe:
         probe.bind((server.ADDRESS, 0))
         port = probe.getsockname()[1]
-    secrets = tmp_path / "secrets.toml"
+    secrets = tmp_path / ".streamlit" / "secrets.toml"
+    secrets.parent.mkdir()
     secrets.write_text(f"""[auth]
 redirect_uri = "http://localhost:{port}/oauth2callback"
 cookie_secret = "a long secret that only this test knows"
@@ -104,8 +105,9 @@ client_id = "{CLIENT}"
 client_secret = "s"
 server_metadata_url = "{provider}/.well-known/openid-configuration"
 """)
-    command = [*server.command(port), "--secrets.files", str(secrets)]
-    process = subprocess.Popen(command, env=server.environment(study), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        server.command(port), env=server.environment(study), stdout=subprocess.DEVNULL, cwd=tmp_path
+    )
     try:
         server.wait_until_up(port, process)
         Provider.email = "stranger@example.org"

@@ -14,8 +14,8 @@ from backend.core.study import Study
 from backend.judging.batches import Mix, make_batch
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
-from backend.training.resuming import models_of
-from backend.training_sets.building import build
+from backend.training.checkpoints import models_of
+from backend.training_sets.builder import build
 from backend.training_sets.differences import diff
 from backend.training_sets.training_set import TrainingSet
 from db.queue import Queue

@@ -38,7 +38,7 @@ def receive(key: str, labels: Labels, annotator: str) -> None:
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
     try:
-        receipts = [asdict(receipt) for receipt in labels.take(annotator, entries)]
+        receipts = [asdict(receipt) for receipt in labels.add_all(annotator, entries)]
     except BlindspotError as error:
         trouble = str(error)
     st.session_state.setdefault(_HEARD, {})[key] = {

@@ -13,7 +13,7 @@ from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag
 from backend.core.study import Study
 from backend.judging.guidelines import guidelines
-from db.events import Consensus
+from db.judgements import Consensus
 from db.people import Person
 from db.records import Question
 
@@ -37,7 +37,7 @@ def _keys(study: Study, question: Question, person: Person) -> None:
     ]
     judging.mount("on_question", f"on-question-{person.name}", {
         "session": f"{who.cookie_name(study.labels_path)}:{person.name}:question", "question": question.id,
-        "given": stores.labels.given(person.name, [question.id]).get(question.id, {}),
+        "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
         "history": [asdict(gesture) for gesture in reversed(history)], "guideline": guidelines(study.folder).version,
     }, stores.labels, person.name)  # fmt: skip
 

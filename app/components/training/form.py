@@ -11,12 +11,14 @@ from app import url
 from app.components import jobs
 from app.components.jobs import duration
 from app.components.marks import count, notice
+from app.components.setting_fields import setting_field
 from app.entry import one_line
 from app.markup import show
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import train_dual_encoder
-from backend.training.resuming import models_of
+from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
@@ -40,15 +42,9 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
         start = columns[2].selectbox("From", list(opened.settings.encoders))
-        steps = columns[3].number_input(
-            "Steps", 1, 1_000_000, 2000 if gpu else 40, help="Batches. On a CPU few, as a proof that it runs."
-        )
-        batch = columns[4].number_input(
-            "Batch", 2, 4096, 128 if gpu else 8, help="Questions in a batch; the others' passages are negatives too."
-        )
-        tokens = columns[5].number_input(
-            "Tokens", 16, 512, 256 if gpu else 96, help="Longer passages are cut while training."
-        )
+        steps = setting_field(columns[3], DualEncoderSettings, "steps", 2000 if gpu else 40)
+        batch = setting_field(columns[4], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
+        tokens = setting_field(columns[5], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
         with st.expander("More settings"):
             settings = _more(opened)
         with st.container(horizontal=True):
@@ -70,24 +66,18 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
 def _more(opened: Study) -> dict[str, Any]:
     judges = cross_encoders(opened)
     columns = st.columns([1.3, 1.3, 1.3, 1.3, 2.2, 1.3], vertical_alignment="bottom")
-    hard = columns[0].number_input(
-        "Hard negatives", 0, 100, 1, help="Of each question, besides the passages of the others in its batch."
-    )
-    rate = columns[1].number_input(
-        "Learning rate", 0.0, 1.0, 2e-5, step=1e-5, format="%.0e", help="The highest; it rises to it and falls."
-    )
-    layers = columns[2].number_input(
-        "Layers", 0, 100, 0, help="Only the first so many of the start model; 0 keeps all."
-    )
-    seed = columns[3].number_input("Seed", 0, 1_000_000, 0, help="Of the order, of what is drawn, and of dropout.")
+    hard = setting_field(columns[0], DualEncoderSettings, "hard_negatives", maximum=100)
+    rate = setting_field(columns[1], DualEncoderSettings, "learning_rate", maximum=1, step=1e-5, format="%.0e")
+    layers = setting_field(columns[2], DualEncoderSettings, "layers", placeholder="all")
+    seed = setting_field(columns[3], DualEncoderSettings, "seed")
     teacher = columns[4].selectbox(
         "Learn from cross-encoder",
         [NOBODY, *judges],
         disabled=not judges,
         help=DISTIL if judges else f"{DISTIL} There is none here yet: blindspot train cross-encoder NAME --on SET",
     )
-    weight = columns[5].number_input(
-        "Its weight", 0.01, 1000.0, 1.0, disabled=not judges, help="Of what the cross-encoder teaches, beside the loss."
+    weight = setting_field(
+        columns[5], DualEncoderSettings, "distil_weight", minimum=0.01, maximum=1000, disabled=not judges
     )
     settings: dict[str, Any] = {"hard_negatives": hard, "learning_rate": rate, "seed": seed}
     if layers:
@@ -114,14 +104,13 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
     """From two steps that are tried now, from encoding some passages, and from scoring some pairs."""
     from backend.retrieval.encoder import load_encoder
     from backend.training.distillation import Teacher
-    from backend.training.dual_encoder import estimate, start_of
-    from backend.training.set_examples import SetExamples
-    from backend.training.training_settings import DualEncoderSettings
+    from backend.training.dual_encoder import estimate, start_encoder
+    from backend.training.examples import TrainingSetExamples
 
-    examples = SetExamples(opened, TrainingSet.open(opened, training_set))
+    examples = TrainingSetExamples(opened, TrainingSet.open(opened, training_set))
     teacher = Teacher(opened, settings["distil"]) if "distil" in settings else None
-    found = estimate(start_of(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
-    encoder = load_encoder(start_of(opened, start))
+    found = estimate(start_encoder(opened, start), examples, DualEncoderSettings(**settings), teacher=teacher)
+    encoder = load_encoder(start_encoder(opened, start))
     passages = opened.corpus.passages(range(min(TIMED, len(opened.corpus))))
     began = time.perf_counter()
     encoder.encode_passages(passages)

@@ -17,8 +17,8 @@ from app.components.training.form import cross_encoders
 from app.components.training.pairs import pair_rows
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
-from backend.training_sets.scores import ScoreStore
-from backend.training_sets.verdicts import ANSWERS, CROSS_ENCODER, PEOPLE, Verdicts, verdicts
+from backend.judges.scores import ScoreStore
+from backend.training_sets.judge_agreement import ANSWERS, CROSS_ENCODER, PEOPLE, JudgeAgreement, judge_agreement
 from db.labels import Labels
 
 VIEW = "judges"
@@ -72,7 +72,7 @@ def judges_panel(opened: Study) -> None:
     if len(found.judges) < 2:
         show(notice("Two of the three are needed to see where they differ."))
         return
-    ranks, said = found.ranks, found.verdicts(float(cut))
+    ranks, said = found.ranks, found.votes(float(cut))
     table = tabulate(ranks, said)
     show(
         div(
@@ -96,7 +96,7 @@ def _style() -> str:
     return Path(__file__).with_name("training.css").read_text(encoding="utf-8")
 
 
-def _found(opened: Study, run: str, made: str | None, model: str | None) -> Verdicts:
+def _found(opened: Study, run: str, made: str | None, model: str | None) -> JudgeAgreement:
     digest = ScoreStore.open(opened, model).digest if model else None
     last = Labels(opened.labels_path, read_only=True).last_event
     return _held(opened, study.questions_key(opened), run, made, model, digest, last)
@@ -105,8 +105,8 @@ def _found(opened: Study, run: str, made: str | None, model: str | None) -> Verd
 @st.cache_resource(max_entries=4, show_spinner="Setting people, cross-encoder and answers side by side …")
 def _held(
     _study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int
-) -> Verdicts:
-    return verdicts(_study, run, model)
+) -> JudgeAgreement:
+    return judge_agreement(_study, run, model)
 
 
 def _key(pattern: Pattern) -> str:
@@ -125,7 +125,7 @@ def _here(**changed: object) -> str:
     return url.href(url.TRAINING, {**st.query_params.to_dict(), "page": None, **changed})
 
 
-def _table(found: Verdicts, table: Disagreements) -> Html:
+def _table(found: JudgeAgreement, table: Disagreements) -> Html:
     """A line for each span of ranks; the columns in twos: all agree, then each judge alone."""
     three = len(found.judges) == 3
     groups = [tag("th", "they agree", colspan=2, scope="colgroup", cls="group")]
@@ -184,7 +184,7 @@ def _yes_or_no(said: int) -> str:
     return "✓ yes" if said == YES else "✕ no"
 
 
-def _cell(found: Verdicts, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
+def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pattern: Pattern) -> Html:
     key, where = _key(pattern), _words(ranks)
     chosen = url.value("cell") == key and url.value("ranks") == where
     if not number:
@@ -196,7 +196,7 @@ def _cell(found: Verdicts, number: int, n: int, ranks: tuple[int, int], pattern:
                cls="figure chosen" if chosen else "figure")  # fmt: skip
 
 
-def _convention(found: Verdicts) -> str:
+def _convention(found: JudgeAgreement) -> str:
     of = (
         "that people judged are no random sample"
         if PEOPLE in found.judges
@@ -209,7 +209,7 @@ def _convention(found: Verdicts) -> str:
 
 
 def _pairs(
-    opened: Study, found: Verdicts, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]
+    opened: Study, found: JudgeAgreement, run: str, places: np.ndarray, pattern: Pattern, ranks: tuple[int, int]
 ) -> None:
     pages = max(1, -(-len(places) // PER_PAGE))
     page = url.number("page", 1, 1, pages)

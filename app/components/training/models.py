@@ -18,12 +18,11 @@ from backend.core.study import Study
 from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
+from backend.training.checkpoints import models_of
 from backend.training.cross_encoder import train_cross_encoder
-from backend.training.dual_encoder import train_dual_encoder
-from backend.training.resuming import models_of
+from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
 from backend.training.scoring import score_run
 from backend.training.training_log import read_log
-from backend.training.trial import run_name, try_model
 
 COMPARED_BY = {
     "average_rank": "Average rank: of the held-out questions' positive among one fixed pool of passages; lower is better, 1 the best.",
@@ -194,7 +193,7 @@ def after_training(opened: Study, name: str) -> None:
         return
     splits = [split for split in ("dev", "test") if any(row["split"] == split for row in opened.questions.counts())]
     for split in splits[:1]:
-        made = run_name(name, split)
+        made = trial_run_name(name, split)
         if made not in runs:
             asked = request(try_model, name, split, **fewer(opened))
             jobs.start_button(opened, asked, key=f"try-{name}", words=f"Index, and retrieve over {split}")

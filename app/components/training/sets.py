@@ -17,11 +17,10 @@ from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.retrieval.retrieve import retrieve
-from backend.training_sets.building import build
+from backend.training_sets.builder import build
 from backend.training_sets.denoising import POLICIES
-from backend.training_sets.differences import Change, diff, summary
-from backend.training_sets.new_labels import new_labels
-from backend.training_sets.strata import judge_strata
+from backend.training_sets.differences import Change, change_summary, diff, new_labels
+from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.errors import BlindspotError
 
@@ -181,7 +180,7 @@ def _send(opened: Study, name: str, lead: str) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
-        made = judge_strata(opened, batch, name, by=lead)
+        made = queue_stratified_sample(opened, batch, name, by=lead)
         st.session_state[_SAID] = f"Batch {batch}: {made.passages:,} passages are in the queue."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
@@ -284,7 +283,7 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
 
 
 def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
-    found = summary(before, after)
+    found = change_summary(before, after)
     if not found.changed:
         show(notice(f"{before.name} and {after.name} hold the same pairs in the same roles."))
         return

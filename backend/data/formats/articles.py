@@ -15,7 +15,7 @@ from typing import Any
 from backend.data.formats import fields
 from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, PassageBatch
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
-from db.errors import BadInput, Refused
+from db.errors import BadInput, Missing, Refused
 
 SETTINGS = {"unit": "words", "length": 0, "tokenizer": "minilm"}
 LENGTHS = {"words": 100, "pieces": 288}
@@ -85,15 +85,14 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
     """Cuts a text into blocks whose words have at most `length` pieces together; a longer word is a block of its own."""
     from transformers import AutoTokenizer
 
-    from backend.retrieval.encoder import locate
+    from backend.core.model_files import open_model, readable_model
 
     try:
-        made = AutoTokenizer.from_pretrained(locate(tokenizer))
-    except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).splitlines() or [""])[0][:120]
-        raise Refused(
-            f"--set tokenizer={tokenizer}: cannot be loaded ({reason}); name a folder that holds one"
-        ) from error
+        folder = open_model(tokenizer, weights=False)
+        with readable_model(folder.path, "the tokenizer"):
+            made = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=folder.trusted)
+    except Missing as error:
+        raise Refused(f"--set tokenizer={tokenizer}: {error}") from error
 
     def cut(text: str) -> Iterator[str]:
         words = text.split()

@@ -1,4 +1,4 @@
-"""Label events as JSON lines and as CSV: a column for each field of `db.labels.Event`, and the question's split.
+"""Label events as JSON lines and as CSV: a column for each field of `db.events.EventRow`, and the question's split.
 
 CSV is opened in spreadsheets, where a cell that begins with = + - @ is a formula. Such a text (one that begins with a tab, a
 line end or an apostrophe too) gets an apostrophe before it, which is taken away when it is read. Every text is quoted.
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from backend.core.spreadsheets import plain_cell, safe_cell
 from backend.data.formats.streams import not_utf8
 from db.errors import BadInput
-from db.events import COLUMNS, Event
-from db.gestures import LABELLING, Choice, Gesture, check
+from db.events import COLUMNS, LABELLING, MAX_NUMBER, Choice, EventRow, LabelEvent, validate
+from db.names import check_display_name
 
 HEADER = (*COLUMNS, "split")
 _WHOLE = {"number", "part", "undoes", "practice", "blind", "rank", "milliseconds"}
@@ -33,29 +34,14 @@ _NEEDED = {
     "guideline_version",
     "server_time",
 }
-_FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "'",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # the last: full-width, Excel takes them too
 _LARGEST = 2**63 - 1
-_MAX_NAME = 64
 
 
 class Line(NamedTuple):
     """An event and the line (from 1) on which it begins."""
 
     line: int
-    event: Event
+    event: EventRow
 
 
 class Problem(NamedTuple):
@@ -70,31 +56,21 @@ class EventFormat:
     """read: the lines of a file, raising BadInput where it cannot be read on. writer: takes a file, gives what writes an event."""
 
     read: Callable[[Path], Iterator[Line | Problem]]
-    writer: Callable[[TextIO], Callable[[Event, str], None]]
+    writer: Callable[[TextIO], Callable[[EventRow, str], None]]
 
 
-def safe_cell(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return "'" + text if text.startswith(_FORMULA) else text
-
-
-def plain_cell(cell: str) -> str:
-    """What `safe_cell` was given."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
-
-
-def _json_writer(file: TextIO) -> Callable[[Event, str], None]:
-    def write(event: Event, split: str) -> None:
+def _json_writer(file: TextIO) -> Callable[[EventRow, str], None]:
+    def write(event: EventRow, split: str) -> None:
         file.write(json.dumps(dict(zip(HEADER, (*_values(event), split), strict=True)), ensure_ascii=False) + "\n")
 
     return write
 
 
-def _csv_writer(file: TextIO) -> Callable[[Event, str], None]:
+def _csv_writer(file: TextIO) -> Callable[[EventRow, str], None]:
     rows = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     rows.writerow(HEADER)
 
-    def write(event: Event, split: str) -> None:
+    def write(event: EventRow, split: str) -> None:
         values = (
             "" if value is None else safe_cell(value) if isinstance(value, str) else value
             for value in (*_values(event), split)
@@ -160,13 +136,13 @@ def _line(line: int, value: dict[str, Any]) -> Line | Problem:
         return Problem(line, error.message)
 
 
-def _event(value: dict[str, Any]) -> Event:
+def _event(value: dict[str, Any]) -> EventRow:
     """Raises BadInput. What depends on other events, or on the study, is not asked here."""
     if absent := [name for name in HEADER if name in _NEEDED and value.get(name) is None]:
         raise BadInput(f"there is no {absent[0]}")
     for name in COLUMNS:
         _check_type(name, value.get(name))
-    event = Event(
+    event = EventRow(
         **{
             name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name)
             for name in COLUMNS
@@ -179,8 +155,8 @@ def _event(value: dict[str, Any]) -> Event:
     )
     if event.label is not None and event.kind not in LABELLING:
         raise BadInput(f"an event of the kind {event.kind!r} has no label")
-    check(
-        Gesture(
+    validate(
+        LabelEvent(
             event.gesture,
             event.kind,
             event.question,
@@ -194,16 +170,13 @@ def _event(value: dict[str, Any]) -> Event:
             event.client_time,
         )
     )
+    if event.number > MAX_NUMBER:
+        raise BadInput(f"number is {event.number}; the limit is {MAX_NUMBER}")
     if event.number < 1 or event.part < 0 or event.practice not in (0, 1) or event.blind not in (0, 1):
         raise BadInput("number is from 1, part from 0, practice and blind are 0 or 1")
     if event.inclusion_probability is not None and not 0 < event.inclusion_probability <= 1:
         raise BadInput("inclusion_probability must be above 0 and at most 1")
-    if (
-        len(event.annotator) > _MAX_NAME
-        or event.annotator != event.annotator.strip()
-        or not event.annotator.isprintable()
-    ):
-        raise BadInput(f"{event.annotator[:80]!r} will not do as an annotator's name")
+    check_display_name(event.annotator, "annotator's")
     return event
 
 
@@ -221,7 +194,7 @@ def _check_type(name: str, value: Any) -> None:
         raise BadInput(f"{name} must be {kind}")
 
 
-def _values(event: Event) -> tuple:
+def _values(event: EventRow) -> tuple:
     return tuple(getattr(event, name) for name in COLUMNS)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from analysis.neighbours import unit
 from analysis.relations import relation_name
 from analysis.spread import Group, measured
+from backend.data.leaks import eligible_questions
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
@@ -21,7 +22,6 @@ from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
 from backend.experiments.workbench import Workbench
 from backend.maps.request import Points
 from backend.maps.spreads import positives
-from backend.training_sets.leaks import admitted
 
 TAKES = frozenset({"relations"})
 DEFAULTS = {"limit": 8000, "training": {"batch": 24}}
@@ -89,7 +89,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     setting = of_one_set(setting, bench)
     counts = counted(bench, setting.asked())
     trained = Counter(
-        question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation
+        question.relation
+        for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
+        if question.relation
     )
     relations, left_out = chosen(
         setting,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from analysis.relations import relation_name
 from backend.data.formats.entityquestions import MAIN
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     LEAST,
     SMALL_LEAST,
@@ -34,7 +35,6 @@ from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import admitted
 from db.records import Question
 
 SIMILAR_ROW = "FT, similar wording"
@@ -106,7 +106,7 @@ def _apart(
 ) -> tuple[dict[str, tuple[Apart, ...]], dict[str, int], dict[str, str]]:
     """By relation: what training questions are kept apart from, how many there are, and a note. Official sets stay as they are."""
     of: dict[str, list[Question]] = {}
-    for question in bench.questions.some(admitted(bench, setting.train, relations=setting.relations).ids):
+    for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
     asked = counted(bench, setting.asked())
     least, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from analysis.relations import relation_name
 from backend.data.encyclopedia import SECOND_DATASET
 from backend.data.encyclopedia.language import SECOND_WORDINGS
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import K, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
 from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
 from backend.experiments.parts import Asked
 from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import admitted
 from db.errors import BadInput
 
 TAKES = frozenset({"relations", "sets"})
@@ -36,7 +36,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     k, asked = largest_k(setting), setting.asked()
     counts = counted(bench, asked)
     trained = Counter(
-        question.relation for question in bench.questions.some(admitted(bench, setting.train).ids) if question.relation
+        question.relation
+        for question in bench.questions.some(eligible_questions(bench, setting.train).ids)
+        if question.relation
     )
     relations, left_out = chosen(
         setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER

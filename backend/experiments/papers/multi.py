@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import admitted
 
 TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}
@@ -25,6 +25,6 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         cells += in_column(success_cells("BM25", [Bm25Hits(asked, k)], (k,)), column)
         cells += in_column(dense_row(setting, "single", data[name], asked=asked), column)
         cells += in_column(dense_row(setting, "multi", tuple(data.values()), asked=asked), column)
-    smallest = min(sets, key=lambda name: len(admitted(bench, (f"{name}/train",)).ids))
+    smallest = min(sets, key=lambda name: len(eligible_questions(bench, (f"{name}/train",)).ids))
     at = f"{smallest} @{k}"
     return Plan(cells, [Claim(f"the smallest set, {smallest}, gains from the others", ("multi", at), ("single", at))])

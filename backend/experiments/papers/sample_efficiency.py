@@ -5,10 +5,10 @@ The curves of the figure have no printed numbers; its text says that 1,000 examp
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row, success_cells
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import admitted
 from db.errors import BadInput
 
 TAKES = frozenset({"sizes"})
@@ -16,7 +16,7 @@ DEFAULTS = {"sizes": (1000, 10_000, 20_000, 40_000)}
 
 
 def plan(setting: Setting, bench: Workbench) -> Plan:
-    count = len(admitted(bench, setting.train).ids)
+    count = len(eligible_questions(bench, setting.train).ids)
     sizes = [size for size in sorted(setting.sizes) if size < count] + [count]
     if setting.small:
         sizes = [max(2, count // 4), max(3, count // 2), count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import (
     AVERAGE,
     LEAST,
@@ -21,7 +22,6 @@ from backend.experiments.plan import Claim, Plan, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
-from backend.training_sets.leaks import admitted
 from db.errors import BadInput
 
 SYSTEMS = ("DPR (NQ)", "FT by relation", "FT for all", "DPR (PAQ)", "FT by relation", "FT for all", "BM25")
@@ -51,7 +51,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index stays as the encoder made it, so {given[0]} cannot be chosen here; leave it out")
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
-    admitted(bench, setting.train, relations=setting.relations)
+    eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
         relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from backend.core.manifest import file_sha256, whole_folder, write_manifest, write_text
 from backend.progress import Progress
-from backend.training_sets.exports.base import TEMPLATE, Form, Options, Rows
+from backend.training_sets.exports.base import TEMPLATE, ExportFormat, ExportOptions, ExportRows
 from backend.training_sets.exports.card import card
 from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class TrainingSetExport:
     """The folder that was written, the rows of each file, and one line for everything that the form has no place for."""
 
     path: Path
@@ -34,7 +34,7 @@ class Exported:
 
 
 @cache
-def forms() -> dict[str, Form]:
+def export_formats() -> dict[str, ExportFormat]:
     """Every form, by name."""
     found = []
     for module in pkgutil.iter_modules(__path__):
@@ -52,29 +52,29 @@ def export(
     seed: int = 0,
     template: str = TEMPLATE,
     progress: Progress | None = None,
-) -> Exported:
+) -> TrainingSetExport:
     """Write a training set.
 
     Args:
         format: a name in `forms()`.
         path: a folder that is not there yet; default the set's name and the form's, in the current folder.
-        negatives, draw, seed, template: see `Options`.
+        negatives, draw, seed, template: see `ExportOptions`.
 
     Raises:
         Missing: no such set. Refused: an unknown form, settings that make no sense, or the folder exists.
     """
     training_set = TrainingSet.open(study, name)
-    if format not in forms():
-        raise Refused(f"--format must be one of {', '.join(forms())}, not {format!r}")
-    form = forms()[format]
-    options = Options(form.negatives if negatives is None else negatives, draw, seed, template)
+    if format not in export_formats():
+        raise Refused(f"--format must be one of {', '.join(export_formats())}, not {format!r}")
+    form = export_formats()[format]
+    options = ExportOptions(form.negatives if negatives is None else negatives, draw, seed, template)
     options.check()
     target = Path(path) if path is not None else Path(f"{name}-{format}")  # both are checked: they lead nowhere else
     if target.exists() or target.is_symlink():
         raise Refused(f"{target} exists; name another folder")
     if not target.parent.is_dir():
         raise Refused(f"{target.parent} is no folder; name one that is there")
-    rows = Rows(study, training_set, options, progress)
+    rows = ExportRows(study, training_set, options, progress)
     with whole_folder(target.absolute()) as building:
         counts, notes = form.write(building, rows)
         sha256 = {file: file_sha256(building / file) for file in counts}
@@ -93,4 +93,4 @@ def export(
                 "notes": list(notes),
             },
         )
-    return Exported(target, counts, notes)
+    return TrainingSetExport(target, counts, notes)

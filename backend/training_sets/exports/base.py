@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backend.data.formats.files import written_whole
-from backend.training_sets.pairs import Pair
-from backend.training_sets.training_set import TrainingSet, positives_of
+from backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from db.errors import Refused
 from db.records import Passage, Question
 
@@ -26,7 +25,7 @@ _BLOCK = 100  # questions whose texts are read together
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ExportOptions:
     """negatives: of a question at most, mined and people's; None for all. draw: "top" takes those that stand highest (DPR), "random"
     draws them (RocketQA) with `seed`. template: how title and text become one, for forms that have one text."""
 
@@ -50,29 +49,31 @@ class Options:
         return asdict(self)
 
 
-class Held(NamedTuple):
+class PairPassage(NamedTuple):
     """A pair with its passage."""
 
     pair: Pair
     passage: Passage
 
 
-class Row(NamedTuple):
-    """A question with its passages: positives in the order of trust, hard negatives (drawn as `Options` says), easy ones."""
+class ExportRow(NamedTuple):
+    """A question with its passages: positives in the order of trust, hard negatives (drawn as `ExportOptions` says), easy ones."""
 
     question: Question
-    positives: list[Held]
-    hard: list[Held]
-    easy: list[Held]
+    positives: list[PairPassage]
+    hard: list[PairPassage]
+    easy: list[PairPassage]
 
 
-class Rows:
+class ExportRows:
     """The rows of a set, some questions at a time. May be gone through more than once."""
 
-    def __init__(self, study: Study, training_set: TrainingSet, options: Options, progress: Callable | None = None):
+    def __init__(
+        self, study: Study, training_set: TrainingSet, options: ExportOptions, progress: Callable | None = None
+    ):
         self.study, self.training_set, self.options, self._progress = study, training_set, options, progress
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ExportRow]:
         groups, done = self.training_set.groups(), 0
         while block := list(islice(groups, _BLOCK)):
             if self._progress:
@@ -83,7 +84,7 @@ class Rows:
     def one_text(self, passage: Passage) -> str:
         return self.options.template.format(title=passage.title, text=passage.text)
 
-    def _rows(self, block: list[tuple[str, list[Pair]]]) -> Iterator[Row]:
+    def _rows(self, block: list[tuple[str, list[Pair]]]) -> Iterator[ExportRow]:
         chosen = [
             (
                 positives_of(pairs),
@@ -96,7 +97,9 @@ class Rows:
         passages = dict(zip(known, self.study.corpus.passages(known.values()), strict=True))
         questions = self.study.questions.some([question for question, _ in block])
         for question, kinds in zip(questions, chosen, strict=True):
-            yield Row(question, *([Held(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds))
+            yield ExportRow(
+                question, *([PairPassage(pair, passages[pair.passage]) for pair in pairs] for pairs in kinds)
+            )
 
     def _drawn(self, pairs: list[Pair]) -> list[Pair]:
         if self.options.draw == "random":
@@ -108,7 +111,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Form:
+class ExportFormat:
     """One form.
 
     write: takes the folder to write into and the rows; gives the rows of each file by its name, and notes.
@@ -117,7 +120,7 @@ class Form:
 
     name: str
     what: str
-    write: Callable[[Path, Rows], tuple[dict[str, int], tuple[str, ...]]]
+    write: Callable[[Path, ExportRows], tuple[dict[str, int], tuple[str, ...]]]
     negatives: int | None = None
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from backend.data.formats.beir import write_corpus, write_qrels, write_queries
-from backend.training_sets.exports.base import Form, Rows
+from backend.training_sets.exports.base import ExportFormat, ExportRows
 from db.records import Passage
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/train.tsv"
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     (folder / "qrels").mkdir()
     counts = {
         CORPUS: write_corpus(folder / CORPUS, _passages(rows)).rows,
@@ -27,13 +27,13 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
     )
 
 
-def _judgements(rows: Rows) -> Iterator[tuple[str, str, int]]:
+def _judgements(rows: ExportRows) -> Iterator[tuple[str, str, int]]:
     for row in rows:
         yield from ((row.question.id, pair.passage, 1) for pair, _ in row.positives)
         yield from ((row.question.id, pair.passage, 0) for pair, _ in row.hard)
 
 
-def _passages(rows: Rows) -> Iterator[Passage]:
+def _passages(rows: ExportRows) -> Iterator[Passage]:
     """Each passage once, in the collection's order: one bit of memory for each passage of the collection."""
     corpus = rows.study.corpus
     named = np.zeros(len(corpus), bool)
@@ -45,4 +45,4 @@ def _passages(rows: Rows) -> Iterator[Passage]:
         yield from corpus.passages(ordinals[start : start + 1000].tolist())
 
 
-FORMS = [Form("beir", "a BEIR folder: corpus, queries, qrels", write)]
+FORMS = [ExportFormat("beir", "a BEIR folder: corpus, queries, qrels", write)]

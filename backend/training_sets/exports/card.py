@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.agreement import Agreement
 from analysis.audit import Rate
-from backend.training_sets.exports.base import Form
-from backend.training_sets.left import Left, false_negatives_left
+from backend.training_sets.exports.base import ExportFormat
+from backend.training_sets.residual import ResidualFalseNegatives, residual_false_negatives
 from backend.training_sets.training_set import TrainingSet
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ LICENCE = (
 )
 
 
-def card(study: Study, training_set: TrainingSet, form: Form, files: Mapping[str, int], notes: Sequence[str]) -> str:
+def card(
+    study: Study, training_set: TrainingSet, form: ExportFormat, files: Mapping[str, int], notes: Sequence[str]
+) -> str:
     """Markdown."""
     manifest = training_set.manifest
     counts = manifest["counts"]
@@ -75,7 +77,7 @@ def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
         yield "- agreement of people: nobody has labelled anything blind"
     else:
         yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
-    yield f"- estimated false negatives left: {_left(false_negatives_left(study, training_set))}"
+    yield f"- estimated false negatives left: {_left(residual_false_negatives(study, training_set))}"
 
 
 def _agreement(found: Agreement) -> str:
@@ -88,7 +90,7 @@ def _agreement(found: Agreement) -> str:
     )
 
 
-def _left(left: Left | None) -> str:
+def _left(left: ResidualFalseNegatives | None) -> str:
     if left is None:
         return "not known; no question of a random audit is in this set"
     if left.rate.value is None:

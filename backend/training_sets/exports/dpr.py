@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats.files import written_whole
-from backend.training_sets.exports.base import Form, Held, Row, Rows
+from backend.training_sets.exports.base import ExportFormat, ExportRow, ExportRows, PairPassage
 
 FILE = "train.json"
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     count = several = 0
     with written_whole(folder / FILE) as file:
         file.write("[")
@@ -31,7 +31,7 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
     return {FILE: count}, notes if several else ()
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(row: ExportRow) -> dict[str, Any]:
     question = row.question
     return {
         "dataset": question.dataset,
@@ -44,7 +44,7 @@ def _record(row: Row) -> dict[str, Any]:
     }
 
 
-def _contexts(held: Sequence[Held]) -> list[dict[str, Any]]:
+def _contexts(held: Sequence[PairPassage]) -> list[dict[str, Any]]:
     return [
         {
             "title": passage.title,
@@ -56,4 +56,4 @@ def _contexts(held: Sequence[Held]) -> list[dict[str, Any]]:
     ]
 
 
-FORMS = [Form("dpr", "DPR's training JSON", write)]
+FORMS = [ExportFormat("dpr", "DPR's training JSON", write)]

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import Form, Row, Rows
+from backend.training_sets.exports.base import ExportFormat, ExportRow, ExportRows
 from db.backup import sync
 
 FILE = "train.parquet"
@@ -15,11 +15,11 @@ _PAIR = ("role", "source", "run", "rank", "score", "probability", "answer", "lab
 _BLOCK = 50  # questions in a row group
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    from backend.training_sets.pairs import schema
+    from backend.training_sets.training_set import schema
 
     texts = [pa.field(name, pa.string()) for name in ("question_id", "question", "passage_id", "title", "text")]
     texts.insert(2, pa.field("answers", pa.list_(pa.string())))
@@ -34,7 +34,7 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
     return {FILE: count}, ()
 
 
-def _records(row: Row) -> Iterator[dict[str, Any]]:
+def _records(row: ExportRow) -> Iterator[dict[str, Any]]:
     question = row.question
     for pair, passage in (*row.positives, *row.hard, *row.easy):
         yield {
@@ -48,4 +48,4 @@ def _records(row: Row) -> Iterator[dict[str, Any]]:
         }
 
 
-FORMS = [Form("parquet", "Parquet, a row for each pair, with texts and everything known of it", write)]
+FORMS = [ExportFormat("parquet", "Parquet, a row for each pair, with texts and everything known of it", write)]

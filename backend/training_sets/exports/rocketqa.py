@@ -7,13 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from backend.data.formats.files import one_line, written_whole
-from backend.training_sets.exports.base import Form, Rows, left_out_note
+from backend.training_sets.exports.base import ExportFormat, ExportRows, left_out_note
 from db.records import Passage
 
 DUAL, CROSS = "dual.tsv", "cross.tsv"
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     """Each positive with each of its question's hard negatives; a question without one has no line in dual.tsv, as in RocketQA."""
     dual = cross = bare = 0
     with written_whole(folder / DUAL) as pairs, written_whole(folder / CROSS) as labelled:
@@ -35,4 +35,4 @@ def _parts(passage: Passage) -> tuple[str, str]:
     return one_line(passage.title).strip() or "-", one_line(passage.text)
 
 
-FORMS = [Form("rocketqa", "RocketQA's TSVs, of the dual encoder and of the cross-encoder", write, negatives=4)]
+FORMS = [ExportFormat("rocketqa", "RocketQA's TSVs, of the dual encoder and of the cross-encoder", write, negatives=4)]

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import Form, Rows, left_out_note, write_lines
+from backend.training_sets.exports.base import ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"
 DEFAULT_NEGATIVES = 4
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
-    """n-tuples have one width: questions with fewer hard negatives than `Options.negatives` are in the other files alone."""
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
+    """n-tuples have one width: questions with fewer hard negatives than `ExportOptions.negatives` are in the other files alone."""
     width = rows.options.negatives
     counts = {
         PAIRS: write_lines(folder / PAIRS, _pairs(rows)),
@@ -36,13 +36,13 @@ def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
     return counts, notes
 
 
-def _pairs(rows: Rows) -> Iterator[dict[str, str]]:
+def _pairs(rows: ExportRows) -> Iterator[dict[str, str]]:
     for row in rows:
         for _, passage in row.positives:
             yield {"anchor": row.question.text, "positive": rows.one_text(passage)}
 
 
-def _triplets(rows: Rows) -> Iterator[dict[str, str]]:
+def _triplets(rows: ExportRows) -> Iterator[dict[str, str]]:
     for row in rows:
         for _, positive in row.positives:
             for _, negative in row.hard:
@@ -53,7 +53,7 @@ def _triplets(rows: Rows) -> Iterator[dict[str, str]]:
                 }
 
 
-def _tuples(rows: Rows, width: int) -> Iterator[tuple[dict[str, Any], list[float | None]]]:
+def _tuples(rows: ExportRows, width: int) -> Iterator[tuple[dict[str, Any], list[float | None]]]:
     for row in rows:
         if len(row.hard) < width:
             continue
@@ -64,7 +64,7 @@ def _tuples(rows: Rows, width: int) -> Iterator[tuple[dict[str, Any], list[float
 
 
 FORMS = [
-    Form(
+    ExportFormat(
         "sentence-transformers",
         "JSON lines for sentence-transformers: pairs, triplets, n-tuples",
         write,

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import Form, Held, Rows, write_lines
+from backend.training_sets.exports.base import ExportFormat, ExportRows, PairPassage, write_lines
 
 FILE = "train.jsonl"
 
 
-def write(folder: Path, rows: Rows) -> tuple[dict[str, int], tuple[str, ...]]:
+def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
     count = write_lines(folder / FILE, _records(rows))
     return {FILE: count}, ()
 
 
-def _records(rows: Rows) -> Iterator[dict[str, Any]]:
+def _records(rows: ExportRows) -> Iterator[dict[str, Any]]:
     for row in rows:
         yield {
             "query_id": row.question.id,
@@ -27,8 +27,8 @@ def _records(rows: Rows) -> Iterator[dict[str, Any]]:
         }
 
 
-def _passages(held: Sequence[Held]) -> list[dict[str, str]]:
+def _passages(held: Sequence[PairPassage]) -> list[dict[str, str]]:
     return [{"docid": passage.id, "title": passage.title, "text": passage.text} for _, passage in held]
 
 
-FORMS = [Form("tevatron", "Tevatron's JSON lines", write)]
+FORMS = [ExportFormat("tevatron", "Tevatron's JSON lines", write)]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import file_sha256, text_sha256
+from backend.data.leaks import EligibleQuestions, eligible_questions
+from backend.judges.scores import ScoreStore
 from backend.progress import Progress
-from backend.training_sets.leaks import Admitted, admitted
-from backend.training_sets.request import SetRequest
-from backend.training_sets.scores import ScoreStore
+from backend.training_sets.spec import TrainingSetSpec
 from db.errors import Missing
-from db.events import as_of
+from db.judgements import as_of
 from db.labels import Labels
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ NOT_SEARCHED = "the runs did not search it"
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
+class TrainingSetSources:
     """What a set is made of, as it stood when the making began. labels: by question and passage, "open" in dispute."""
 
     runs: list[Run]
@@ -39,23 +39,25 @@ class Inputs:
     fingerprint: str
 
     @classmethod
-    def read(cls, study: Study, request: SetRequest, scores: ScoreStore | None, progress: Progress | None) -> Inputs:
+    def read(
+        cls, study: Study, spec: TrainingSetSpec, scores: ScoreStore | None, progress: Progress | None
+    ) -> TrainingSetSources:
         if progress:
             progress(0, None, "looking for leaks")
-        runs = [study.run(name) for name in dict.fromkeys(request.runs)]
-        last, labels, bad = _labels(study, request)
-        chosen = admitted(study, request.questions, bad, request.relations, request.limit, request.seed)
+        runs = [study.run(name) for name in dict.fromkeys(spec.runs)]
+        last, labels, bad = _labels(study, spec)
+        chosen = eligible_questions(study, spec.questions, bad, spec.relations, spec.limit, spec.seed)
         questions, left_out = _searched(runs, chosen)
         about = {
             "corpus": study.corpus.digest,
             "questions": chosen.digest,
             "runs": {run.name: _run_hash(run) for run in runs},
-            "labels": {"last_event": last, "used": request.cleaning.labels},
+            "labels": {"last_event": last, "used": spec.cleaning.labels},
             "scores": None if scores is None else {"model": scores.model, "digest": scores.digest},
         }
         # Labels that came since count only where they are used.
-        asked = {key: value for key, value in request.as_dict().items() if key not in ("name", "until")}
-        held = {**about, "labels": last if request.cleaning.labels else None, "left_out": sorted(left_out.items())}
+        asked = {key: value for key, value in spec.as_dict().items() if key not in ("name", "until")}
+        held = {**about, "labels": last if spec.cleaning.labels else None, "left_out": sorted(left_out.items())}
         return cls(
             runs,
             scores,
@@ -67,11 +69,11 @@ class Inputs:
         )
 
 
-def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str, str]], set[str]]:
+def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[str, str]], set[str]]:
     """The last event used, what people hold by question and passage, and the questions that they call bad."""
     store = Labels(study.labels_path, read_only=True)
-    last = store.last_event if request.until is None else min(request.until, store.last_event)
-    if not request.cleaning.labels:
+    last = store.last_event if spec.until is None else min(spec.until, store.last_event)
+    if not spec.cleaning.labels:
         return last, {}, set()
     held: dict[str, dict[str, str]] = defaultdict(dict)
     for pair in store.consensus_as_of(last):
@@ -83,7 +85,7 @@ def _labels(study: Study, request: SetRequest) -> tuple[int, dict[str, dict[str,
     return last, held, {row[0] for row in rows}
 
 
-def _searched(runs: Sequence[Run], chosen: Admitted) -> tuple[list[str], dict[str, str]]:
+def _searched(runs: Sequence[Run], chosen: EligibleQuestions) -> tuple[list[str], dict[str, str]]:
     questions = [id for id in chosen.ids if not runs or any(run.row(id) is not None for run in runs)]
     if chosen.ids and not questions:
         names = ", ".join(run.name for run in runs)

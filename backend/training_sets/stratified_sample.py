@@ -11,8 +11,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from backend.training_sets.pairs import Pair
-from backend.training_sets.training_set import TrainingSet
+from backend.training_sets.training_set import Pair, TrainingSet
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives
 STRATA = (KEPT, REMOVED, PSEUDO)
 
 
-class Drawn(NamedTuple):
+class SampledPair(NamedTuple):
     """A pair to judge, by the name of its stratum."""
 
     question: str
@@ -42,7 +41,7 @@ def stratum_of(pair: Pair) -> str | None:
     return KEPT if pair.role == "negative" else REMOVED
 
 
-def strata(study: Study, name: str, n: int, seed: int = 0) -> list[Drawn]:
+def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[SampledPair]:
     """Up to `n` pairs of each stratum, drawn with `seed`; mixed, so that a place does not betray a stratum. Questions stay together.
 
     Raises:
@@ -55,35 +54,38 @@ def strata(study: Study, name: str, n: int, seed: int = 0) -> list[Drawn]:
         for pair in pairs:
             if (stratum := stratum_of(pair)) is None:
                 continue
-            row = (-_number(seed, pair.question, pair.passage), pair.question, pair.passage)
+            row = (-_pseudo_random(seed, pair.question, pair.passage), pair.question, pair.passage)
             if len(lowest[stratum]) < n:
                 heapq.heappush(lowest[stratum], row)
             else:
                 heapq.heappushpop(lowest[stratum], row)
-    drawn = [Drawn(question, passage, stratum) for stratum, rows in lowest.items() for _, question, passage in rows]
+    drawn = [
+        SampledPair(question, passage, stratum) for stratum, rows in lowest.items() for _, question, passage in rows
+    ]
     if not drawn:
         raise Missing(f"training set {name!r} holds nothing that a machine decided; people have judged all of it")
     return sorted(
-        drawn, key=lambda each: (_number(seed, each.question, ""), _number(seed, each.question, each.passage))
+        drawn,
+        key=lambda each: (_pseudo_random(seed, each.question, ""), _pseudo_random(seed, each.question, each.passage)),
     )
 
 
-def judge_strata(
+def queue_stratified_sample(
     study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
 ) -> BatchMade:
     """Put a sample of each stratum into the queue; Quality shows how right the machine was, stratum by stratum.
 
-    Raises as `strata` and `backend.judging.batches.batch_of_pairs` do.
+    Raises as `stratified_sample` and `backend.judging.batches.batch_of_pairs` do.
     """
     from backend.judging.batches import batch_of_pairs
 
-    drawn = strata(study, training_set, n, seed)
+    drawn = stratified_sample(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
     return batch_of_pairs(
         study, name, pairs, origin=f"training set {training_set}", strata=[each.stratum for each in drawn], by=by
     )
 
 
-def _number(seed: int, question: str, passage: str) -> int:
+def _pseudo_random(seed: int, question: str, passage: str) -> int:
     """A number that seems random, the same for the same pair and seed."""
     return int.from_bytes(hashlib.blake2b(f"{seed}\0{question}\0{passage}".encode(), digest_size=8).digest(), "big")

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.disagreements import NO, SILENT, YES
 from backend.core.runs import answer_matrix
-from backend.training_sets.scores import ScoreStore
+from backend.judges.scores import ScoreStore
 from db.labels import Labels
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100
 BLOCK = 200  # questions that are looked up together
-OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
+VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
 """What a settled label says; unsure and what is in dispute say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class JudgeAgreement:
     """The pairs of a run that every judge spoke of, among the first DEPTH passages of each question.
 
     judges: those who are there, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: of the others, why, and how to get them.
@@ -49,7 +49,7 @@ class Verdicts:
     labels: list[str | None]
     found: np.ndarray
 
-    def verdicts(self, threshold: float) -> np.ndarray:
+    def votes(self, threshold: float) -> np.ndarray:
         """(judges, n) int8; the cross-encoder says yes from this probability on."""
         said = {
             PEOPLE: self.people,
@@ -61,7 +61,7 @@ class Verdicts:
         return np.array([said[judge] for judge in self.judges], np.int8).reshape(len(self.judges), len(self.ranks))
 
 
-def verdicts(study: Study, run: str, model: str | None) -> Verdicts:
+def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement:
     """
     Args:
         model: the cross-encoder whose kept scores count; None for none.
@@ -70,7 +70,7 @@ def verdicts(study: Study, run: str, model: str | None) -> Verdicts:
         Missing: no such run, or no scores of that model.
     """
     opened = study.run(run)
-    known, missing = _People(study, opened), {}
+    known, missing = _PeopleLabels(study, opened), {}
     if not known.labels:
         missing[PEOPLE] = f"Nobody has judged a question of {run} yet; labels come from the Judge page"
     store = ScoreStore.open(study, model) if model is not None else None
@@ -88,13 +88,13 @@ def verdicts(study: Study, run: str, model: str | None) -> Verdicts:
     return _gather(study, opened, known, store, scored, judges, missing)
 
 
-class _People:
+class _PeopleLabels:
     """Labels and answers of a run's questions."""
 
     def __init__(self, study: Study, run: Run):
         held: dict[str, dict[str, str]] = {}
         for pair in Labels(study.labels_path, read_only=True).consensus(run.question_ids):
-            if pair.label in OF_LABEL:
+            if pair.label in VOTE_OF_LABEL:
                 held.setdefault(pair.question, {})[pair.passage] = pair.label
         self.labels = held
         self.asked_with_answers = {
@@ -105,12 +105,12 @@ class _People:
 def _gather(
     study: Study,
     run: Run,
-    people: _People,
+    people: _PeopleLabels,
     store: ScoreStore | None,
     scored: set[str],
     judges: tuple[str, ...],
     missing: dict[str, str],
-) -> Verdicts:
+) -> JudgeAgreement:
     ordinals, ids = run.hits.ordinals[:, :DEPTH], run.question_ids
     answers = answer_matrix(study, run)[:, :DEPTH]
     wanted = set(ids)
@@ -134,14 +134,14 @@ def _gather(
     columns = list(zip(*kept, strict=True)) or [()] * 6
     labels = list(columns[3])
     found = (ordinals >= 0).sum(0)
-    return Verdicts(
+    return JudgeAgreement(
         judges,
         missing,
         ids,
         np.array(columns[0], np.int32),
         np.array(columns[1], np.int32),
         np.array(columns[2], np.int32),
-        np.array([OF_LABEL.get(label, SILENT) for label in labels], np.int8),
+        np.array([VOTE_OF_LABEL.get(label, SILENT) for label in labels], np.int8),
         np.array(columns[4], np.float64),
         np.array(columns[5], np.int8),
         labels,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from analysis.buckets import bucket_group, bucket_order
 from analysis.relations import relation_order
-from backend.training_sets.denoising import PEOPLES, RELABELLED
-from backend.training_sets.pairs import ROLES, SOURCES, Pair
+from backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
+from backend.training_sets.training_set import ROLES, SOURCES, Pair
 from db.records import Question
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
@@ -18,7 +18,7 @@ people; dropped by people."""
 
 
 @dataclass(slots=True)
-class Counts:
+class SetStats:
     """questions, pairs: how many. sources: pairs by role and source. reasons: by reason. ranks: by rank at which a passage was mined
     and by fate. groups: "relation" and "bucket", by group: questions, positives, negatives, and mined passages by fate."""
 
@@ -79,7 +79,7 @@ def fate_of(pair: Pair) -> str:
     """Of a pair that was mined."""
     if pair.role == "negative":
         return "kept"
-    if pair.reason in PEOPLES:
+    if pair.reason in PEOPLE_REASONS:
         return "relabelled" if pair.reason == RELABELLED else "removed_by_people"
     return "removed"
 

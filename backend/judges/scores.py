@@ -20,7 +20,7 @@ from db.errors import BadInput, Missing, Refused
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-Pair = tuple[str, str]
+PairKey = tuple[str, str]
 """(question id, passage id)."""
 
 _SCHEMA = """
@@ -31,10 +31,10 @@ _SCHEMA = """
 """
 
 
-class Scores(Protocol):
+class PairScorer(Protocol):
     """Anything that knows probabilities of pairs. What it leaves out is not known. `backend.judging.batches` takes one too."""
 
-    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]: ...
+    def __call__(self, pairs: Sequence[PairKey]) -> Mapping[PairKey, float]: ...
 
 
 class ScoreStore(PerThread):
@@ -117,7 +117,7 @@ class ScoreStore(PerThread):
     def __len__(self) -> int:
         return self.connection.execute("SELECT count(*) FROM score").fetchone()[0]
 
-    def __call__(self, pairs: Sequence[Pair]) -> dict[Pair, float]:
+    def __call__(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
         """Those of the pairs that are known."""
         known = self.of({question for question, _ in pairs})
         return {pair: known[pair[0]][pair[1]] for pair in pairs if pair[1] in known.get(pair[0], ())}
@@ -148,6 +148,6 @@ class ScoreStore(PerThread):
         return row[0] if row else ""
 
 
-def lookup(study: Study, model: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
+def lookup(study: Study, model: str, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
     """A model's probabilities of some pairs; absent means unknown. Raises as `ScoreStore.open` does."""
     return ScoreStore.open(study, model)(pairs)

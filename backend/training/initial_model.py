@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings
-from backend.retrieval.encoder import load_encoder, locate
+from backend.retrieval.encoder import load_encoder
 from db.errors import Refused
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
-    loaded = load_encoder(_with_pooling(start, shape.pooling), device).model
+    loaded = load_encoder(_encoder_settings(start, shape.pooling), device).model
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
             raise Refused(
@@ -94,7 +95,7 @@ def normalises(model: SentenceTransformer) -> bool:
     return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
 
 
-def _with_pooling(start: EncoderSettings, pooling: str | None) -> EncoderSettings:
+def _encoder_settings(start: EncoderSettings, pooling: str | None) -> EncoderSettings:
     """Plain checkpoints must be told how to pool; folders of sentence-transformers must not (their Pooling is replaced later)."""
     says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
@@ -104,7 +105,7 @@ def _shaped(modules: list, shape: Shape, tokens: int) -> list:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     modules = list(modules)
-    modules[0].max_seq_length = min(tokens, _longest(modules[0]))
+    modules[0].max_seq_length = min(tokens, _max_positions(modules[0]))
     if shape.layers is not None:
         keep_layers(modules[0].model, shape.layers)
     if shape.pooling is not None:
@@ -119,7 +120,7 @@ def _shaped(modules: list, shape: Shape, tokens: int) -> list:
     return modules
 
 
-def _longest(transformer: Any) -> int:
+def _max_positions(transformer: Any) -> int:
     return getattr(transformer.model.config, "max_position_embeddings", None) or 512
 
 

@@ -11,23 +11,23 @@ from backend.training_sets.denoising import (
     GOLD,
     GOLD_UNUSED,
     SURELY,
-    Bar,
+    PassageEvidence,
     Policy,
-    Seen,
+    ScoreCeiling,
     Thresholds,
-    bar_of,
-    by_machine,
-    by_people,
+    label_role,
+    machine_role,
+    score_ceiling,
 )
-from backend.training_sets.mining import Candidate
-from backend.training_sets.pairs import ROLES, SOURCES, Pair
+from backend.training_sets.mining import NegativeCandidate
+from backend.training_sets.training_set import ROLES, SOURCES, Pair
 
 NO_POSITIVE = "no positive"
 DENIED = "people deny all its positives, or disagree on them"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class QuestionEvidence:
     """Everything that is known of a question's passages.
 
     gold: ordinals. unused: gold that is not asked for as positives, and is no negative either. distant: one, or None.
@@ -39,7 +39,7 @@ class Evidence:
     gold: Sequence[int]
     unused: AbstractSet[int]
     distant: int | None
-    candidates: Sequence[Candidate]
+    candidates: Sequence[NegativeCandidate]
     labels: Mapping[int, str]
     probabilities: Mapping[int, float]
     ids: Mapping[int, str]
@@ -48,7 +48,7 @@ class Evidence:
 
 
 def assemble(
-    question: str, evidence: Evidence, policy: Policy, thresholds: Thresholds, pseudo: bool
+    question: str, evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
 ) -> tuple[list[Pair], str | None]:
     """The pairs of a question, and why it cannot train where it cannot: None where it has a positive.
 
@@ -60,15 +60,15 @@ def assemble(
         known.setdefault(evidence.distant, ("distant", DISTANT))
     mined = {each.ordinal: each for each in evidence.candidates if each.ordinal not in known}
     listed = {each.ordinal: each for each in evidence.candidates if each.ordinal in known}
-    bars = _Bars(evidence, known, thresholds) if policy.base == "positive_aware" else None
+    bars = _ScoreCeilings(evidence, known, thresholds) if policy.base == "positive_aware" else None
     pairs = []
     for ordinal, (source, reason) in known.items():
         pairs.append(
             _pair(question, evidence, ordinal, listed.get(ordinal), "positive", source, reason, thresholds.related)
         )
     for ordinal, each in mined.items():
-        seen = Seen(each.answer, each.score, evidence.probabilities.get(ordinal), each.source != "run")
-        role, reason = by_machine(policy.base, seen, thresholds, bars and bars.of(each.run))
+        seen = PassageEvidence(each.answer, each.score, evidence.probabilities.get(ordinal), each.source != "run")
+        role, reason = machine_role(policy.base, seen, thresholds, bars and bars.of(each.run))
         source = "cross_encoder" if reason == SURELY else each.source
         if ordinal in evidence.unused:
             role, source, reason = "dropped", "gold", GOLD_UNUSED
@@ -87,9 +87,9 @@ def assemble(
 
 def _pair(
     question: str,
-    evidence: Evidence,
+    evidence: QuestionEvidence,
     ordinal: int,
-    mined: Candidate | None,
+    mined: NegativeCandidate | None,
     machine: str | None,
     source: str,
     reason: str,
@@ -97,7 +97,7 @@ def _pair(
 ) -> Pair:
     label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
-        role, reason = by_people(label, related, mined is not None and machine != "positive", origin == "gold")
+        role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
         source = "label"
     answer = mined.answer if mined else None
     run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
@@ -118,27 +118,27 @@ def _pair(
     )
 
 
-class _Bars:
+class _ScoreCeilings:
     """The bar of `positive_aware`: of probabilities one for all, of scores one for each run."""
 
-    def __init__(self, evidence: Evidence, known: Mapping[int, object], thresholds: Thresholds):
+    def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
         self._evidence, self._thresholds, self._made = evidence, thresholds, {}
         self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
         self._positives += [
             each for each, label in evidence.labels.items() if label == "positive" and each not in known
         ]
 
-    def of(self, run: str | None) -> Bar:
+    def of(self, run: str | None) -> ScoreCeiling:
         if run not in self._made:
             self._made[run] = self._make(run)
         return self._made[run]
 
-    def _make(self, run: str | None) -> Bar:
+    def _make(self, run: str | None) -> ScoreCeiling:
         if self._thresholds.margin is None:
             found = self._evidence.probabilities
-            return bar_of([found[each] for each in self._positives if each in found], self._thresholds)
+            return score_ceiling([found[each] for each in self._positives if each in found], self._thresholds)
         found = self._evidence.listed.get(run, {})
         scores = [found[each] for each in self._positives if each in found]
         if len(scores) < len(self._positives) and run in self._evidence.floors:
             scores.append(self._evidence.floors[run])  # what the run did not find scores no higher than its last
-        return bar_of(scores, self._thresholds) if self._positives else Bar(None, True)
+        return score_ceiling(scores, self._thresholds) if self._positives else ScoreCeiling(None, True)

@@ -15,20 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_json, versions, write_json
 from backend.core.settings import check_name
-from backend.training.distributed import launched, leads, wait_for_all
+from backend.training.distributed import is_distributed, is_main_process, wait_for_all
 from backend.training.training_log import LOG, cut_log, read_lines
 from db.errors import BlindspotError, Missing, Refused
 
 if TYPE_CHECKING:
+    from transformers.trainer_callback import TrainerState
+
     from backend.core.study import Study
 
 TRAINING = "training.json"
 REQUEST = "request.json"
+WHOLE = "whole.json"  # written last: a checkpoint without it is not read
 STATE_FILES = {".pt", ".pth", ".bin"}  # of a checkpoint: what only going on needs
 STATE_NAMES = {"trainer_state.json", "whole.json"}
 
 
-def free_name(study: Study, name: str, replace: bool) -> Path:
+def new_model_folder(study: Study, name: str, replace: bool) -> Path:
     """Where a model of this name goes. Raises Refused where one is, and `replace` is false."""
     target = study.path("models", check_name(name, "model"))
     if target.exists() and not replace:
@@ -49,15 +52,13 @@ def models_of(study: Study) -> dict[str, dict]:
     )
 
 
-def stand(working: Path, request: dict, restart: bool) -> Path | None:
+def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
     """The checkpoint to go on from; None to begin. One process clears up, the others wait.
 
     Raises:
         Refused: something else is being trained in this folder, and `restart` is false.
     """
-    from backend.training.trainer import last_checkpoint
-
-    if leads():
+    if is_main_process():
         if restart:
             shutil.rmtree(working, ignore_errors=True)
         working.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def _differences(old: dict, new: dict) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestCheckpoint:
     """The checkpoint that is kept: the best by `figure`, or the last where none was compared."""
 
     folder: Path
@@ -91,15 +92,13 @@ class Best:
     curve: list[dict]
 
 
-def best(working: Path, figure: str) -> Best:
-    from backend.training.trainer import last_checkpoint, state_of
-
+def best_checkpoint(working: Path, figure: str) -> BestCheckpoint:
     last = last_checkpoint(working)
     state = state_of(last)
     step = state.best_global_step or state.global_step
     curve = [line for line in read_lines(working) if figure in line]
     value = next((line[figure] for line in curve if line["step"] == step), None)
-    return Best(last.parent / f"checkpoint-{step}", step, state.global_step, value, curve)
+    return BestCheckpoint(last.parent / f"checkpoint-{step}", step, state.global_step, value, curve)
 
 
 def copy_model(checkpoint: Path, building: Path) -> None:
@@ -112,7 +111,7 @@ def copy_model(checkpoint: Path, building: Path) -> None:
     shutil.copy2(checkpoint.parent / LOG, building / LOG)
 
 
-def seal(building: Path, about: dict) -> None:
+def write_training_json(building: Path, about: dict) -> None:
     """Write training.json, the last file of a model."""
     write_json(
         building / TRAINING,
@@ -127,7 +126,7 @@ def check_packages() -> None:
         raise Missing("training needs the packages accelerate and datasets; run 'pip install -r requirements.txt'")
 
 
-def device_of(device: str | None) -> str:
+def training_device(device: str | None) -> str:
     """cpu or cuda. Raises Refused for a device that is not there."""
     import torch
 
@@ -138,14 +137,14 @@ def device_of(device: str | None) -> str:
     return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def takes_bfloat16(precision: str, device: str) -> bool:
+def uses_bfloat16(precision: str, device: str) -> bool:
     """Of "auto", "float32" and "bfloat16": auto takes it on a GPU that has it."""
     import torch
 
     return precision == "bfloat16" or precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
 
 
-def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
+def training_arguments(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
     """The library's arguments as far as they do not depend on the data; joins the other processes, where there are some.
 
     Args:
@@ -163,8 +162,8 @@ def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: 
         output_dir=str(working),
         use_cpu=device == "cpu",
         seed=settings.seed,
-        bf16=takes_bfloat16(settings.precision, device),
-        ddp_backend="gloo" if device == "cpu" and launched() else None,
+        bf16=uses_bfloat16(settings.precision, device),
+        ddp_backend="gloo" if device == "cpu" and is_distributed() else None,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.clip,
@@ -185,7 +184,7 @@ def arguments_of(kind: type, working: Path, settings: Any, device: str, figure: 
     return arguments
 
 
-def plan(
+def set_schedule(
     arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0
 ) -> None:
     """Fill in what depends on the number of steps; the arguments after it are those of `every_steps`."""
@@ -210,7 +209,7 @@ def every_steps(settings: Any, steps: int, times: int, trained: int, compared: i
 
 
 @contextmanager
-def told(batch: int, caches: bool = False) -> Iterator[None]:
+def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]:
     """A full disk and a full GPU, in one line each. caches: the training has gradient caching, which a full GPU is advised to take."""
     try:
         yield
@@ -227,3 +226,26 @@ def told(batch: int, caches: bool = False) -> Iterator[None]:
                 f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}"
             ) from error
         raise
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint; the unfinished ones are removed."""
+    drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
+    return max(_checkpoints(folder).items(), default=(0, None))[1]
+
+
+def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
+    for step, path in _checkpoints(folder).items():
+        if step not in keep:
+            shutil.rmtree(path)
+
+
+def state_of(checkpoint: Path) -> TrainerState:
+    from transformers.trainer_callback import TrainerState
+
+    read_json(checkpoint / "trainer_state.json")  # one line where it is damaged
+    return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+
+
+def _checkpoints(folder: Path) -> dict[int, Path]:
+    return {int(path.name.rsplit("-", 1)[1]): path for path in folder.glob("checkpoint-*")}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class ResidualFalseNegatives:
     """rate: the share of positives among mined passages that the machine's part of the policy keeps as negatives. It is about the ranks
     that the audits drew from. unjudged: kept mined negatives that nobody judged, to which the share applies; all of them where the
     set uses no labels."""
@@ -28,12 +28,12 @@ class Left:
     unjudged: int
 
 
-def false_negatives_left(study: Study, training_set: TrainingSet) -> Left | None:
+def residual_false_negatives(study: Study, training_set: TrainingSet) -> ResidualFalseNegatives | None:
     """None where no audited question with a kept negative is in the set.
 
     People's labels take judged false negatives out of a set, and leave the others: so the share is taken before labels.
     """
-    rows = _audited(study)
+    rows = _audited_pairs(study)
     by_question: dict[str, set[str]] = {question: set() for question, _ in rows}
     unjudged = 0
     for question, pairs in training_set.groups():
@@ -56,10 +56,10 @@ def false_negatives_left(study: Study, training_set: TrainingSet) -> Left | None
         np.array([each.inclusion_probability for _, each in kept]),
         np.array([question for question, _ in kept], dtype=str),
     )
-    return Left(found, unjudged)
+    return ResidualFalseNegatives(found, unjudged)
 
 
-def _audited(study: Study) -> list[tuple[str, Candidate]]:
+def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
     """(question, passage) of the audits of all batches, as one sample; only of questions whose sampled passages all have labels."""
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
     batches = [batch for batch in queue.batches() if not batch.practice]

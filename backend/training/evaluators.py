@@ -7,26 +7,24 @@ figure depend on their number; here the pool is one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
 
 from backend.training.examples import Pool
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import Tensor
+from backend.training.losses import SIMILARITIES
 
 BLOCK = 256  # questions whose scores stand in memory at a time
 
 
-def ranks(questions: Tensor, passages: Tensor, known: Sequence[Sequence[int]], similarity: str) -> np.ndarray:
+def ranks(
+    questions: torch.Tensor, passages: torch.Tensor, known: Sequence[Sequence[int]], similarity: str
+) -> np.ndarray:
     """(q,) int64 from vectors (q, d) and (n, d); known[i] holds the rows that answer question i."""
-    import torch
-
-    from backend.training.losses import SIMILARITIES
-
     found = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
         scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
@@ -49,3 +47,39 @@ def measure(
     ]
     found = ranks(encoded[0], encoded[1], pool.known, similarity)
     return {"average_rank": float(found.mean()), "first": float((found == 1).mean())}
+
+
+class RankEvaluator(BaseEvaluator):
+    """The average rank over a fixed pool, for the trainer."""
+
+    def __init__(self, pool: Pool, template: str, similarity: str, batch: int):
+        super().__init__()
+        self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
+
+    def __call__(
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        return measure(model, self.pool, self.template, self.similarity, self.batch)
+
+
+class PairEvaluator(BaseEvaluator):
+    """The mean log loss of held-out pairs, and their average precision."""
+
+    def __init__(self, pairs: Sequence[Any], logits: Callable[..., Any], batch: int):
+        super().__init__()
+        self.pairs, self.logits, self.batch = pairs, logits, batch
+        self.positive = torch.tensor([float(pair.positive) for pair in pairs], dtype=torch.float64)
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        from sklearn.metrics import average_precision_score
+
+        scores = torch.from_numpy(
+            self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch)
+        )
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, self.positive)
+        return {
+            "held_out_loss": loss.item(),
+            "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy())),
+        }

@@ -12,13 +12,13 @@ from backend.training_sets.denoising import Policy, Thresholds, check_scale, pol
 from db.errors import BadInput
 
 if TYPE_CHECKING:
-    from backend.training_sets.scores import ScoreStore
+    from backend.judges.scores import ScoreStore
 
 POSITIVES = ("gold", "distant", "cross_encoder")
 
 
 @dataclass(frozen=True, slots=True)
-class SetRequest:
+class TrainingSetSpec:
     """How to make a training set.
 
     name: of the set; a folder.
@@ -51,7 +51,9 @@ class SetRequest:
     limit: int | None = None
 
     @classmethod
-    def of(cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any) -> SetRequest:
+    def of(
+        cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
+    ) -> TrainingSetSpec:
         """From plain values, as a job has them."""
         lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
         return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})

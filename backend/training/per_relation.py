@@ -19,12 +19,13 @@ import numpy as np
 
 from backend.core.jobs import job
 from backend.core.manifest import read_json, write_json
+from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
-from backend.training.distributed import leads
+from backend.training.checkpoints import new_model_folder
+from backend.training.distributed import is_main_process
 from backend.training.dual_encoder import train
-from backend.training.examples import Examples, Some
-from backend.training.resuming import free_name
+from backend.training.examples import Examples, Subset
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import Missing, Refused
 from db.records import Hits, Question
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from backend.core.settings import EncoderSettings
     from backend.core.study import Study
 
-SPECIALISED = "specialised.json"
-LEAST = 10  # questions of a relation, below which it gets no encoder
+ABOUT_FILE = "specialised.json"
+MIN_QUESTIONS = 10  # questions of a relation, below which it gets no encoder
 
 
 @job("train per-relation")
-def train_specialised(
+def train_per_relation(
     study: Study,
     name: str,
     encoder: str,
@@ -48,7 +49,7 @@ def train_specialised(
     device: str | None = None,
     replace_old: bool = False,
     progress: Progress | None = None,
-    least: int = LEAST,
+    least: int = MIN_QUESTIONS,
 ) -> dict:
     """The job: a question encoder for each relation of a training set with `least` questions, over the dense index of `encoder`.
 
@@ -58,11 +59,11 @@ def train_specialised(
         Missing: there is no dense index of that encoder.
         Refused: the encoder has one tower for both, or no relation has enough questions.
     """
-    from backend.training.set_examples import SetExamples
+    from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
 
-    target, index = free_name(study, name, replace_old), Dense(study, encoder, device)
-    examples = SetExamples(study, TrainingSet.open(study, training_set))
+    target, index = new_model_folder(study, name, replace_old), Dense(study, encoder, device)
+    examples = TrainingSetExamples(study, TrainingSet.open(study, training_set))
     working = study.path("models", f".{name}~specialised")
     chosen = replace(DualEncoderSettings(**(settings or {})), only="question", towers="two")
     about = {
@@ -72,12 +73,12 @@ def train_specialised(
         "model_hash": index.manifest["model_hash"],
         "training_set": training_set,
     }
-    with study.building(f"models/{name}") if leads() else nullcontext():
+    with study.building(f"models/{name}") if is_main_process() else nullcontext():
         relations = train_relations(
             encoder_settings(study, encoder), examples, working, chosen, device, about, progress, least
         )
-        if leads():
-            write_json(working / SPECIALISED, about | {"relations": relations})
+        if is_main_process():
+            write_json(working / ABOUT_FILE, about | {"relations": relations})
             shutil.rmtree(target, ignore_errors=True)
             working.rename(target)
     return {"name": name, "relations": len(relations)}
@@ -91,12 +92,12 @@ def train_relations(
     device: str | None = None,
     about: dict | None = None,
     progress: Progress | None = None,
-    least: int = LEAST,
+    least: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
     """Train into folder/<number>, one relation after another; gives what is known of each. Only the question tower is kept."""
     from sentence_transformers import SentenceTransformer
 
-    from backend.training.starting import has_two_towers, tower
+    from backend.training.initial_model import has_two_towers, tower
 
     by_relation: dict[str, list[int]] = {}
     for number in range(len(examples)):
@@ -114,15 +115,15 @@ def train_relations(
             whole = folder / f"whole-{place}"
             trained = train(
                 start,
-                Some(examples, by_relation[relation]),
+                Subset(examples, by_relation[relation]),
                 whole,
                 folder / f"working-{place}",
                 settings,
                 device=device,
                 about={**(about or {}), "relation": relation},
-                progress=progress and partial(_said, progress, relation),
+                progress=progress and partial(_report, progress, relation),
             )
-            if leads():
+            if is_main_process():
                 model = SentenceTransformer(str(whole), device="cpu")
                 if not has_two_towers(model):
                     raise Refused(
@@ -141,25 +142,25 @@ def train_relations(
                     },
                 )
                 shutil.rmtree(whole)
-        made[relation] = read_json(kept / "done.json") if leads() else {}
+        made[relation] = read_json(kept / "done.json") if is_main_process() else {}
     return made
 
 
-def _said(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:
+def _report(progress: Progress, relation: str, done: int, total: int | None, doing: str) -> None:
     progress(done, total, f"{doing} {relation}")
 
 
-class Specialised:
+class PerRelationRetriever:
     """The question encoders by relation, over one dense index."""
 
     def __init__(self, study: Study, name: str, device: str | None = None):
         """Raises Missing where there are none of this name, Refused where the index was made by other weights since."""
         self.folder, self.device = study.path("models", name), device
-        if not (self.folder / SPECIALISED).is_file():
+        if not (self.folder / ABOUT_FILE).is_file():
             raise Missing(
                 f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'"
             )
-        self.about = read_json(self.folder / SPECIALISED)
+        self.about = read_json(self.folder / ABOUT_FILE)
         self.index = Dense(study, self.about["encoder"], device)
         if self.index.manifest["model_hash"] != self.about["model_hash"]:
             raise Refused(
@@ -180,9 +181,9 @@ class Specialised:
             if relation is None:
                 vectors[some] = self.index.encode(texts)
             else:
-                model = SentenceTransformer(
-                    str(self.folder / self.about["relations"][relation]["folder"]), device=self.device
-                )
+                folder = open_model(self.folder / self.about["relations"][relation]["folder"])
+                with readable_model(folder.path):
+                    model = SentenceTransformer(folder.path, device=self.device, **folder.sentence_transformers)
                 unit = self.index.manifest["similarity"] == "cosine"
                 vectors[some] = model.encode(texts, show_progress_bar=False, normalize_embeddings=unit)
         return vectors
@@ -193,7 +194,7 @@ class Specialised:
 
 
 @job("retrieve per-relation")
-def retrieve_specialised(
+def retrieve_per_relation(
     study: Study,
     name: str,
     split: str | None = None,
@@ -208,7 +209,7 @@ def retrieve_specialised(
     from backend.core.splits import questions_in_split
     from backend.retrieval.retrieve import default_name
 
-    retriever, questions = Specialised(study, name, device), questions_in_split(study, split)
+    retriever, questions = PerRelationRetriever(study, name, device), questions_in_split(study, split)
     run = run or default_name("dense", name, split)
     refuse_existing(study, run, replace_old)
     hits = retriever.search(questions, min(k, len(study.corpus)), progress)

@@ -24,7 +24,7 @@ THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
-class Calibration:
+class ProbabilityCalibration:
     """Maps scores (logits) to probabilities by linear interpolation between `points`, or a logistic curve.
 
     method: platt: 1 / (1 + exp(-(slope * score + intercept))); isotonic: through the points (x, y), flat outside.
@@ -44,7 +44,7 @@ class Calibration:
         return 1 / (1 + np.exp(-np.clip(self.slope * scores + self.intercept, -700, 700)))
 
 
-def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Calibration:
+def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> ProbabilityCalibration:
     """Fit to the scores (n,) of pairs that are positive (n,) bool or not.
 
     Raises:
@@ -64,16 +64,16 @@ def fit(scores: np.ndarray, positive: np.ndarray, method: str = "auto") -> Calib
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, positive)
-        return Calibration(
+        return ProbabilityCalibration(
             "isotonic", points=tuple(zip(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist(), strict=True))
         )
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression(C=PENALTY).fit(scores[:, None], positive)
-    return Calibration("platt", float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
+    return ProbabilityCalibration("platt", float(fitted.coef_[0, 0]), float(fitted.intercept_[0]))
 
 
-def unseen(
+def cross_validated(
     scores: np.ndarray, positive: np.ndarray, questions: Sequence[str], method: str, seed: int = 0
 ) -> np.ndarray | None:
     """(n,) each pair's probability by a fit to the other questions' pairs; None where there are too few to do so."""

@@ -29,7 +29,7 @@ BAD = "people call the question bad"
 
 
 @dataclass(slots=True)
-class Admitted:
+class EligibleQuestions:
     """The questions that may train, by id in rising order, and those left out, with the reason.
 
     digest: of everything about the admitted questions that a training set depends on.
@@ -40,14 +40,14 @@ class Admitted:
     digest: str = ""
 
 
-def admitted(
+def eligible_questions(
     study: Study,
     wanted: Sequence[str],
     bad: frozenset[str] | set[str] = frozenset(),
     relations: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
-) -> Admitted:
+) -> EligibleQuestions:
     """The questions of some splits, without leaks.
 
     Args:
@@ -61,7 +61,7 @@ def admitted(
     """
     conditions = [_condition(each) for each in wanted]
     texts, facts = _held_out(study)
-    made, rows = Admitted(), {}
+    made, rows = EligibleQuestions(), {}
     where = " OR ".join(sql for sql, _ in conditions)
     for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
         id, text, relation, subject, bucket, *rest = row

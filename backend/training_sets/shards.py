@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from backend.core.manifest import read_json, write_json
-from backend.training_sets.counts import Counts
-from backend.training_sets.pairs import Pair, as_table, schema
+from backend.training_sets.stats import SetStats
+from backend.training_sets.training_set import Pair, as_table, schema
 from db.backup import sync
 
 
-class Parts:
+class Shards:
     """The parts in a folder; those that were made of something else are thrown away."""
 
     def __init__(self, folder: Path, fingerprint: str):
@@ -36,8 +36,8 @@ class Parts:
         os.replace(partial, self._path(number, "parquet"))
         write_json(self._path(number, "json"), about)
 
-    def summary(self) -> tuple[Counts, dict[str, str]]:
-        counts, left_out = Counts(), {}
+    def summary(self) -> tuple[SetStats, dict[str, str]]:
+        counts, left_out = SetStats(), {}
         for number in self._numbers():
             about = read_json(self._path(number, "json"))
             counts.merge(about["counts"])

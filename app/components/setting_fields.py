@@ -1,0 +1,43 @@
+"""Form fields from declared settings: label, bounds and help come from the declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamlit.delta_generator import DeltaGenerator
+
+from backend.core.declared import declared
+
+LARGEST = 10**9  # a bound for number fields whose setting has none
+
+
+def setting_field(place: DeltaGenerator, kind: type, name: str, value: Any = None, **more: Any) -> Any:
+    """Show the field of one setting and return its value.
+
+    Args:
+        place: the column or container that holds the field.
+        kind: the settings class that declares the setting.
+        value: what the field shows first; default the declared default. An optional number without a value is an empty field,
+            which returns None.
+        more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared bounds.
+    """
+    one = declared(kind)[name]
+    value = one.default if value is None else value
+    more.setdefault("help", f"{one.help}.")
+    if one.choices:
+        words = [*one.choices] if one.default is not None else [None, *one.choices]
+        return place.selectbox(one.title, words, words.index(value), format_func=lambda word: word or "default", **more)
+    if one.kind is bool:
+        return place.checkbox(one.title, bool(value), **more)
+    if one.kind is str:
+        return place.text_input(one.title, value or "", **more) or None
+    number = one.kind
+    lowest = more.pop("minimum", one.minimum if one.minimum is not None else one.above)
+    highest = more.pop("maximum", one.maximum if one.maximum is not None else one.below)
+    return place.number_input(
+        one.title,
+        None if lowest is None else number(lowest),
+        number(LARGEST if highest is None else min(highest, LARGEST)),
+        None if value is None else number(value),
+        **more,
+    )

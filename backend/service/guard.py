@@ -1,0 +1,309 @@
+"""What stands in front of both servers, the app (`blindspot open`) and the retrieval service (`blindspot serve`).
+
+`Guard` is ASGI middleware: it checks Host and Origin, bounds the body of a request and the rate of requests, and sends security
+headers. `PatientProtocol` is uvicorn's HTTP protocol with time limits, so that clients that send or read slowly cannot occupy the
+server. `docs/security.md` says what this defends against.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import math
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from db.errors import Refused
+
+MAX_BODY = 1 << 20  # bytes
+SECONDS_TO_SEND_REQUEST = 15.0  # headers and body
+SECONDS_TO_READ_ANSWER = 30.0  # without reading a byte, while the server wants to write
+UNFINISHED_REQUESTS = 128  # connections whose request is not complete; beyond that the oldest is closed
+CONNECTIONS = 512  # open at once; beyond that uvicorn answers 503
+REQUESTS_AT_ONCE, REQUESTS_PER_SECOND = 1000.0, 100.0  # of one address
+WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND = 20.0, 0.2  # of one address
+ADDRESSES_REMEMBERED = 4096
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"SAMEORIGIN"),
+    (b"content-security-policy", b"frame-ancestors 'self'"),
+    (b"referrer-policy", b"same-origin"),
+)
+
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches a server on that address: localhost, 127.0.0.0/8 or ::1."""
+    if address.lower() == "localhost":
+        return True
+    ip = _ip(address)
+    return ip is not None and ip.is_loopback
+
+
+def reachable_host(address: str) -> str:
+    """The host by which this machine itself reaches a server on that address; 0.0.0.0 and :: are no addresses to ask."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+
+
+def in_url(host: str) -> str:
+    """A host as a URL writes it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that listens. Raises Refused when the port is taken or the address is not this machine's."""
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise Refused(f"cannot listen on {address}: {error.strerror or error}; give another --address") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if address == "::":
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((address, port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise Refused(
+            f"cannot listen on {in_url(address)}:{port} ({reason}); give another --port or --address"
+        ) from error
+    return listening
+
+
+class Hosts:
+    """The Host headers that a server answers to.
+
+    A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name as Host.
+    A server on a loopback address answers to loopback names only. A server on another address answers to any IP address, because
+    a page cannot rebind one, to this machine's own names, and to the names that its operator gave.
+    """
+
+    def __init__(self, address: str, names: Iterable[str] = ()):
+        self.is_local = is_loopback(address)
+        self._names = {name.lower().rstrip(".") for name in names} | {"localhost", address.lower()}
+        if not self.is_local:
+            self._names.add(socket.gethostname().lower())
+
+    def __contains__(self, host: object) -> bool:
+        name = _name_of_host(host) if isinstance(host, str) else None
+        if name is None:
+            return False
+        ip = _ip(name)
+        if ip is not None:
+            return ip.is_loopback or name in self._names or not self.is_local
+        return name in self._names
+
+
+class Rate:
+    """A bucket of tokens for each client address: `at_once` requests, refilled at `per_second`."""
+
+    def __init__(self, at_once: float, per_second: float, clock: Callable[[], float] = time.monotonic):
+        self._at_once, self._per_second, self._clock = at_once, per_second, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str, tokens: float = 1.0) -> float:
+        """Take tokens. Return 0, or the seconds until there are enough."""
+        now = self._clock()
+        left, since = self._buckets.pop(address, (self._at_once, now))
+        left = min(self._at_once, left + (now - since) * self._per_second)
+        wait = 0.0 if left >= tokens else (tokens - left) / self._per_second
+        self._buckets[address] = (left - tokens if wait == 0 else left), now
+        if len(self._buckets) > ADDRESSES_REMEMBERED:
+            self._buckets.popitem(last=False)
+        return wait
+
+
+class Guard:
+    """Middleware that refuses a request before the application sees it.
+
+    Args:
+        hosts: names that the server answers to; another Host is refused with 400, another Origin with 403.
+        max_body: bytes of a request body; more is refused with 413.
+        rate: requests of one address; more are refused with 429. None: no limit, as on a loopback address.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Hosts, max_body: int = MAX_BODY, rate: Rate | None = None):
+        self._app, self._hosts, self._max_body, self._rate = app, hosts, max_body, rate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _refuse(scope, receive, send, *refusal)
+            return
+        await self._app(scope, self._bounded(receive) if scope["type"] == "http" else receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
+        headers = _headers(scope)
+        host, origins = headers.get("host", [""])[-1], headers.get("origin", [])
+        if len(headers.get("host", [])) != 1 or host not in self._hosts:
+            return 400, _wrong_host(host, self._hosts.is_local), {}
+        if any(_authority(origin) != host.lower() for origin in origins):
+            return 403, "a page of another site sent this request; open this server's own page", {}
+        length = headers.get("content-length", ["0"])[0]
+        if length.isdigit() and int(length) > self._max_body:
+            return 413, f"a request has at most {self._max_body:,} bytes", {}
+        if self._rate is not None:
+            wait = self._rate.take((scope.get("client") or ("",))[0])
+            if wait > 0:
+                return 429, "too many requests from your address; try again in a moment", _retry_after(wait)
+        return None
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """`receive` that raises after `max_body` bytes, for bodies that do not announce their length."""
+        from starlette.exceptions import HTTPException
+
+        read = 0
+
+        async def bounded() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._max_body:
+                raise HTTPException(413, f"a request has at most {self._max_body:,} bytes")
+            return message
+
+        return bounded
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with time limits, which uvicorn lacks.
+
+    A client has SECONDS_TO_SEND_REQUEST for headers and body together, and must read an answer at least every
+    SECONDS_TO_READ_ANSWER. At most UNFINISHED_REQUESTS connections may have an incomplete request: a new one closes the oldest,
+    so a flood of unfinished requests cannot lock out a client that sends a whole one.
+    """
+
+    _unfinished: OrderedDict[PatientProtocol, None] = OrderedDict()
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
+            self._end_request()
+        elif self._request_timer is None:  # the next request of a connection that is kept alive
+            self._begin_request()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._end_request()
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_request()
+        self._end_write()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(SECONDS_TO_READ_ANSWER, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._end_write()
+        super().resume_writing()
+
+    def _begin_request(self) -> None:
+        self._request_timer = self.loop.call_later(SECONDS_TO_SEND_REQUEST, self.transport.abort)
+        self._unfinished[self] = None
+        if len(self._unfinished) > UNFINISHED_REQUESTS:
+            oldest = next(iter(self._unfinished))
+            oldest._end_request()
+            oldest.transport.abort()
+
+    def _end_request(self) -> None:
+        self._unfinished.pop(self, None)
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _end_write(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _name_of_host(host: str) -> str | None:
+    """The name in a Host header, lower case, without port and brackets; None if the header is malformed."""
+    try:
+        parts = urlsplit(f"//{host}")
+        name, _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not name or parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return name.rstrip(".")
+
+
+def _authority(origin: str) -> str:
+    """Host and port of an Origin header, as a Host header writes them; "" for `null`."""
+    return urlsplit(origin).netloc.lower() if "://" in origin else ""
+
+
+def _wrong_host(host: str, is_local: bool) -> str:
+    if is_local:
+        return f"this server answers to localhost alone, not to {host[:80]!r}"
+    return f"this server does not answer to the name {host[:80]!r}; its operator can add it with --host"
+
+
+def _headers(scope: Scope) -> dict[str, list[str]]:
+    headers: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return headers
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(math.ceil(seconds))}
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            present = {name.lower() for name, _ in message.get("headers", [])}
+            message["headers"] = [*message.get("headers", []), *(pair for pair in HEADERS if pair[0] not in present)]
+        await send(message)
+
+    return sending
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, line: str, headers: dict[str, str]) -> None:
+    """Answer a request with one line of JSON, or refuse a websocket before it is accepted."""
+    logging.getLogger(__name__).debug("refused with %d: %s", status, line)
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": line[:120]})
+        return
+    from starlette.responses import Response
+
+    answer = Response(json.dumps({"error": line}), status, {**headers, "Connection": "close"}, "application/json")
+    await answer(scope, receive, send)

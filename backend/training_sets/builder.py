@@ -1,0 +1,230 @@
+"""Making a training set: a part for some hundred questions at a time, then the whole folder by one rename.
+
+Parts are kept until the set is whole, so a build that was cancelled or killed goes on where it was, as long as nothing that it was
+made of has changed. The same inputs give the same `pairs.parquet`, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.core.jobs import job
+from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
+from backend.judges.scores import ScoreStore
+from backend.progress import Progress
+from backend.training_sets.assemble import QuestionEvidence, assemble
+from backend.training_sets.mining import (
+    EasyNegativeSampler,
+    NegativeCandidate,
+    distant_positives,
+    match_answers,
+    mine_runs,
+    run_scores,
+)
+from backend.training_sets.shards import Shards
+from backend.training_sets.sources import TrainingSetSources
+from backend.training_sets.spec import TrainingSetSpec
+from backend.training_sets.stats import SetStats, tally
+from backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet
+from db.backup import sync
+from db.errors import BadInput, Refused
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+QUESTIONS_PER_PART = 500
+
+
+class NothingTrains(BadInput):
+    """No question has a positive."""
+
+
+@job("build training set")
+def build(
+    study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
+) -> TrainingSet:
+    """Make a training set from plain values, as a job has them: the fields of `TrainingSetSpec`. See `make_training_set`."""
+    return make_training_set(study, TrainingSetSpec.of(name, runs, **settings), progress)
+
+
+def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | None = None) -> TrainingSet:
+    """Make a training set.
+
+    Raises:
+        BadInput: settings that make no sense, or no question that can train.
+        Missing: a run, model, index or split that is not there.
+        Refused: the name is taken, a policy without meaning on these scores, or another process makes this set.
+    """
+    scores = None if spec.model is None else ScoreStore.open(study, spec.model)
+    spec.check(scores)
+    folder = study.path("training_sets", spec.name)
+    if read_manifest(folder) is not None:
+        raise Refused(f"there is already a training set {spec.name!r}; sets do not change, so take another name")
+    sources = TrainingSetSources.read(study, spec, scores, progress)
+    started = time.monotonic()
+    with study.building(f"training_sets/{spec.name}"):
+        shards = Shards(folder.with_name(f".parts-{spec.name}"), sources.fingerprint)
+        _write_shards(PairBuilder(study, spec, sources), shards, sources.questions, progress)
+        counts, left_out = shards.summary()
+        left_out = dict(sorted((sources.left_out | left_out).items()))
+        if not counts.questions:
+            raise NothingTrains(_nothing_trains(spec, left_out))
+        with whole_folder(folder) as building:
+            shards.join(building / PAIRS)
+            _write_lines(building / LEFT_OUT, ({"question": id, "reason": reason} for id, reason in left_out.items()))
+            write_manifest(
+                building,
+                {
+                    "kind": "training set",
+                    "name": spec.name,
+                    "request": spec.as_dict(),
+                    "policy": spec.policy,
+                    "inputs": sources.about,
+                    "fingerprint": sources.fingerprint,
+                    "left_out": tally(left_out.values()),
+                    "counts": counts.as_json(),
+                    "sha256": {file: file_sha256(building / file) for file in (PAIRS, LEFT_OUT)},
+                    "seconds": round(time.monotonic() - started, 1),
+                },
+            )
+        shards.remove()
+    return TrainingSet.open(study, spec.name)
+
+
+def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
+    reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
+    return (
+        f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
+        f"labels), from BM25 (positives distant) or a cross-encoder; asked for were {', '.join(spec.positives) or 'none'}"
+    )
+
+
+def _write_shards(maker: PairBuilder, shards: Shards, questions: Sequence[str], progress: Progress | None) -> None:
+    for number, start in enumerate(range(0, len(questions), QUESTIONS_PER_PART)):
+        if progress:
+            progress(start, len(questions), "mining and cleaning")
+        if shards.has(number):
+            continue
+        counts, left_out, pairs = SetStats(), {}, []
+        for question, made, reason in maker.pairs(questions[start : start + QUESTIONS_PER_PART]):
+            if reason is None:
+                counts.add(question, made)
+                pairs += made
+            else:
+                left_out[question.id] = reason
+        shards.write(number, pairs, {"counts": counts.as_json(), "left_out": left_out})
+
+
+def _write_lines(path: Path, rows) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    sync(path)
+
+
+class PairBuilder:
+    """Makes the pairs of some questions."""
+
+    def __init__(self, study: Study, spec: TrainingSetSpec, sources: TrainingSetSources):
+        self.study, self.spec, self.sources = study, spec, sources
+        self.policy, self.thresholds = spec.cleaning, spec.thresholds
+        self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
+        self._bm25 = None
+
+    def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
+        """(question, its pairs, why it cannot train: None where it can) of each."""
+        spec, corpus = self.spec, self.study.corpus
+        questions = self.study.questions.some(ids)
+        people = {id: self.sources.labels.get(id, {}) for id in ids}
+        named = {passage for question in questions for passage in (*question.gold, *people[question.id])}
+        rows = corpus.ordinals(named) if named else {}
+        labels = {
+            id: {rows[passage]: label for passage, label in held.items() if passage in rows}
+            for id, held in people.items()
+        }
+        golds = [[rows[passage] for passage in question.gold if passage in rows] for question in questions]
+        unused = [set() if "gold" in spec.positives else set(gold) for gold in golds]
+        golds = golds if "gold" in spec.positives else [[] for _ in golds]
+        best = self._distant(questions, golds, labels)
+        mined = mine_runs(self.sources.runs, questions, spec.first, spec.last, corpus, spec.rule)
+        easy = self._easy(questions, golds, best, labels, mined)
+        scored = self.sources.scores.of(ids) if self.sources.scores else {}
+        names = self._names(golds, best, mined, easy, rows)
+        for place, question in enumerate(questions):
+            candidates = mined[place] + easy[place]
+            known = (
+                set(golds[place])
+                | ({best[place]} - {None})
+                | {o for o, label in labels[question.id].items() if label == "positive"}
+            )
+            listed, floors = (
+                run_scores(self.sources.runs, question.id, known) if self.thresholds.margin is not None else ({}, {})
+            )
+            probabilities = scored.get(question.id, {})
+            ordinals = {each.ordinal for each in candidates} | known
+            evidence = QuestionEvidence(
+                golds[place],
+                unused[place] - {best[place]},
+                best[place],
+                candidates,
+                labels[question.id],
+                {o: probabilities[names[o]] for o in ordinals if names[o] in probabilities},
+                names,
+                listed,
+                floors,
+            )
+            yield (
+                question,
+                *assemble(question.id, evidence, self.policy, self.thresholds, "cross_encoder" in spec.positives),
+            )
+
+    def _distant(
+        self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
+    ) -> list[int | None]:
+        """BM25's passage with an answer for the questions that have no other positive."""
+        if "distant" not in self.spec.positives:
+            return [None] * len(questions)
+        bare = [
+            question
+            for question, gold in zip(questions, golds, strict=True)
+            if not gold and "positive" not in labels[question.id].values()
+        ]
+        if bare and self._bm25 is None:
+            from backend.retrieval.bm25 import BM25
+
+            self._bm25 = BM25(self.study)
+        denied = {id: held.keys() for id, held in labels.items()}
+        found = distant_positives(self._bm25, self.study.corpus, bare, self.spec.rule, denied) if bare else []
+        by_id = {question.id: ordinal for question, ordinal in zip(bare, found, strict=True)}
+        return [by_id.get(question.id) for question in questions]
+
+    def _easy(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
+        """Drawn negatives, none of them known, mined or judged."""
+        if not self.spec.random and not self.spec.other_gold:
+            return [[] for _ in questions]
+        drawn = []
+        for place, question in enumerate(questions):
+            taken = {each.ordinal for each in mined[place]}.union(
+                golds[place], {best[place]} - {None}, labels[question.id]
+            )
+            others = self.drawer.other_gold(question, self.spec.other_gold, taken)
+            drawn.append(
+                others + self.drawer.random(question, self.spec.random, taken | {each.ordinal for each in others})
+            )
+        return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
+
+    def _names(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
+        """The id of every passage of these questions, by ordinal."""
+        names = {ordinal: passage for passage, ordinal in rows.items()}
+        wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
+        wanted |= {each.ordinal for row in (*mined, *easy) for each in row}
+        ordinals = sorted(wanted - names.keys())
+        return names | {
+            ordinal: passage.id for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)
+        }

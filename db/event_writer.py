@@ -1,0 +1,270 @@
+"""Store one annotation event inside the caller's transaction: check it against the study and write its rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, replace
+from typing import Any, NamedTuple
+
+from db import leases
+from db.errors import Missing, Refused
+from db.events import INSERT, LABELLING, Choice, EventRow, LabelEvent, QueueEvent, Receipt, rows_where
+from db.leases import batch_number, extend, reopen
+from db.people import Person, person
+
+Passages = Callable[[Iterable[str]], Mapping[str, Any]]
+SURPLUS = "others had finished this question meanwhile; your labels are kept, as surplus"
+
+
+class _Shown(NamedTuple):
+    """What a batch says about a candidate: its best rank with run and score, and its inclusion probability."""
+
+    run: str | None
+    rank: int | None
+    score: float | None
+    inclusion_probability: float | None
+
+
+def write_label_event(
+    connection: sqlite3.Connection, annotator: str, event: LabelEvent, passages: Passages | None, now: float
+) -> Receipt:
+    """Store a label event: all its rows or none.
+
+    Args:
+        passages: Returns those of some passage ids that exist. Called for events outside batches.
+
+    Raises:
+        Missing: The event names something that does not exist.
+        Refused: The annotator may not do this, or the id was used for another event.
+    """
+    stored = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.id,))
+    if stored:
+        _refuse_other_content(connection, stored, annotator, event)
+        return Receipt(event.id, "known")
+    if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
+        raise Refused(_used_before(event.id))
+    annotating = person(connection, annotator)
+    right = "adjudicate" if event.kind == "adjudicate" else "judge"
+    if not annotating.may(right):
+        raise Refused(f"{annotator} is an {annotating.role} and may not {right}; ask an adjudicator or a lead")
+    if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
+        raise Missing(f"there is no question {event.question!r} in this study")
+    if event.kind == "undo":
+        rows = _undo_rows(connection, annotator, event, now)
+        _reopen_after_undo(connection, rows[0], now)
+    else:
+        rows = _label_rows(connection, annotating, event, passages, now)
+    connection.executemany(INSERT, map(astuple, rows))
+    return Receipt(event.id, "stored")
+
+
+def write_queue_event(connection: sqlite3.Connection, annotator: str, event: QueueEvent, now: float) -> Receipt:
+    """Finish, skip or reopen a question, unless the store has the event already.
+
+    An event that changes nothing (a second finish) is "known". The store records it anyway: if it arrives again after the
+    question was reopened, it must not finish the question.
+
+    Raises:
+        Missing, Refused: See `db.leases`.
+    """
+    row = connection.execute(
+        "SELECT a.annotator, a.kind, a.question, b.name, a.surplus FROM queue_act a "
+        "JOIN batch b ON b.number = a.batch WHERE a.gesture = ?",
+        (event.id,),
+    ).fetchone()
+    if row is not None:
+        if row[:4] != (annotator, event.kind, event.question, event.batch):
+            raise Refused(_used_before(event.id))
+        return Receipt(event.id, "known", SURPLUS if row[4] else "")
+    if connection.execute("SELECT 1 FROM label_event WHERE gesture = ? LIMIT 1", (event.id,)).fetchone():
+        raise Refused(_used_before(event.id))
+    person(connection, annotator)
+    surplus = False
+    if event.kind == "finish":
+        is_new, surplus = leases.finish(connection, annotator, event.batch, event.question, now)
+    elif event.kind == "skip":
+        is_new = leases.skip(connection, annotator, event.batch, event.question)
+    else:
+        is_new = leases.go_back(connection, annotator, event.batch, event.question, now)
+    values = {
+        "gesture": event.id,
+        "kind": event.kind,
+        "batch": batch_number(connection, event.batch),
+        "question": event.question,
+        "annotator": annotator,
+        "surplus": int(surplus),
+        "milliseconds": event.milliseconds,
+        "client_time": event.client_time,
+        "server_time": now,
+    }
+    connection.execute(
+        f"INSERT INTO queue_act ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
+    )
+    return Receipt(event.id, "stored" if is_new else "known", SURPLUS if surplus else "")
+
+
+def _used_before(id: str) -> str:
+    return f"the id {id!r} was used before for something else; nothing was stored of this event"
+
+
+def _label_rows(
+    connection: sqlite3.Connection, annotating: Person, event: LabelEvent, passages: Passages | None, now: float
+) -> list[EventRow]:
+    batch, practice = None, 0
+    candidates: dict[str, _Shown] = {}
+    if event.batch is not None:
+        batch = batch_number(connection, event.batch)
+        practice, candidates = _batch_item(connection, batch, event)
+        extend(connection, batch, event.question, annotating.name, now)
+    elif event.choices:
+        _refuse_unknown_passages(event, passages)
+    _refuse_paused(connection, annotating, batch, event)
+    template = EventRow(
+        number=None,
+        gesture=event.id,
+        part=0,
+        kind=event.kind,
+        question=event.question,
+        passage=None,
+        annotator=annotating.name,
+        label=None,
+        note=event.note,
+        undoes=None,
+        batch=event.batch,
+        practice=practice,
+        blind=int(event.blind),
+        run=None,
+        rank=None,
+        score=None,
+        suggestion=None,
+        inclusion_probability=None,
+        milliseconds=event.milliseconds,
+        guideline_version=event.guideline_version,
+        client_time=event.client_time,
+        server_time=now,
+    )
+    if not event.choices:  # a bad question or a note on a question is one row without a passage
+        return [template]
+    return [
+        _choice_row(replace(template, part=part), choice, candidates.get(choice.passage))
+        for part, choice in enumerate(event.choices)
+    ]
+
+
+def _choice_row(template: EventRow, choice: Choice, shown: _Shown | None) -> EventRow:
+    run, rank, score, inclusion = shown or _Shown(None, None, None, None)
+    return replace(
+        template,
+        passage=choice.passage,
+        label=choice.label,
+        run=run if choice.run is None else choice.run,
+        rank=rank if choice.rank is None else choice.rank,
+        score=score if choice.score is None else choice.score,
+        suggestion=choice.suggestion,
+        inclusion_probability=inclusion if template.kind in LABELLING else None,
+    )
+
+
+def _refuse_unknown_passages(event: LabelEvent, passages: Passages | None) -> None:
+    ids = [choice.passage for choice in event.choices]
+    found = passages(ids) if passages is not None else {}
+    if absent := next((id for id in ids if id not in found), None):
+        raise Missing(f"there is no passage {absent!r} in this study")
+
+
+def _refuse_other_content(
+    connection: sqlite3.Connection, stored: list[EventRow], annotator: str, event: LabelEvent
+) -> None:
+    """Refuse an event that was stored with another content. Its time and what the page showed may differ: the first counts."""
+    first = stored[0]
+    same = (first.annotator, first.kind, first.question) == (annotator, event.kind, event.question)
+    if event.kind == "undo":
+        undone = {
+            row[0]
+            for stored_row in stored
+            if stored_row.undoes is not None
+            for row in connection.execute("SELECT gesture FROM label_event WHERE number = ?", (stored_row.undoes,))
+        }
+        same = same and undone == {event.undoes}
+    else:
+        before = {(row.passage, row.label) for row in stored if row.passage is not None}
+        now = {(choice.passage, choice.label) for choice in event.choices}
+        same = same and (before, first.note, first.batch) == (now, event.note, event.batch)
+    if not same:
+        raise Refused(_used_before(event.id))
+
+
+def _undo_rows(connection: sqlite3.Connection, annotator: str, event: LabelEvent, now: float) -> list[EventRow]:
+    undone = rows_where(connection, "WHERE gesture = ? ORDER BY part", (event.undoes,))
+    if not undone:
+        raise Refused(f"there is no event {event.undoes!r} to undo")
+    if undone[0].annotator != annotator:
+        raise Refused("this was somebody else's event; only they can undo it")
+    if undone[0].kind == "undo":
+        raise Refused("an undo cannot be undone; give the label again")
+    if undone[0].question != event.question:
+        raise Refused(f"the event {event.undoes!r} was about another question; nothing was undone")
+    if connection.execute("SELECT 1 FROM label_event WHERE undoes = ?", (undone[0].number,)).fetchone():
+        raise Refused(f"the event {event.undoes!r} was undone before")
+    return [
+        replace(
+            row,
+            number=None,
+            gesture=event.id,
+            part=part,
+            kind="undo",
+            label=None,
+            note=None,
+            undoes=row.number,
+            blind=int(event.blind),
+            run=None,
+            rank=None,
+            score=None,
+            suggestion=None,
+            inclusion_probability=None,
+            milliseconds=event.milliseconds,
+            guideline_version=event.guideline_version,
+            client_time=event.client_time,
+            server_time=now,
+        )
+        for part, row in enumerate(undone)
+    ]
+
+
+def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: float) -> None:
+    row = connection.execute("SELECT number FROM batch WHERE name = ?", (undo.batch,)).fetchone()
+    if row:
+        extend(connection, row[0], undo.question, undo.annotator, now)
+        reopen(connection, row[0], undo.question, undo.annotator, now)
+
+
+def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -> tuple[int, dict[str, _Shown]]:
+    """Return whether the batch is practice, and what it says about the candidates of the question."""
+    row = connection.execute(
+        "SELECT b.practice FROM batch_question i JOIN batch b ON b.number = i.batch "
+        "WHERE i.batch = ? AND i.question = ?",
+        (batch, event.question),
+    ).fetchone()
+    if row is None:
+        raise Missing(f"batch {event.batch!r} holds no question {event.question!r}")
+    rows = connection.execute(
+        "SELECT passage, run, rank, score, inclusion_probability FROM candidate WHERE batch = ? AND question = ?",
+        (batch, event.question),
+    )
+    candidates = {passage: _Shown(*shown) for passage, *shown in rows}
+    if absent := next((choice.passage for choice in event.choices if choice.passage not in candidates), None):
+        raise Missing(f"passage {absent!r} is not among those of question {event.question!r} in batch {event.batch!r}")
+    return row[0], candidates
+
+
+def _refuse_paused(connection: sqlite3.Connection, annotating: Person, batch: int | None, event: LabelEvent) -> None:
+    """A paused annotator's events count only for questions leased to them already; they may have been in flight."""
+    if not annotating.paused:
+        return
+    lease = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
+        (batch, event.question, annotating.name),
+    ).fetchone()
+    if lease is None:
+        raise Refused(f"{annotating.name} is paused; ask a lead")

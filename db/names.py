@@ -1,0 +1,65 @@
+"""The rules for names: of people and batches, which pages show, and of runs, models and the like, which become folders."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from db.errors import BadInput, Refused
+
+MAX_NAME = 64
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def text_problem(value: Any, limit: int) -> str | None:
+    """Say why a value is no text of 1 to `limit` characters that SQLite and UTF-8 can hold; None if it is one."""
+    if not isinstance(value, str) or not value:
+        return "must be text, and not empty"
+    if len(value) > limit:
+        return f"has {len(value):,} characters; {limit:,} are allowed"
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        return "holds a NUL or half a surrogate pair"
+    return None
+
+
+def name_problem(name: Any) -> str | None:
+    """Say why a value cannot name a person or a batch; None if it can."""
+    if problem := text_problem(name, MAX_NAME):
+        return problem
+    if name != name.strip():
+        return "begins or ends with a space"
+    if not name.isprintable():
+        return "holds a line end or another character that cannot be printed"
+    return None
+
+
+def check_display_name(name: Any, what: str) -> str:
+    """Return the name of a person or a batch if the rule allows it.
+
+    Raises:
+        BadInput: It does not.
+    """
+    if problem := name_problem(name):
+        raise BadInput(
+            f"{what} name {str(name)[:80]!r} {problem}; use 1 to {MAX_NAME} printable characters, no space at the ends"
+        )
+    return str(name)
+
+
+def is_folder_name(name: str) -> bool:
+    """Return whether a name can be a folder of the study and part of an address."""
+    return _FOLDER_NAME.fullmatch(name) is not None
+
+
+def check_folder_name(name: str, what: str) -> str:
+    """Return the name of a run, an encoder, a model or the like if the rule allows it.
+
+    Raises:
+        Refused: It does not.
+    """
+    if not is_folder_name(name):
+        raise Refused(
+            f"{what} name {name!r}: use letters, digits, '.', '_' and '-' "
+            f"(at most {MAX_NAME}, and a letter or digit first)"
+        )
+    return name

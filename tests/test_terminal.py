@@ -1,0 +1,101 @@
+"""What others wrote reaches neither the terminal as a command nor a spreadsheet as a formula."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+
+from app.terminal import CleanStream, Terminal, clean
+from backend.core.spreadsheets import write_csv
+
+ROOT = Path(__file__).parents[1]
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31mred\x1b[0m\rover\x08\u202ebackwards\x7f"
+FORBIDDEN = {chr(code) for code in [*range(9), *range(11, 32), *range(127, 160)]} | {"\u202e"}
+
+
+@given(st.text())
+def test_clean_leaves_line_ends_tabs_and_letters(text):
+    made = clean(text)
+    assert not FORBIDDEN & set(made) and len(made) == len(text)
+    assert all(a == b for a, b in zip(text, made, strict=True) if a in "\n\t" or a.isalnum())
+
+
+def test_a_stream_and_richs_tables_are_cleaned_and_colours_stay():
+    raw = io.StringIO()
+    print(HOSTILE, file=CleanStream(raw))
+    assert not FORBIDDEN & set(raw.getvalue())
+    raw = io.StringIO()
+    console = Terminal(file=raw, force_terminal=True, color_system="standard", width=200)
+    table = Table("[bold]head[/bold]", title=HOSTILE)
+    table.add_row(HOSTILE)
+    console.print(table)
+    shown = raw.getvalue()
+    assert "\x1b[1m" in shown  # our own sequences
+    assert "\x1b]0;" not in shown and "\x1b[2J" not in shown and not {"\x07", "\x9b", "\r", "\u202e"} & set(shown)
+
+
+@pytest.fixture(scope="module")
+def hostile_study(tmp_path_factory):
+    """Two runs over questions whose relations are commands to a terminal or to a spreadsheet."""
+    import numpy as np
+
+    from backend.core.runs import write_run
+    from backend.core.study import Study
+    from db.corpus import CorpusWriter
+    from db.records import Hits, Question
+
+    study = Study.create(tmp_path_factory.mktemp("hostile") / "study", f"study {HOSTILE}")
+    with CorpusWriter(study.folder / "corpus.db") as writer:
+        writer.add_rows([("1", HOSTILE, "Oslo lies there"), ("2", "t", "nothing")])
+        writer.finish(f"file {HOSTILE}", "0")
+    relations = [HOSTILE, '=HYPERLINK("http://x","y")', "+cmd|' /C calc'!A0", "@SUM(1)", "-2+3", "P19"]
+    study.questions.add(
+        [
+            Question(f"q{i}", f"Where {i}? {HOSTILE}", ("Oslo",), relation=relation, dataset=f"d{HOSTILE}", split="dev")
+            for i, relation in enumerate(relations)
+        ]
+    )
+    ids = [f"q{i}" for i in range(len(relations))]
+    for name, order in (("a", [0, 1]), ("b", [1, 0])):
+        hits = Hits(np.array([order] * len(ids), np.int32), np.array([[2, 1]] * len(ids), np.float32))
+        write_run(study, name, ids, hits, {"retriever": "imported"})
+    return study.folder
+
+
+COMMANDS = ["status", "report --by relation", "compare a b --by relation", "compare a b --by relation --csv",
+            "report --by relation --csv", "status --json", "compare a b --by relation --json", "report --run gone"]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_escape_sequence_reaches_the_terminal(hostile_study, command):
+    environment = {**os.environ, "BLINDSPOT_STUDY": str(hostile_study), "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", *command.split()],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.stdout + done.stderr
+    assert not FORBIDDEN & set(done.stdout + done.stderr), command
+    if command.endswith("--csv"):
+        assert "HYPERLINK" in done.stdout
+        for row in csv.reader(io.StringIO(done.stdout)):
+            assert not any(cell.startswith(("=", "+", "@")) for cell in row)
+
+
+def test_numbers_stay_numbers_and_formulas_become_text():
+    text = io.StringIO()
+    rows = [{"a": -1.5, "b": "-0.25"}, {"a": "=1+1", "b": "-1+cmd"}, {"a": "\t=1", "c": "left out"}]
+    write_csv(text, ["a", "b"], rows)
+    assert list(csv.reader(io.StringIO(text.getvalue()))) == [
+        ["a", "b"], ["-1.5", "-0.25"], ["'=1+1", "'-1+cmd"], ["'\t=1", ""],
+    ]  # fmt: skip
