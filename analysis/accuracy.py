@@ -70,7 +70,11 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
-    """Wilson's score interval for a proportion (Wilson 1927); (None, None) where n is 0."""
+    """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
+
+    statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of intervals: one
+    takes 71 microseconds there and 1 here, and the import adds a second to each `blindspot report`. A test compares the two.
+    """
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} cannot be")
     if n == 0:

@@ -34,6 +34,7 @@ from db.errors import BlindspotError
 LOOP = (
     "demo",
     "new",
+    "copy",
     "import",
     "status",
     "index",
@@ -82,9 +83,10 @@ def options(
 
 
 COMMANDS = {
-    "demo": opening.demo, "new": imports.new, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
+    "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
+LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
@@ -96,7 +98,7 @@ train.train_app.command("reader")(train_reader)
 experiments.add_experiments()
 experiments.experiment_app.command("label-budget")(recipe.label_budget)
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, cls=LATE.get(name))(command)
 for name, commands in GROUPS.items():
     app.add_typer(commands, name=name)
 

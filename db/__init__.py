@@ -1,1 +1,1 @@
-"""What is kept: SQLite behind small stores, and the records every room shares. Imports no other room."""
+"""The SQLite stores of a study, and the records that all rooms share. This package imports no other room."""

@@ -193,7 +193,7 @@ def _state_of(path: Path) -> tuple[int, int, bool] | None:
 
 def _open(path: Path, options: str, read_only: bool) -> _Connection:
     # check_same_thread is off so that a store can close the connections that its other threads opened.
-    connection: _Connection = sqlite3.connect(  # type: ignore[assignment]
+    connection: _Connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?{options}",
         uri=True,
         isolation_level=None,

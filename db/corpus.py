@@ -1,4 +1,4 @@
-"""The passage collection of a study, in corpus.db: written once, then only read."""
+"""The passage collection of a study, in corpus.db. It is written once and only read afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from db.backup import sync
-from db.connection import PerThread
+from db.connection import DatabaseUnavailable, PerThread
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Passage
 
@@ -23,31 +24,36 @@ _SCHEMA = """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 """
 
+_Value = TypeVar("_Value")
 Row = tuple[str, str, str]
-"""A passage as it is written: (id, title, text)."""
+"""A passage as a tuple: (id, title, text)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusSource:
-    """The file a collection was imported from."""
+    """The file that a collection was imported from."""
 
     name: str
     sha256: str
 
 
 class DuplicateId(BlindspotError):
-    """An id stands twice in a collection. `first` and `second` are ordinals."""
+    """An id occurs twice in a collection, in the passage rows `first` and `second`."""
 
     def __init__(self, id: str, first: int, second: int):
         self.id, self.first, self.second = id, first, second
-        super().__init__(f"passage id {id!r} stands twice, in rows {first + 1} and {second + 1}")
+        super().__init__(f"passage id {id!r} occurs twice, in rows {first + 1} and {second + 1}")
 
 
 class Corpus(PerThread):
-    """The passages of one corpus.db, by ordinal (row from 0) or by id. Threads may share it.
+    """The passages of one corpus.db, by row (from 0, the passage's ordinal) or by id. Threads may share it.
+
+    Attributes:
+        digest: sha256 of the ids, titles and texts, in order.
+        source: The file that the collection was imported from.
 
     Raises:
-        Missing: there is no such file, or it holds no passage collection.
+        Missing: There is no such file, or it holds no passage collection.
     """
 
     def __init__(self, path: str | Path):
@@ -58,22 +64,24 @@ class Corpus(PerThread):
             meta = dict(self.connection.execute("SELECT key, value FROM meta"))
             self._length = int(meta["count"])
             self.digest = meta["digest"]
-            """sha256 of the ids, titles and texts, in order."""
             self.source = CorpusSource(meta["source_name"], meta["source_sha256"])
         except (sqlite3.DatabaseError, KeyError, ValueError) as error:
+            if isinstance(error, DatabaseUnavailable) and not error.damaged:
+                raise
             raise Missing(f"{self.path}: is no passage collection; import one into a new study") from error
 
     def __len__(self) -> int:
         return self._length
 
     def passage(self, ordinal: int) -> Passage:
+        """Return the passage in a row."""
         return self.passages([ordinal])[0]
 
     def passages(self, ordinals: Iterable[int]) -> list[Passage]:
-        """The passages in these rows, in this order; an ordinal may come more than once.
+        """Return the passages in these rows, in this order. A row may occur more than once.
 
         Raises:
-            Missing: an ordinal outside the collection.
+            Missing: A row outside the collection.
         """
         wanted = [int(ordinal) for ordinal in ordinals]
         found: dict[int, Passage] = {}
@@ -86,19 +94,19 @@ class Corpus(PerThread):
             raise Missing(f"there is no passage number {error.args[0]}; the collection holds {len(self)}") from None
 
     def scan(self, start: int = 0, stop: int | None = None) -> Iterator[Passage]:
-        """The passages of rows `start` to `stop` (not included), in order."""
+        """Yield the passages of rows `start` to `stop` (exclusive), in order."""
         for rows in self.blocks(start, stop):
             yield from (Passage(*row) for row in rows)
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _BLOCK) -> Iterator[list[Row]]:
-        """The same as `scan`, as lists of up to `size` bare tuples (id, title, text): for work over every passage."""
+        """Yield the passages as `scan` does, but as lists of up to `size` tuples (id, title, text): faster over all passages."""
         stop = len(self) if stop is None else min(stop, len(self))
         sql = "SELECT id, title, text FROM passage WHERE ordinal >= ? AND ordinal < ? ORDER BY ordinal"
         for low in range(max(start, 0), stop, size):
             yield self.connection.execute(sql, (low, min(low + size, stop))).fetchall()
 
     def ordinals(self, ids: Iterable[str]) -> dict[str, int]:
-        """The row of each id; ids that the collection does not hold are left out."""
+        """Return the row of each id. Ids that the collection does not hold are left out."""
         found: dict[str, int] = {}
         for block in _blocks(list(dict.fromkeys(ids))):
             sql = f"SELECT id, ordinal FROM passage WHERE id IN ({_marks(block)})"
@@ -107,12 +115,12 @@ class Corpus(PerThread):
 
 
 class CorpusWriter:
-    """Writes a corpus.db: to `corpus.db.partial`, renamed when it is whole. A context manager.
+    """Write a corpus.db: to `corpus.db.partial`, renamed when it is complete. A context manager.
 
-    Without `finish`, or if anything is raised inside, nothing is left behind.
+    Without `finish`, or if anything is raised inside, no file is left.
 
     Raises:
-        Refused: there is a collection at `path` already.
+        Refused: There is a collection at `path` already.
     """
 
     def __init__(self, path: str | Path):
@@ -131,7 +139,7 @@ class CorpusWriter:
             self.partial.unlink(missing_ok=True)
             raise Refused(f"{self.path}: another import was quicker; a study holds one collection")
         self._connection = sqlite3.connect(self.partial, isolation_level=None, check_same_thread=False)
-        # A half-written file is thrown away, so there is nothing a journal or a sync would protect.
+        # A half-written file is deleted, so it needs no journal and no sync.
         for pragma in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE",
                        "cache_size=-65536"):  # fmt: skip
             self._connection.execute(f"PRAGMA {pragma}")
@@ -146,27 +154,27 @@ class CorpusWriter:
         os.close(self._lock)
 
     def add(self, passages: Iterable[Passage]) -> None:
-        """Append passages. Their ids are checked by `finish`."""
+        """Append passages. `finish` checks their ids."""
         self.add_rows([(p.id, p.title, p.text) for p in passages])
 
     def add_rows(self, rows: Sequence[Row], contents: bytes | None = None) -> None:
-        """Append a block of (id, title, text). `contents` is `pack(rows)`, where the caller has it already."""
+        """Append a block of (id, title, text). `contents` is `pack(rows)`, if the caller has it already."""
         if not rows:
             return
         self._digest.update(pack(rows) if contents is None else contents)
         first = self.count
         if first == 0:
-            # SQLite numbers on from the highest row; the first must be told that it is 0.
+            # SQLite numbers each row after the highest one, so only the first row needs its number, 0.
             self._connection.execute("INSERT INTO passage VALUES (0, ?, ?, ?)", rows[0])
             rows, self.count = rows[1:], 1
         self._connection.executemany("INSERT INTO passage (id, title, text) VALUES (?, ?, ?)", rows)
         self.count += len(rows)
 
     def finish(self, source_name: str = "", source_sha256: str = "", tick: Callable[[], None] | None = None) -> None:
-        """Index the ids, sync, rename. `tick` is called about twice a second meanwhile; if it raises, so does this.
+        """Index the ids, sync, rename. Call `tick` about twice a second meanwhile; what it raises ends the work.
 
         Raises:
-            DuplicateId: an id stands twice.
+            DuplicateId: An id occurs twice.
         """
         if tick is None:
             self._index()
@@ -183,7 +191,7 @@ class CorpusWriter:
         sync(self.path.parent)
 
     def duplicates(self) -> Iterator[tuple[int, int]]:
-        """After DuplicateId: every row whose id stands in an earlier row, with that first row, as (row, first)."""
+        """Yield, after DuplicateId, each row whose id occurs in an earlier row, as (row, first row)."""
         sql = """SELECT p.ordinal, q.first FROM passage p
                  JOIN (SELECT id, min(ordinal) AS first FROM passage GROUP BY id HAVING count(*) > 1) q USING (id)
                  WHERE p.ordinal > q.first ORDER BY p.ordinal"""
@@ -198,7 +206,7 @@ class CorpusWriter:
             raise DuplicateId(row[0], first, second) from None
 
     def _with_ticks(self, tick: Callable[[], None]) -> None:
-        """Index with `tick` called on the way. What it raises interrupts SQLite and is raised again here."""
+        """Index and call `tick` meanwhile. What it raises interrupts SQLite and is raised again here."""
         raised: list[BaseException] = []
         last = [time.monotonic()]
 
@@ -224,9 +232,9 @@ class CorpusWriter:
 
 
 def _lock(path: Path) -> int:
-    """Make an empty file that is this process's until the handle given back is closed.
+    """Create an empty file that this process owns until it closes the returned handle.
 
-    One that a killed import left is taken over.
+    A file that a killed import left is reused.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -241,22 +249,22 @@ def _lock(path: Path) -> int:
 
 
 def pack(rows: Sequence[Row]) -> bytes:
-    """What the digest is taken over: every field followed by NUL, which no field may hold.
+    """Return the bytes that the digest hashes: each field, followed by NUL, which no field may hold.
 
     Raises:
-        ValueError: a field holds NUL, or (as UnicodeEncodeError) half a surrogate pair.
+        ValueError: A field holds NUL, or (as UnicodeEncodeError) half a surrogate pair.
     """
-    # Field by field: nearly all are ASCII, whose encoding is a copy, while one other sign makes a joined text wide.
+    # Encode field by field. Most are ASCII, which is a copy; one other character would make a joined text wide.
     packed = b"\0".join(map(str.encode, chain.from_iterable(rows))) + b"\0"
     if packed.count(b"\0") != 3 * len(rows):
         raise ValueError("a passage holds a NUL character")
     return packed
 
 
-def _blocks(values: list) -> Iterator[list]:
+def _blocks(values: list[_Value]) -> Iterator[list[_Value]]:
     for start in range(0, len(values), _BLOCK):
         yield values[start : start + _BLOCK]
 
 
-def _marks(values: Sequence) -> str:
+def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

@@ -1,4 +1,4 @@
-"""Errors a person can act on. The library raises them; the command line and the pages print their one line."""
+"""Errors that a person can act on. The library raises them; the command line and the pages print their one line."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 
 class BlindspotError(Exception):
-    """Something a person can put right. `str(error)` is one line: what, where, what to do."""
+    """An error that a person can fix. `str(error)` is one line: what is wrong, where, what to do."""
 
 
 class BadInput(BlindspotError):
-    """A file that cannot be taken as it is.
+    """An input file or value that is wrong.
 
     Args:
-        message: what is wrong and what to do, without the place.
-        path: the file; for an archive, `archive.tar.xz:member.json`.
-        line: 1-based line in that file, where there is one.
+        message: What is wrong and what to do, without the place.
+        path: The file; for an archive, `archive.tar.xz:member.json`.
+        line: Line number in that file, from 1, if there is one.
     """
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None):
@@ -25,8 +25,8 @@ class BadInput(BlindspotError):
 
 
 class Missing(BlindspotError):
-    """A study, part, run, question or passage that is asked for and does not exist."""
+    """A study, part, run, question or passage that does not exist."""
 
 
 class Refused(BlindspotError):
-    """A request that would break a contract of the study, such as importing a second passage collection."""
+    """A request that the study does not allow, such as importing a second passage collection."""

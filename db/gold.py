@@ -1,4 +1,4 @@
-"""How gold passages were found: one record for each pair of question and passage that a file named."""
+"""How gold passages were matched: one record for each pair of question and passage in an imported file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from db.connection import PerThread
 
 @dataclass(frozen=True, slots=True)
 class GoldMatch:
-    """A question's gold passage.
+    """A gold passage of a question.
 
-    passage: its id; None where the collection holds none that fits, and `reason` says why.
-    how: "id", "same text", "overlap" (see `backend.text.gold_matching`), "none", or "qrels".
-    score: of a match by text, the share of it that is the same (0 to 1); of qrels, the grade.
+    Attributes:
+        passage: The passage id; None if no passage of the collection matches, and `reason` says why.
+        how: "id", "same text", "overlap" (see `backend.text.gold_matching`), "none", or "qrels".
+        score: For a match by text, the shared fraction of the text (0 to 1); for qrels, the grade.
     """
 
     question: str
@@ -26,7 +27,7 @@ class GoldMatch:
 
 
 def insert_matches(connection: sqlite3.Connection, matches: Iterable[GoldMatch]) -> None:
-    """Write matches; the transaction is the caller's."""
+    """Insert matches inside the caller's transaction."""
     connection.executemany(
         "INSERT INTO gold_match (question, passage, how, score, reason) VALUES (?, ?, ?, ?, ?)",
         ((m.question, m.passage, m.how, m.score, m.reason) for m in matches),
@@ -34,9 +35,10 @@ def insert_matches(connection: sqlite3.Connection, matches: Iterable[GoldMatch])
 
 
 class GoldMatches(PerThread):
-    """The matches of a labels.db, in the order of import."""
+    """The gold matches of a labels.db, in the order of import."""
 
     def of(self, question: str) -> list[GoldMatch]:
+        """Return the matches of a question."""
         rows = self.connection.execute(
             "SELECT question, passage, how, score, reason FROM gold_match WHERE question = ? ORDER BY number",
             (question,),
@@ -44,14 +46,14 @@ class GoldMatches(PerThread):
         return [GoldMatch(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """How many pairs were found in each way; those that were not, by reason."""
+        """Count the pairs by how they were matched; unmatched pairs by reason."""
         rows = self.connection.execute(
             "SELECT coalesce(reason, how), count(*) FROM gold_match GROUP BY 1 ORDER BY min(number)"
         )
         return dict(rows.fetchall())
 
     def grades(self) -> dict[tuple[str, str], int]:
-        """The grade of every pair that qrels named."""
+        """Return the grade of each pair that qrels named."""
         rows = self.connection.execute(
             "SELECT question, passage, score FROM gold_match WHERE how = 'qrels' ORDER BY number"
         )

@@ -1,4 +1,4 @@
-"""What was imported into a study: one record a file."""
+"""Import records: one for each file that was imported into a study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from db.connection import PerThread, writing
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """One import. `file` is the name of the file, or what was done instead of reading one; `options` what was asked for."""
+    """One import.
+
+    Attributes:
+        file: Name of the file, or what was done instead of reading one.
+        options: Options of the import.
+    """
 
     kind: str
     file: str
@@ -24,7 +29,7 @@ class ImportRecord:
 
 
 def insert_record(connection: sqlite3.Connection, record: ImportRecord) -> None:
-    """Write a record; the transaction is the caller's, so that rows and record come together or not at all."""
+    """Insert a record inside the caller's transaction, so that the rows and the record are stored together or not at all."""
     when = record.imported_at or datetime.now(UTC).isoformat(timespec="seconds")
     connection.execute(
         "INSERT INTO import_record (kind, file, sha256, size, rows, left_out, options, imported_at) "
@@ -37,6 +42,7 @@ class Imports(PerThread):
     """The import records of a labels.db, oldest first."""
 
     def all(self, kind: str | None = None) -> list[ImportRecord]:
+        """Return all records, or those of a kind."""
         rows = self.connection.execute(
             "SELECT kind, file, sha256, size, rows, left_out, options, imported_at FROM import_record "
             "WHERE ?1 IS NULL OR kind = ?1 ORDER BY number",
@@ -46,14 +52,15 @@ class Imports(PerThread):
 
     @property
     def last(self) -> int:
-        """The number of the newest record, 0 without records."""
-        return self.connection.execute("SELECT coalesce(max(number), 0) FROM import_record").fetchone()[0]
+        """The number of the newest record; 0 if there is none."""
+        return int(self.connection.execute("SELECT coalesce(max(number), 0) FROM import_record").fetchone()[0])
 
     def find(self, kind: str, sha256: str, options: str = "") -> ImportRecord | None:
-        """The newest import of these very bytes, as this kind, with these options."""
+        """Return the newest import of the same bytes with the same kind and options."""
         same = (record for record in reversed(self.all(kind)) if (record.sha256, record.options) == (sha256, options))
         return next(same, None)
 
     def add(self, record: ImportRecord) -> None:
+        """Insert a record in its own transaction."""
         with writing(self.connection) as connection:
             insert_record(connection, record)

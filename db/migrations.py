@@ -315,6 +315,17 @@ def m010_queue_acts(db: Database) -> None:
 
 
 @MIGRATIONS()
+def m011_sign_ins(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE sign_in ( -- browsers that are signed in by a personal link
+            token TEXT PRIMARY KEY, -- sha256 of the token in the browser's cookie
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            invitation TEXT NOT NULL, -- the link that opened the session; a new link ends it
+            expires REAL NOT NULL
+        ) STRICT, WITHOUT ROWID""")
+
+
+@MIGRATIONS()
 def m012_jobs_of_functions(db: Database) -> None:
     """Where a job's function is defined, whether it is heavy, and what tells its process from others."""
     db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")

@@ -28,12 +28,15 @@ class Questions(PerThread):
     def add(
         self, questions: Iterable[Question], source: ImportRecord | None = None, matches: Iterable[GoldMatch] = ()
     ) -> int:
-        """Add questions, all or none, with the record of where they came from and how their gold was found. Gives their number.
+        """Add questions, all or none, with the record of their import and of how their gold was matched.
+
+        Returns:
+            The number of questions.
 
         Raises:
-            Refused: an id that is in the study already, or twice in `questions`.
+            Refused: An id is in the study already, or twice in `questions`.
         """
-        questions = list(questions)  # before the transaction: while it lasts, nobody can save a label
+        questions = list(questions)  # before the transaction: nobody can save a label during a transaction
         with writing(self.connection) as connection:
             position = self.last + 1
             self._refuse_clash(questions)
@@ -45,12 +48,13 @@ class Questions(PerThread):
         return len(questions)
 
     def add_gold(self, matches: Sequence[GoldMatch], source: ImportRecord | None = None) -> int:
-        """Add gold passages to questions that are there, all or none. A match that scores 0 or less is only recorded.
+        """Add gold passages to existing questions, all or none. A match with a score of 0 or less is only recorded.
 
-        Gives the number of questions whose gold grew.
+        Returns:
+            The number of questions that got a new gold passage.
 
         Raises:
-            Missing: a match names no question.
+            Missing: A match names no question.
         """
         gold: dict[str, dict[str, None]] = {}
         for match in matches:
@@ -70,22 +74,22 @@ class Questions(PerThread):
         return len(grown)
 
     def __len__(self) -> int:
-        return self.connection.execute("SELECT count(*) FROM question").fetchone()[0]
+        return int(self.connection.execute("SELECT count(*) FROM question").fetchone()[0])
 
     @property
     def last(self) -> int:
-        """The highest position, -1 without questions: it grows with every import of questions, and is read in no time."""
-        return self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0]
+        """The highest position; -1 without questions. Each import of questions raises it, and it is fast to read."""
+        return int(self.connection.execute("SELECT coalesce(max(position), -1) FROM question").fetchone()[0])
 
     def get(self, id: str) -> Question:
-        """Raises Missing where there is no such question."""
+        """Return a question. Raises Missing if it does not exist."""
         return self.some([id])[0]
 
     def some(self, ids: Iterable[str]) -> list[Question]:
-        """The questions with these ids, in this order.
+        """Return the questions with these ids, in this order.
 
         Raises:
-            Missing: the first id that names no question.
+            Missing: An id names no question.
         """
         ids = list(ids)
         found: dict[str, Question] = {}
@@ -97,12 +101,12 @@ class Questions(PerThread):
         return [found[id] for id in ids]
 
     def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that name a question."""
+        """Return those of the ids that name a question."""
         blocks = self._by_ids("SELECT id FROM question WHERE id IN", list(ids))
         return {row[0] for rows in blocks for row in rows}
 
     def all(self, split: str | None = None, dataset: str | None = None, relation: str | None = None) -> list[Question]:
-        """The questions of a split, data set, relation, or every one: in the order in which they were imported."""
+        """Return the questions of a split, data set and relation, or all, in the order of import."""
         wanted = {"split": split, "dataset": dataset, "relation": relation}
         wanted = {column: value for column, value in wanted.items() if value is not None}
         where = " WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
@@ -110,7 +114,7 @@ class Questions(PerThread):
         return [_question(row) for row in rows]
 
     def counts(self) -> list[dict[str, Any]]:
-        """One row per data set and split, in the order of import: how many questions, how many with gold, with answers."""
+        """Return one row for each data set and split, in the order of import: questions, questions with gold, with answers."""
         rows = self.connection.execute(
             "SELECT dataset, split, count(*), sum(gold <> '[]'), sum(answers <> '[]') FROM question "
             "GROUP BY dataset, split ORDER BY min(position)"
@@ -119,7 +123,7 @@ class Questions(PerThread):
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def subjects(self, without_frequency: bool = False) -> list[str]:
-        """The different subjects, or only those of questions that have no frequency."""
+        """Return the distinct subjects, or only those of questions without a frequency."""
         condition = " AND frequency IS NULL" if without_frequency else ""
         sql = f"SELECT DISTINCT subject FROM question WHERE subject IS NOT NULL{condition} ORDER BY subject"
         return [row[0] for row in self.connection.execute(sql)]
@@ -127,7 +131,7 @@ class Questions(PerThread):
     def set_frequencies(
         self, frequencies: Mapping[str, int], source: ImportRecord | None = None, only_missing: bool = False
     ) -> int:
-        """Set the frequency of every question whose subject is named, all or none. Gives the number of questions."""
+        """Set the frequency of the questions with these subjects, all or none. Return the number of questions."""
         condition = " AND frequency IS NULL" if only_missing else ""
         with writing(self.connection) as connection:
             updated = connection.executemany(
@@ -140,12 +144,12 @@ class Questions(PerThread):
 
     @property
     def frequency_source(self) -> str | None:
-        """Where the frequencies come from: the last frequencies that were imported or counted, else the question files."""
+        """The origin of the frequencies: the frequencies imported or counted last, or the question files."""
         row = self.connection.execute(
             "SELECT file FROM import_record WHERE kind = 'frequencies' ORDER BY number DESC LIMIT 1"
         ).fetchone()
         if row:
-            return row[0]
+            return str(row[0])
         given = self.connection.execute("SELECT 1 FROM question WHERE frequency IS NOT NULL LIMIT 1").fetchone()
         return "the question files" if given else None
 
@@ -159,13 +163,13 @@ class Questions(PerThread):
                 raise Refused(f"question {question.id!r} comes twice; nothing was added")
             seen.add(question.id)
 
-    def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple]]:
+    def _by_ids(self, sql: str, ids: Sequence[str]) -> Iterable[list[tuple[Any, ...]]]:
         for start in range(0, len(ids), _BLOCK):
             block = ids[start : start + _BLOCK]
             yield self.connection.execute(f"{sql} ({', '.join('?' * len(block))})", block).fetchall()
 
 
-def _row(position: int, q: Question) -> tuple:
+def _row(position: int, q: Question) -> tuple[Any, ...]:
     answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (q.answers, q.gold))
     return (
         position, q.id, q.text, answers, q.relation, q.subject, q.template, q.frequency, q.bucket, q.dataset, q.split,
@@ -173,7 +177,7 @@ def _row(position: int, q: Question) -> tuple:
     )  # fmt: skip
 
 
-def _question(row: Sequence) -> Question:
+def _question(row: Sequence[Any]) -> Question:
     id, text, answers, relation, subject, template, frequency, bucket, dataset, split, gold, rule = row
     return Question(
         id, text, _tuple(answers), _shared(relation), subject, _shared(template), frequency, bucket, _shared(dataset), _shared(split),
@@ -185,6 +189,6 @@ def _tuple(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(_decode(text)[0])
 
 
-def _shared(text: str | None) -> str | None:
-    """One string for all questions that say the same: a million questions have few relations."""
+def _shared(text: Any) -> Any:
+    """Return one string object for all equal texts: a million questions have few relations."""
     return text if text is None else intern(text)

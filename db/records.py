@@ -1,4 +1,4 @@
-"""The records every room shares."""
+"""The records that all rooms share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 Split = Literal["train", "dev", "test", "unlabelled"]
 AnswerRule = Literal["string", "regex"]
@@ -15,7 +16,7 @@ SPLITS: tuple[str, ...] = get_args(Split)
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage of the collection. `id` is the outside id; inside, a passage is its ordinal (its row)."""
+    """A passage of the collection. Files and pages name a passage by `id`; arrays name it by its row."""
 
     id: str
     title: str
@@ -24,12 +25,14 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with what is known about it.
+    """A question.
 
-    `gold` holds the ids of the passages labelled as answering it; `answers` the strings that count as an answer,
-    or, where `answer_rule` is "regex", patterns (CuratedTREC). Both may be empty. `frequency` is how often the
-    subject is mentioned, by whichever count was imported. `bucket` is an official frequency bucket
-    (EntityQuestions' one-off sets: 0 most frequent, 7 rarest). `dataset` names the set the question came from.
+    Attributes:
+        answers: Strings that count as an answer, or patterns if `answer_rule` is "regex" (CuratedTREC). May be empty.
+        frequency: How often the subject is mentioned, by the imported count.
+        bucket: Official frequency bucket (EntityQuestions' one-off sets: 0 most frequent, 7 rarest).
+        dataset: Name of the data set that the question comes from.
+        gold: Ids of the passages that are labelled as answering the question. May be empty.
     """
 
     id: str
@@ -48,18 +51,19 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a retriever found: row i belongs to question i, column j is rank j + 1.
+    """The passages that a retriever found: row i belongs to question i, column j is rank j + 1.
 
-    ordinals: (q, k) int32 rows of the collection; -1 pads a short row, always at its end.
-    scores: (q, k) float32, falling along a row; -inf where padded. Ties are ordered by ordinal.
+    Attributes:
+        ordinals: (q, k) int32 rows of the collection; -1 pads a short row, always at its end.
+        scores: (q, k) float32, falling along a row; -inf for padding. Equal scores are ordered by passage row.
     """
 
-    ordinals: np.ndarray
-    scores: np.ndarray
+    ordinals: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
 
     def __len__(self) -> int:
         return len(self.ordinals)
 
     @property
     def k(self) -> int:
-        return self.ordinals.shape[1]
+        return int(self.ordinals.shape[1])

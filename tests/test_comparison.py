@@ -13,7 +13,7 @@ import pytest
 
 from analysis import published
 from analysis.accuracy import wilson
-from analysis.significance import mcnemar, sign_flip
+from analysis.significance import holm, mcnemar, sign_flip
 from backend.core.runs import write_run
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import Comparison, at, conclusion, macro_at, measure_all
@@ -60,6 +60,20 @@ def test_by_hand(study):
     ].difference.estimate.value == pytest.approx((1 / 3 + 0) / 2)
     assert {name: (each.n, each.flips.only_a) for name, each in made.groups.items()} == {"P19": (3, 1), "P50": (4, 1)}
     assert list(made.at) == [1, 5], "20 and 100 are deeper than the runs"
+
+
+def test_p_is_adjusted_for_every_test_of_the_table(study):
+    """Two cut-offs, over questions and averaged over relations: four p values, adjusted together in every form."""
+    made = compare_runs(study, "alpha", "beta")
+    whole = [*made.at.values(), *made.macro.values()]
+    assert len(whole) == 4
+    assert [both.difference.p_adjusted for both in whole] == pytest.approx(holm([both.difference.p for both in whole]))
+    (_, head, rows), *_ = made.tables()
+    assert "p (Holm)" in head and "p" not in head
+    assert [row[head.index("p (Holm)")] for row in rows] == [f"{both.difference.p_adjusted:.3f}" for both in whole]
+    assert "after Holm's method for 4 tests" in made.conclusion and "Holm" in made.method
+    content = json.loads(made.as_json())
+    assert content["at"]["5"]["p_holm"] == made.at[5].difference.p_adjusted
 
 
 def test_every_form_says_the_same(study):

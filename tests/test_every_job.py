@@ -1,17 +1,14 @@
 """Every kind of job runs once through `submit` on a tiny study: recorded, its function found again, its result kept."""
 
 import dataclasses
-import importlib
 import json
 import os
-import pkgutil
 import signal
 import sys
 import time
 
 import pytest
 
-import backend
 from backend.core import jobs
 from backend.core.settings import add_encoder
 from backend.core.study import Study
@@ -31,6 +28,7 @@ from backend.training.per_relation import retrieve_per_relation, train_per_relat
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
 from db.people import People
+from tests.job_kinds import every_kind
 from tests.readers import QUICK as QUICK_READER
 from tests.readers import tiny_reader
 from tests.studies import births, people, tiny_bert
@@ -88,10 +86,7 @@ def files(folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    """Whatever any module of the backend registers."""
-    for module in pkgutil.walk_packages(backend.__path__, "backend."):
-        importlib.import_module(module.name)
-    return {kind for kind, about in jobs._KINDS.items() if about.function.__module__.startswith("backend.")}
+    return set(every_kind())
 
 
 @pytest.fixture(params=["in this process", pytest.param("in processes of their own", marks=pytest.mark.slow)])

@@ -125,7 +125,7 @@ def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
         desk.labels.add("ann", replace(undo, undoes="other"))
     with pytest.raises(Refused, match="undo cannot be undone"):
         desk.undo("ann", "q0", "u")
-    with pytest.raises(Refused, match="taken back before"):
+    with pytest.raises(Refused, match="was undone before"):
         desk.undo("ann", "q0", mine)
     assert desk.standing() == {} and events(desk) == 2
 
@@ -325,7 +325,7 @@ def test_the_schema_itself_keeps_the_events(desk):
             raw(connection, **wrong)
     assert connection.execute(COPY).fetchall() == before
     raw(connection, gesture="u", kind="undo", label=None, undoes=1)
-    for wrong in ({"undoes": 1}, {"undoes": 2}):  # taken back before; an undo
+    for wrong in ({"undoes": 1}, {"undoes": 2}):  # undone before; an undo
         with pytest.raises(sqlite3.IntegrityError):
             raw(connection, gesture="v", kind="undo", label=None, **wrong)
 

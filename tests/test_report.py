@@ -228,6 +228,17 @@ def test_latex_escapes_names_and_balances(study):
             assert line.count(" & ") in (3, 4)
 
 
+def test_every_form_names_the_relevance_of_mrr_and_recall(study):
+    make_run(study, "deeper", {"q0": [1, 2, 0, 3, 4, -1, -1, -1, -1, -1], "q2": [2, 0, 1, 3, 4, -1, -1, -1, -1, -1]})
+    for kind in ("answers", "gold"):
+        made = report(study, runs=["deeper"], relevance=kind, ks=[1])
+        assert made.as_dict()["runs"]["deeper"]["mrr@10"]["relevance"] == kind
+        assert made.as_dict()["runs"]["deeper"]["recall"]["1"]["relevance"] == "gold"
+        lines = [line.split(",") for line in made.as_csv().splitlines()]
+        assert {line[3]: line[1] for line in lines}.items() >= {"mrr": kind, "recall": "gold"}.items()
+        assert f"MRR@10 ({kind})" in made.as_latex() and "R@1 (gold)" in made.as_latex()
+
+
 def test_mrr_needs_ten_hits(study):
     make_run(study, "deep", {"q0": [1, 2, 0, 3, 4, -1, -1, -1, -1, -1], "q2": [2, 0, 1, 3, 4, -1, -1, -1, -1, -1]})
     assert (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from analysis.accuracy import wilson
 from analysis.significance import (
     benjamini_yekutieli,
     compare,
@@ -143,3 +144,28 @@ def test_macro_tests_and_intervals_hold_their_level():
 def test_macro_tests_and_intervals_hold_their_level_in_many_rounds():
     rejected, covered = simulated(4000, 1)
     assert 0.04 <= rejected <= 0.06 and 0.935 <= covered <= 0.965
+
+
+def test_a_macro_difference_of_zero_has_p_one():
+    """Weights 1/3 and 1/7 leave a rounding error of 1e-17 where the groups cancel; that is no difference."""
+    groups = np.repeat(["x", "y"], (3, 7))
+    a = np.array([1, 1, 1] + [0] * 7, bool)
+    b = np.array([0, 0, 0] + [1] * 7, bool)
+    found = compare(a, b, groups)
+    assert found.estimate.value == pytest.approx(0, abs=1e-12) and found.p == 1.0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(2, 12, 5)
+        groups = np.repeat(np.arange(5), sizes)
+        shift = np.zeros(len(groups))
+        for group, size in enumerate(sizes):
+            shift[np.flatnonzero(groups == group)[: int(rng.integers(1, size + 1))]] = rng.choice([-1, 1])
+        values = np.concatenate([shift, -shift])  # every group and its mirror image: the macro difference is 0
+        assert sign_flip_macro(values, np.concatenate([groups, groups + 5]), 500) == 1.0
+
+
+def test_wilson_equals_statsmodels():
+    from statsmodels.stats.proportion import proportion_confint
+
+    for successes, n in ((0, 5), (3, 10), (10, 10), (121, 1348)):
+        assert wilson(successes, n) == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=1e-12)

@@ -557,7 +557,7 @@ def test_the_commands(study, monkeypatch, tmp_path):
 
     assert "no training set yet" in run("list")
     out = run("build", "noisy", "--run", "r", "--ranks", "1-6")
-    assert "3 questions, 18 pairs" in out and "1 questions left out: no positive" in out
+    assert "3 questions, 18 pairs" in out and "1 question left out: no positive" in out
     say(study, "ann", "q0", {"p1": "positive"})
     run("build", "clean", "--run", "r", "--policy", "answer_match+labels", "--random", 1)
     assert "clean: answer_match+labels, 3 questions, 4 positives" in run("list")

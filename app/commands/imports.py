@@ -7,12 +7,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import FileArgument, Format, Settings, SkipBad, StudyOption, do, group, open_study, progress
+from app.commands.common import (
+    FileArgument,
+    Format,
+    Settings,
+    SkipBad,
+    StudyOption,
+    Ties,
+    do,
+    group,
+    open_study,
+    progress,
+)
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
 import_app = group("Bring passages, questions or entity frequencies into a study.")
+
+
+def copy(
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    study: StudyOption = None,
+) -> None:
+    """Copy the study, even while it is in use."""
+    from backend.core.copying import copy_study
+
+    made = copy_study(open_study(study), target)
+    print(f"Copied the study to {made.folder}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB.")
+    for part in made.left_out:
+        print(f"Left out {part}: it is unfinished.")
 
 
 def new(
@@ -63,7 +88,7 @@ def import_passages(
         skip_bad=skip_bad,
         settings=settings or [],
     )
-    _say_imported(made, "passages")
+    _say_imported(made, "passage")
 
 
 @import_app.command("questions")
@@ -95,7 +120,7 @@ def import_questions(
         skip_bad=skip_bad,
         settings=settings or [],
     )
-    _say_imported(made, "questions")
+    _say_imported(made, "question")
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -145,7 +170,7 @@ def import_triples(
         seed=seed,
         skip_bad=skip_bad,
     )
-    _say_imported(made, "questions")
+    _say_imported(made, "question")
 
 
 @import_app.command("frequencies")
@@ -164,9 +189,9 @@ def import_frequencies(
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
         made = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
-        _say_imported(made, "frequencies")
+        _say_imported(made, "frequency")
     else:
-        _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subjects")
+        _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
 
 @import_app.command("qrels")
@@ -177,7 +202,7 @@ def import_qrels(
     from backend.data.importing.qrels import import_qrels
 
     made = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
-    _say_imported(made, "qrels")
+    _say_imported(made, "line of qrels", "lines of qrels")
 
 
 @import_app.command("run")
@@ -190,6 +215,7 @@ def import_run(
         str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")
     ] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    ties: Ties = "file",
     replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
     skip_bad: SkipBad = False,
 ) -> None:
@@ -205,9 +231,11 @@ def import_run(
             format=format,
             split=split,
             rule=rule,
+            ties=ties,
             replace=replace,
             skip_bad=skip_bad,
         ),
+        "question of a run",
         "questions of a run",
     )
 
@@ -224,11 +252,11 @@ def _open_or_new(folder: str | None) -> Study:
     return Study.open(place)
 
 
-def _say_imported(result: Any, what: str) -> None:
+def _say_imported(result: Any, what: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {result.rows:,} {what} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {counted(result.rows, what, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
-        print(f"Left out {result.left_out:,} bad rows: see {result.left_out_file}")
+        print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:
         print(note)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
+from backend.text.counting import counted
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -23,7 +24,7 @@ def index_bm25(
     from backend.retrieval.bm25 import build_index
 
     manifest = do(build_index, open_study(study), threads=threads)
-    print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
+    print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
 @index_app.command("dense")
@@ -57,7 +58,7 @@ def index_dense(
         build_index, open_study(study), name=encoder, vectors=given, device=device, merge=merge, precision=precision
     )
     print(
-        f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
         f"{manifest['made_by']}, {manifest['seconds']} s."
     )
 
@@ -75,7 +76,7 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     with progress() as watch:
         made = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
+        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When all are there: "
         f"blindspot index dense --encoder {encoder} --merge"
     )
 
@@ -116,7 +117,7 @@ def index_faiss(
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
-        f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
+        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
         f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']})."
     )
 
@@ -157,7 +158,7 @@ def index_milvus(
         parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
     )
     print(
-        f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s."
+        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), {record['seconds']} s."
     )
 
 

@@ -1,64 +1,74 @@
-"""`blindspot labels`: keep, write and read what people said of passages."""
+"""`blindspot labels`: back up, restore, check, export and import labels."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.commands.common import StudyOption, group, open_study
-from db.errors import BlindspotError, Missing
+from backend.text.counting import counted
+from db.errors import BlindspotError, Missing, Refused
 
-if TYPE_CHECKING:
-    pass
-
-
-labels_app = group("The labels that people gave: back up, check, write, read.")
+labels_app = group("Labels: back up, restore, check, export, import.")
 
 
 @labels_app.command("backup")
 def labels_backup(
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to; default a new file in the study's backups folder.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write (default: a new one in the study's backups folder)."),
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Make a checked backup of labels.db, while it may be in use."""
+    """Make a checked backup of labels.db, even while it is in use."""
     from db.backup import back_up, check
 
     target = back_up(_labels_path(study), out)
     found = check(target)
     print(
-        f"Wrote {target}: {found.events:,} label events, the last is {found.last_event}; {found.questions:,} questions."
+        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; {counted(found.questions, 'question')}."
     )
 
 
 @labels_app.command("restore")
 def labels_restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A backup.")] = None,
     drop_newer: Annotated[
-        bool, typer.Option("--drop-newer", help="Restore though labels are there that the backup lacks.")
+        bool, typer.Option("--drop-newer", help="Restore even if the study holds labels that the backup lacks.")
+    ] = False,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="Start with an empty labels.db where it is missing and has no backup.")
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Put a backup in the place of labels.db; what was there is kept."""
+    """Put a backup in the place of labels.db and keep the former file."""
     from db.backup import check, restore
     from db.migrations import migrate
 
     path = _labels_path(study)
+    if (file is None) != empty:
+        raise BlindspotError("name a backup, as in 'blindspot labels restore FILE', or say --empty, not both")
+    if file is None:
+        if path.exists() and path.stat().st_size:
+            raise Refused(f"{path}: holds data; --empty is for a study whose labels.db is missing or empty")
+        migrate(path, new=True)
+        print(f"Made an empty {path}. Import the questions again.")
+        return
     kept = restore(file, path, drop_newer)
     migrate(path)
     print(
-        f"Restored {file}: {check(path).events:,} label events."
+        f"Restored {file}: {counted(check(path).events, 'label event')}."
         + (f" What was there before is in {kept}." if kept else "")
     )
 
 
 @labels_app.command("check")
 def labels_check(study: StudyOption = None) -> None:
-    """Look for damage in labels.db; exit code 1 if there is any."""
+    """Look for damage in labels.db. Exit code 1 if there is any."""
     from db.backup import check
 
     path = _labels_path(study)
@@ -69,8 +79,8 @@ def labels_check(study: StudyOption = None) -> None:
     if problems:
         raise BlindspotError(f"{path}: is not sound; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {found.events:,} label events of {found.people:,} people, the last is {found.last_event}; "
-        f"{found.questions:,} questions."
+        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the last is {found.last_event}; "
+        f"{counted(found.questions, 'question')}."
     )
 
 
@@ -88,12 +98,12 @@ def labels_export(
     ] = None,
     study: StudyOption = None,
 ) -> None:
-    """Write the labels; the last event that went in is named."""
+    """Export the labels, and name the last event of the export."""
     from backend.judging.labels_io import export_labels
 
     written = export_labels(open_study(study), format, out, until)
     print(
-        f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again)."
+        f"Wrote {written.path}: {counted(written.rows, 'row')}, up to event {written.last_event} (--until {written.last_event} makes it again)."
     )
     for note in written.notes:
         print(note)
@@ -111,13 +121,13 @@ def labels_import(
     ] = False,
     study: StudyOption = None,
 ) -> None:
-    """Read labels; events that are there already are passed over."""
+    """Import labels. Events that the study has already are skipped."""
     from backend.judging.labels_io import import_labels
 
     done = import_labels(open_study(study), file, format, annotator, skip_bad)
-    print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")
+    print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were there already.")
     if done.left_out:
-        print(f"Left out {done.left_out:,} lines; they are listed in {done.file}")
+        print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
 
 
 def _labels_path(folder: str | None) -> Path:
@@ -139,8 +149,8 @@ def _passage_problems(path: Path) -> list[str]:
         return []
     store = Labels(path, read_only=True)
     try:
-        judged = {event.passage for event in store.events() if event.passage is not None}
-    except Exception as error:
+        judged = {row.passage for row in store.events() if row.passage is not None}
+    except sqlite3.OperationalError as error:
         if "no such table" in str(error):
             return []  # an older labels.db, from before there were labels
         raise

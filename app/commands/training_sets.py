@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, StudyOption, do, group, open_study, progress
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.training_sets.training_set import TrainingSet
@@ -118,8 +119,8 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
-            f"{name}: {manifest['policy']}, {counts['questions']:,} questions, {roles['positive']:,} positives, "
-            f"{roles['negative']:,} negatives, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
+            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
+            f"{counted(roles['negative'], 'negative')}, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
         )
 
 
@@ -172,7 +173,7 @@ def diff(
             print(dumps(asdict(change), ensure_ascii=False))
         return
     found = change_summary(old, new)
-    print(f"{found.changed:,} pairs changed, {found.same:,} are the same.")
+    print(f"{counted(found.changed, 'pair')} changed, {found.same:,} are the same.")
     for (was, now, why), count in found.changes.most_common():
         print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")
     for change in islice(changes(old, new), limit or None):
@@ -213,7 +214,9 @@ def export(
 
     with progress() as watch:
         written = write(open_study(study), name, format, out, negatives, draw, seed, template, watch)
-    print(f"Wrote {written.path}: " + ", ".join(f"{file} ({rows:,} rows)" for file, rows in written.rows.items()))
+    print(
+        f"Wrote {written.path}: " + ", ".join(f"{file} ({counted(rows, 'row')})" for file, rows in written.rows.items())
+    )
     for note in written.notes:
         print(note)
 
@@ -221,13 +224,13 @@ def export(
 def _say(made: TrainingSet) -> None:
     counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
     print(
-        f"Training set {made.name}: policy {made.manifest['policy']}, {counts['questions']:,} questions, {counts['pairs']:,} pairs, "
+        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}, "
         f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
     for reason, count in made.manifest["left_out"].items():
-        print(f"  {count:,} questions left out: {reason}")
+        print(f"  {counted(count, 'question')} left out: {reason}")
 
 
 def _print_counts(counts: dict[str, Any]) -> None:

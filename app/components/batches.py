@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -14,9 +16,9 @@ from app.markup import link, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judging.batches import make_batch
-from db.errors import BlindspotError
-from db.people import People, Person
-from db.queue import Batch, Item, Queue
+from db.errors import BlindspotError, Refused
+from db.people import Person
+from db.queue import Batch, Item
 from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
@@ -26,7 +28,7 @@ _ABOUT_SPLITS = (
 )
 
 
-def batch_panel(opened: Study, lead: Person) -> None:
+def batch_panel(opened: Study) -> None:
     """Below the judging page, for leads alone."""
     queue, people = desk(opened).queue, who.people(opened.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
@@ -35,31 +37,43 @@ def batch_panel(opened: Study, lead: Person) -> None:
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
         everybody = people.all()
         for batch in reversed(batches):
-            _batch(queue, batch, everybody, lead)
-        _make(opened, lead, {batch.name for batch in batches})
-        _people(people, everybody, lead)
+            _batch(opened, batch, everybody)
+        _make(opened, {batch.name for batch in batches})
+        _people(opened, everybody)
         jobs.panel(opened)
 
 
 def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
     """A button that makes a batch of these questions; for leads alone. Every question of it goes in."""
-    lead = who.who(opened.labels_path)
-    if lead is None or not lead.may("lead"):
+    if not who.may(opened.labels_path, "make batches"):
         return
     words = f"Send {count(len(question_ids), 'question')} to judging"
-    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs), lead))
+    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs)))
+    if refused := st.session_state.pop(_REFUSED, None):
+        show(notice(refused, kind="error"))
     if sent := st.session_state.pop(_SENT, None):
         show(notice(f"Batch {sent} is being made: ", link("Judge", url.JUDGE), " will have it in some seconds."))
 
 
-def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
+def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    if jobs.start(opened, request(make_batch, name, runs, size=len(question_ids), slice=question_ids, by=lead.name)):
+    if _start(opened, name, runs, size=len(question_ids), slice=question_ids):
         st.session_state[_SENT] = name
 
 
-def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> None:
+def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
+    """Start the job that makes a batch, in the name of the person at work. Return False if it was refused."""
+    try:
+        by = who.acting(opened.labels_path)
+    except Refused as error:
+        st.session_state[_REFUSED] = str(error)
+        return False
+    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
+
+
+def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
+    queue, acting = desk(opened).queue, partial(who.acting, opened.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
     with columns[0]:
@@ -82,7 +96,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             _most_common(items),
             key=needed,
             on_change=_do,
-            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),),
+            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=acting()),),
         )
     with columns[2]:
         names = [ANYBODY, *(person.name for person in people)]
@@ -93,7 +107,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             index=names.index(holder) if holder in names else 0,
             key=f"for-{batch.name}",
             on_change=_do,
-            args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),),
+            args=(lambda: queue.assign(batch.name, _chosen(batch), by=acting()),),
         )
     with columns[3]:
         other = "closed" if batch.state == "open" else "open"
@@ -101,7 +115,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             "Close" if batch.state == "open" else "Open again",
             key=f"state-{batch.name}",
             on_click=_do,
-            args=(lambda: queue.set_state(batch.name, other, by=lead.name),),
+            args=(lambda: queue.set_state(batch.name, other, by=acting()),),
         )
 
 
@@ -120,7 +134,7 @@ def _chosen(batch: Batch) -> str | None:
     return None if name == ANYBODY else name
 
 
-def _make(opened: Study, lead: Person, taken: set[str]) -> None:
+def _make(opened: Study, taken: set[str]) -> None:
     runs = study.runs(opened)
     show(tag("h3", "Make a batch"))
     if not runs:
@@ -149,25 +163,22 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
             )
         )
     if made:
-        jobs.start(
+        _start(
             opened,
-            request(
-                make_batch,
-                name.strip(),
-                chosen,
-                size=size,
-                depth=depth,
-                splits=splits or None,
-                candidates=candidates,
-                people_needed=needed,
-                seed=seed,
-                by=lead.name,
-            ),
+            name.strip(),
+            chosen,
+            size=size,
+            depth=depth,
+            splits=splits or None,
+            candidates=candidates,
+            people_needed=needed,
+            seed=seed,
         )
         st.rerun()
 
 
-def _people(people: People, everybody: list[Person], lead: Person) -> None:
+def _people(opened: Study, everybody: list[Person]) -> None:
+    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
     if len(everybody) < 2:
         return
     show(tag("h3", "People"))
@@ -180,7 +191,7 @@ def _people(people: People, everybody: list[Person], lead: Person) -> None:
                 "Let work again" if person.paused else "Pause",
                 key=f"pause-{person.name}",
                 on_click=_do,
-                args=(lambda person=person: people.pause(person.name, not person.paused, by=lead.name),),
+                args=(lambda person=person: people.pause(person.name, not person.paused, by=acting()),),
             )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import streamlit as st
 
+from app import who
 from app.components.marks import notice
 from app.markup import Html, div, show, span, tag
 from backend.core import jobs
@@ -33,7 +34,12 @@ def is_unfinished(study: Study, request: JobRequest) -> bool:
 
 
 def start_button(study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "") -> None:
-    """A button that starts a job. It cannot be pressed while the same job is unfinished, or while something is `lacking`."""
+    """A button that starts a job, for those who may.
+
+    It cannot be pressed while the same job is unfinished, or while something is `lacking`.
+    """
+    if not who.may(study.labels_path, request.action):
+        return
     unfinished = is_unfinished(study, request)
     st.button(
         "Started" if unfinished else words,
@@ -49,11 +55,19 @@ def start(study: Study, request: JobRequest) -> bool:
     """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then says why."""
     try:
         if not is_unfinished(study, request):
-            jobs.submit_request(study, request)
+            jobs.submit_request(study, request, by=who.acting(study.labels_path))
     except BlindspotError as error:
         st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
         return False
     return True
+
+
+def cancel(study: Study, id: str, force: bool = False) -> None:
+    """Cancel a job for the person at work. If that is refused, the panel says why."""
+    try:
+        jobs.cancel(study, id, by=who.acting(study.labels_path), force=force)
+    except BlindspotError as error:
+        st.session_state[_REFUSED] = str(error)
 
 
 @contextmanager
@@ -79,6 +93,8 @@ def _unfinished(study: Study) -> set[str]:
 
 
 def _list(study: Study, unfinished_before: set[str]) -> None:
+    if who.gone(study.labels_path):
+        st.rerun()
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     recent = jobs.recent(study, LOOKED_AT)
@@ -102,17 +118,18 @@ def _with_cancel(study: Study, job: Job) -> None:
     since_cancelled = jobs.seconds_since_cancelled(study, job.id)
     with left:
         show(_progress(job, since_cancelled is not None))
+    if not who.may(study.labels_path, "cancel jobs"):
+        return
     with right:
         if since_cancelled is None:
-            st.button("Cancel", key=f"cancel-{job.id}", on_click=jobs.cancel, args=(study, job.id))
+            st.button("Cancel", key=f"cancel-{job.id}", on_click=cancel, args=(study, job.id))
         elif since_cancelled >= SECONDS_TO_STOP:
             st.button(
                 "End now",
                 key=f"end-{job.id}",
                 help="The job has not stopped yet. Kill its process; what it has not saved is lost.",
-                on_click=jobs.cancel,
-                args=(study, job.id),
-                kwargs={"force": True},
+                on_click=cancel,
+                args=(study, job.id, True),
             )
 
 

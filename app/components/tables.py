@@ -17,7 +17,8 @@ from app.components.marks import WILSON, figure, letter, percent, relation_label
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.comparison import KS, SURE, Both, at, by_group, macro_at, p_words
+from backend.evaluation.comparison import KS, SURE, Both, by_group, conclusion, overall, p_words
+from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:
@@ -44,12 +45,11 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         for side, name in (("a", selection.a), ("b", selection.b))
     ]
     rows = None if kept.all() else kept
-    found = {k: at(comparison, k, rows) for k in ks}
-    ahead = [tag("td", gain(found[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    figures = overall(comparison, ks, rows)
+    ahead = [tag("td", gain(figures.at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
-    averaged = {k: each for k in ks if (each := macro_at(comparison, k, rows)) is not None}
-    if len(averaged) == len(ks) and averaged[ks[0]].a.n_groups > 1:
-        cells = [tag("td", gain(averaged[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
+    if figures.macro and figures.macro[ks[0]].a.n_groups > 1:
+        cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
         lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
     head = tag(
         "tr",
@@ -65,6 +65,14 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         *heads,
     )
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures accuracy")
+
+
+def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
+    """Return the sentence on what may be concluded at the chosen k, with the p value of `accuracy_table`."""
+    if by_results(selection.slice):
+        return CHOSEN_BY_RESULTS
+    figures = overall(comparison, cut_offs(comparison.depth, selection.k), None if kept.all() else kept)
+    return conclusion(figures.at[selection.k], comparison.a.name, comparison.b.name, figures.tests)
 
 
 def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
@@ -164,7 +172,8 @@ FLIP_HEADS = {
 }
 GAIN = (
     "Difference in percentage points, and the run that is ahead. In small print the paired 95% bootstrap interval of A less B. "
-    "Faint: p of the paired sign-flip test is above 0.05, no difference is established."
+    "Faint: p of the paired sign-flip test is above 0.05, no difference is established. "
+    "Holm's method adjusts p for all differences of the table, unless the text says that p is not adjusted."
 )
 MACRO = "The difference of the averages over relations, each relation counting the same; its interval draws questions within each relation."
 HOLM = "p of the paired sign-flip test, adjusted by Holm's method for the number of rows"
@@ -179,9 +188,12 @@ def gain(difference: Difference) -> Html:
     estimate = difference.estimate
     if estimate.value is None:
         return Html("–")
-    p = difference.p if difference.p_adjusted is None else difference.p_adjusted
+    p = difference.p_shown
+    adjusted = "not adjusted" if difference.p_adjusted is None else "adjusted by Holm's method"
     interval = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
-    said = f"A less B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)}, n = {estimate.n:,}. {GAIN}"
+    said = (
+        f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), n = {estimate.n:,}. {GAIN}"
+    )
     points = 100 * estimate.value
     ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
     words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
@@ -209,7 +221,7 @@ def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str)
         if name
         else label
     )
-    p = both.difference.p if both.difference.p_adjusted is None else both.difference.p_adjusted
+    p = both.difference.p_shown
 
     def counted(cell: str) -> Html:
         count = getattr(both.flips, cell)

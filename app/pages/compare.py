@@ -14,14 +14,14 @@ from app.components.judged_table import judged_table
 from app.components.marks import count, empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
-from app.components.tables import accuracy_table, flip_table, group_table, scrolling
+from app.components.tables import accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, left_out
+from app.runs import convention, default_pair, left_out, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.comparison import at, conclusion, method, reservation
-from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
+from backend.evaluation.comparison import method, reservation
+from backend.evaluation.slices import Facts
 from db.errors import BlindspotError
 
 CELL_NAMES = {
@@ -45,9 +45,7 @@ def page() -> None:
                     "Make one on ",
                     link("Home", url.HOME),
                     ", or with ",
-                    tag("code", "blindspot retrieve --with bm25"),
-                    " and ",
-                    tag("code", "blindspot retrieve --with dense"),
+                    tag("code", retrieve_command()),
                     ".",
                 ),
             )
@@ -119,8 +117,7 @@ def _readable(compared: Comparison, chosen: Selection) -> Selection:
 
 def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
     """What may be concluded, and what may not."""
-    found = at(compared, chosen.k, None if kept.all() else kept)
-    said = CHOSEN_BY_RESULTS if by_results(chosen.slice) else conclusion(found, compared.a.name, compared.b.name)
+    said = concluded(compared, chosen, kept)
     return div(
         tag("p", said, cls="conclusion"),
         tag(

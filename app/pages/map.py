@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from app import blind, url, who
 from app import study as opened_study
-from app import url
 from app.components.map import clusters, form, selection
 from app.components.map.data import Points, first_hits, known_of, open_map, points, runs_over
 from app.components.map.figure import height, held_figure, selectable
@@ -60,8 +60,11 @@ def page() -> None:
         with columns[4]:
             view = _view(map)
         with columns[5]:
-            if not url.value("new"):
+            if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("make another map", address(map, new=1), cls="quiet"), cls="map-another"))
+    if blind.any_hidden(study, map.question_ids):
+        show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
+        return
     _picture(map, by, run, k, view)
 
 
@@ -76,7 +79,8 @@ def _make(study, taken: set[str]) -> None:
         )
     elif url.value("new"):
         show(div(link("back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
-    form.form(study, taken)
+    if who.may(study.labels_path, "make maps"):
+        form.form(study, taken)
 
 
 def _k() -> int:

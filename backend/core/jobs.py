@@ -34,11 +34,13 @@ from contextvars import ContextVar
 from typing import IO, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from backend.core import job_process
+from backend.core.rights import require
 from backend.core.settings import check_name
 from backend.core.study import Study
 from backend.progress import Progress
 from db.errors import BlindspotError, Refused
 from db.jobs import Job, Jobs
+from db.rights import action_of_job
 
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"
 DIED = "the process of this job ended without a result: it was killed, or the memory was full; its log may say more"
@@ -102,6 +104,11 @@ class JobRequest:
     def title(self) -> str:
         return title(self.kind.kind, self.arguments)
 
+    @property
+    def action(self) -> str:
+        """The action of `db.rights.ACTIONS` that starting this job is."""
+        return action_of_job(self.kind.kind)
+
 
 _KINDS: dict[str, JobKind] = {}
 
@@ -123,6 +130,11 @@ def job(
         return function
 
     return register
+
+
+def kinds() -> dict[str, JobKind]:
+    """The kinds of job that this process has loaded, by name."""
+    return dict(_KINDS)
 
 
 def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **kwargs: P.kwargs) -> JobRequest:
@@ -161,8 +173,9 @@ def submit(function: Callable[Concatenate[Study, P], object], study: Study, *arg
     return submit_request(study, request(function, *args, **kwargs))
 
 
-def submit_request(study: Study, asked: JobRequest) -> str:
-    """Start a prepared job; see `submit`."""
+def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
+    """Start a prepared job; see `submit`. `by` names who asks; see `backend.core.rights.require`."""
+    require(study, by, asked.action)
     _check(study, asked.kind, asked.arguments)
     id, lock = _record(study, asked.kind, asked.arguments)
     with lock:
@@ -187,12 +200,13 @@ def _start_process(study: Study, id: str, lock: IO[str]) -> None:
         )
 
 
-def cancel(study: Study, id: str, *, force: bool = False) -> None:
+def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
     """Cancel a job.
 
     A job that runs stops at its next report of progress, within a second or so, and keeps what it finished. A job that waits stops
-    at once. `force` kills a process that does not stop. Does nothing to a job that has ended.
+    at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `by`: as in `submit_request`.
     """
+    require(study, by, "cancel jobs")
     found = status(study, id)
     if not found.unfinished:
         return

@@ -33,11 +33,15 @@ PACKAGES = (
 def write_text(path: Path, content: str) -> None:
     """Write a file so that a reader finds the old one or the whole new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(beside, "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "w", encoding="utf-8", newline="") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)  # a full disk cuts it short
+        raise
 
 
 def write_json(path: Path, content: dict | list) -> None:
@@ -71,9 +75,9 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
     One process at a time builds a target (see `Study.building`): what a killed one left behind is removed here.
     """
-    for left in target.parent.glob(f".{target.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
     building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")
+    for left in (building, old):  # by their exact names: ".x.y.building" belongs to another part, "x.y"
+        shutil.rmtree(left, ignore_errors=True)
     building.mkdir(parents=True)
     try:
         yield building

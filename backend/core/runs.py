@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,7 +116,8 @@ def write_run(
         raise Refused(f"run {name!r}: hits do not fit the questions or the passages of the study")
     questions = study.questions.some(question_ids)
     answers = match_run(study.corpus, questions, hits.ordinals, rule=rule, progress=progress)
-    with study.building(f"runs/{name}"), whole_folder(folder) as building:
+    claim = study.building(f"runs/{name}", lambda: refuse_existing(study, name, replace))
+    with claim, whole_folder(folder) as building:
         write_json(building / "questions.json", list(question_ids))
         np.save(building / "ordinals.npy", hits.ordinals.astype(np.int32, copy=False))
         np.save(building / "scores.npy", hits.scores.astype(np.float32, copy=False))
@@ -125,15 +127,26 @@ def write_run(
             {
                 "kind": "run",
                 "name": name,
+                "ties": "equal scores are ordered by the passage's row in the collection",
                 **settings,
                 "k": hits.k,
                 "questions": len(question_ids),
                 "question_set": question_set_hash(question_ids),
                 "corpus": study.corpus.digest,
-                "ties": "equal scores are ordered by the passage's row in the collection",
             },
         )
     return Run.open(study, name)
+
+
+def claim_run(study: Study, name: str, replace: bool) -> AbstractContextManager[None]:
+    """Claim the name of a run before the search whose hits it will keep.
+
+    Raises:
+        Refused: The run exists and `replace` is false, or another process makes it.
+    """
+    check_name(name, "run")
+    refuse_existing(study, name, replace)
+    return study.claim(f"runs/{name}", lambda: refuse_existing(study, name, replace))
 
 
 def refuse_existing(study: Study, name: str, replace: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +38,7 @@ class Study:
             raise Refused(f"{folder} is a file; choose an empty or a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         study = cls(folder)
-        study._migrate()
+        study._migrate(new=True)
         title = name if name is not None else study.folder.name
         write_text(folder / SETTINGS_FILE, default_toml(title))
         return study
@@ -55,10 +56,10 @@ class Study:
         study._migrate()
         return study
 
-    def _migrate(self) -> None:
+    def _migrate(self, new: bool = False) -> None:
         from db.migrations import migrate  # here, because sqlite-utils loads pandas where it is installed
 
-        migrate(self.labels_path)
+        migrate(self.labels_path, new)
 
     @property
     def labels_path(self) -> Path:
@@ -117,13 +118,64 @@ class Study:
         return Run.open(self, name)
 
     @contextmanager
-    def building(self, part: str) -> Iterator[None]:
-        """Hold the right to build `part`. Raises Refused while another process builds it."""
+    def claim(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
+        """Claim `part` before the work that makes it; `building` the same part inside is then allowed to this thread.
+
+        Two processes that make a part of the same name thus do not both work, to find out at the end that one is lost.
+
+        Args:
+            refuse: See `building`.
+
+        Raises:
+            Refused: Another process makes the part.
+        """
+        held = _held_parts()
+        with self.building(part, refuse):
+            held.add((self.folder, part))
+            try:
+                yield
+            finally:
+                held.discard((self.folder, part))
+
+    @contextmanager
+    def building(self, part: str, refuse: Callable[[], object] | None = None) -> Iterator[None]:
+        """Hold the exclusive right to make `part`.
+
+        Args:
+            refuse: Called once the right is held; raises Refused if the part exists and must not be replaced. Asked only
+                before, the answer may be out of date: another process may have made the part in between.
+
+        Raises:
+            Refused: Another process makes the part.
+        """
+        if (self.folder, part) in _held_parts():
+            yield
+            return
         locks = self.folder / "jobs"
-        locks.mkdir(exist_ok=True)
-        with open(locks / f".{part.replace('/', '-')}.lock", "w") as file:
+        try:
+            locks.mkdir(exist_ok=True)
+            lock = open(locks / f".{part.replace('/', '-')}.lock", "w")  # noqa: SIM115
+        except OSError as error:
+            raise Refused(
+                f"{locks}: cannot be written ({error.strerror or error}), so {part} cannot be made; "
+                "make room, or give the right to write"
+            ) from error
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Refused(f"another process is making {part} of this study; wait for it or cancel it") from None
+            if refuse is not None:
+                refuse()
             yield
+
+
+_threads = threading.local()
+
+
+def _held_parts() -> set[tuple[Path, str]]:
+    """The parts that this thread has claimed."""
+    if not hasattr(_threads, "held"):
+        _threads.held = set()
+    held: set[tuple[Path, str]] = _threads.held
+    return held

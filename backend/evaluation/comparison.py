@@ -5,8 +5,8 @@ Every figure of a comparison is made here once, so that the page, the command an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,7 @@ from analysis.buckets import bucket_group, bucket_order
 from analysis.flips import FlipTable
 from analysis.overlap import rank_biased_overlap
 from analysis.relations import relation_order
-from analysis.significance import RESAMPLES, Difference, compare, family
+from analysis.significance import RESAMPLES, Difference, adjusted_together, compare, family
 from backend.evaluation.held import Held
 from backend.evaluation.question_facts import QuestionFacts
 from backend.evaluation.relevance import Kind, relevant
@@ -74,6 +74,17 @@ class Measured:
     @cached_property
     def facts(self) -> QuestionFacts:
         return QuestionFacts(self.study, self.questions)
+
+    def without(self, ids: Set[str], reason: str) -> Measured:
+        """The same run without some questions, which are counted as left out for this reason."""
+        kept = np.array([question.id not in ids for question in self.questions], dtype=bool)
+        return replace(
+            self,
+            questions=[question for question, keep in zip(self.questions, kept.tolist(), strict=True) if keep],
+            rows=self.rows[kept],
+            first=self.first[kept],
+            left_out={**self.left_out, reason: int((~kept).sum())},
+        )
 
 
 def measure(
@@ -266,6 +277,31 @@ def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """The figures over all questions (or one slice) at several cut-offs. Holm's method adjusts p for all of them together.
+
+    at: by k. macro: by k, averaged over relations; empty if no question has a relation.
+    """
+
+    at: dict[int, Both]
+    macro: dict[int, Both]
+
+    @property
+    def tests(self) -> int:
+        """The number of tests that p is adjusted for."""
+        return len(self.at) + len(self.macro)
+
+
+def overall(comparison: Comparison, ks: Iterable[int], rows: np.ndarray | None = None, seed: int = SEED) -> Overall:
+    """Return the figures at each k, over all questions and averaged over relations, as a table shows them together."""
+    made = {("at", k): at(comparison, k, rows, seed) for k in ks}
+    made |= {("macro", k): both for _, k in list(made) if (both := macro_at(comparison, k, rows, seed)) is not None}
+    differences = adjusted_together({key: both.difference for key, both in made.items()})
+    adjusted = {key: replace(both, difference=differences[key]) for key, both in made.items()}
+    return Overall(*({k: both for (kind, k), both in adjusted.items() if kind == each} for each in ("at", "macro")))
+
+
 def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED) -> dict[str, Both]:
     """The figures at k of each group that has questions; p values are adjusted together by Holm's method.
 
@@ -305,23 +341,28 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def conclusion(found: Both, a: str, b: str) -> str:
-    """One sentence: what the figures say of these two runs on this collection."""
-    estimate, k = found.difference.estimate, found.k
+def conclusion(found: Both, a: str, b: str, tests: int = 1) -> str:
+    """Return one sentence on what the figures say of these two runs on this collection.
+
+    Args:
+        tests: how many tests the p value of `found` is adjusted for.
+    """
+    estimate, k, p = found.difference.estimate, found.k, found.difference.p_shown
     if estimate.value is None:
         return "There is no question to conclude anything from."
-    asked = f"{found.n:,} question" + ("s" if found.n != 1 else "")
+    questions = f"{found.n:,} question" + ("s" if found.n != 1 else "")
+    words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     low, high = 100 * estimate.low, 100 * estimate.high
-    if found.difference.p > SURE:
+    if p > SURE:
         return (
-            f"Over these {asked} no difference between {a} and {b} at {k} is established ({p_words(found.difference.p)}): "
+            f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "
             f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
     low, high = sorted((abs(low), abs(high)))
     return (
-        f"Over these {asked} {ahead} finds a relevant passage within the first {k} more often than {behind}, by "
-        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {p_words(found.difference.p)}): on this collection "
+        f"Over these {questions} {ahead} finds a relevant passage within the first {k} more often than {behind}, by "
+        f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}): on this collection "
         "that is more than chance."
     )
 
@@ -340,11 +381,12 @@ def reservation(kind: str, rule: str) -> str:
 
 
 def method(seed: int = SEED) -> str:
-    """How the tests and intervals are made, in words that stand beside them."""
+    """Return the sentences on tests and intervals that stand beside them."""
     return (
-        f"Difference: Success@k of A less that of B over the same questions, paired bootstrap interval (95%, 2,000 resamples, within each "
-        f"relation for the macro average). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided, the least it can be is "
-        f"{1 / (RESAMPLES + 1):.4f}. In groups p is adjusted by Holm's method for their number. Seed {seed}."
+        "Difference: Success@k of A - B over the same questions, with a paired bootstrap interval (95%, 2,000 resamples, within each "
+        f"relation for the macro average; intervals are not adjusted). p: paired sign-flip test, {RESAMPLES:,} resamples, two-sided. "
+        "p (Holm): adjusted by Holm's method for all rows of the same table, so that the probability of any false finding in a table "
+        f"is at most 5%. The unadjusted p is at least {1 / (RESAMPLES + 1):.4f}. Seed {seed}."
     )
 
 

@@ -19,13 +19,12 @@ from backend.evaluation.comparison import (
     Both,
     By,
     Comparison,
-    at,
     by_group,
     check_k,
     conclusion,
-    macro_at,
     measure_all,
     method,
+    overall,
     reservation,
 )
 from backend.evaluation.relevance import Kind
@@ -105,14 +104,14 @@ class ComparisonReport:
         return lines + [(key, both) for key, both in self.groups.items()]
 
     def tables(self) -> list[Table]:
-        head = ["", "n", "A", "B", "A - B", "p", "both", "only A", "only B", "neither"]
+        head = ["", "n", "A", "B", "A - B", "p (Holm)", "both", "only A", "only B", "neither"]
         whole = [_row(f"@{k}", both) for k, both in self.at.items()]
         whole += [_row(f"macro @{k}", both) for k, both in self.macro.items()]
         made = [
             (f"A: {self.a}, B: {self.b}. Success@k, %" + (f", slice {self.slice}" if self.slice else ""), head, whole)
         ]
         if self.by:
-            head = [self.by.capitalize(), *head[1:5], "p (Holm)", *head[6:]]
+            head = [self.by.capitalize(), *head[1:]]
             made.append(
                 (
                     f"Success@{self.k} by {self.by}, %",
@@ -147,8 +146,7 @@ def _figures(both: Both) -> dict:
 
 
 def _row(name: str, both: Both) -> list[str]:
-    estimate, p = both.difference.estimate, both.difference
-    adjusted = p.p if p.p_adjusted is None else p.p_adjusted
+    estimate, adjusted = both.difference.estimate, both.difference.p_shown
     shares = [ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b)]
     ahead = (
         ABSENT
@@ -203,11 +201,10 @@ def compare_runs(
     shown = sorted({each for each in ks if each <= compared.depth} | {k})
     members, names = _members(study, facts, by)
     groups = {name: np.intersect1d(group, rows, assume_unique=True) for name, group in members.items()}
-    whole = {each: at(compared, each, rows, seed) for each in shown}
-    macro = {each: found for each in shown if (found := macro_at(compared, each, rows, seed)) is not None}
-    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole[k], a, b)
+    whole = overall(compared, shown, rows, seed)
+    concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], a, b, whole.tests)
     return ComparisonReport(
-        a, b, compared.a.kind, slice, k, whole, macro, by, by_group(compared, k, groups, seed), names,
+        a, b, compared.a.kind, slice, k, whole.at, whole.macro, by, by_group(compared, k, groups, seed), names,
         concluded, reservation(compared.a.kind, rule), method(seed), notes(study, compared, by),
     )  # fmt: skip
 

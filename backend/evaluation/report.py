@@ -152,7 +152,9 @@ def convention(kinds: set[str], rule: str, by: By | None, frequency_source: str 
     said += [
         "Success@k: share of questions with a relevant passage among the first k, with Wilson's 95% interval.",
         f"Macro: mean over relations; 95% interval by stratified bootstrap, seed {seed}.",
-        f"Recall@k: mean share of a question's gold passages among the first k; its interval and MRR's by bootstrap, seed {seed}.",
+        f"MRR@{MRR_DEPTH}: mean of 1 / rank of the first relevant passage within {MRR_DEPTH}, over {' or '.join(sorted(kinds))}.",
+        "Recall@k: mean share of a question's gold passages among the first k, over gold whatever counts as relevant elsewhere; its "
+        f"interval and that of MRR come from a bootstrap, seed {seed}.",
         "Equal scores are ordered by the passage's row in the collection; in an imported run they stand as in its file.",
     ]  # fmt: skip
     if by == "bucket":

@@ -37,8 +37,8 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         "relevance": run.kind,
         "n": len(run.questions),
         "k": _success(run.success),
-        f"mrr@{MRR_DEPTH}": None if run.mrr is None else _mean(run.mrr),
-        "recall": {str(k): _mean(estimate) for k, estimate in run.recall.items()},
+        f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
+        "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
         "relations": _group_dicts(run.relations),
         "macro": {"k": {
             str(k): {"success": e.value, "n_groups": e.n_groups, "n": e.n, "low": e.low, "high": e.high,
@@ -71,7 +71,7 @@ def as_csv(report: Report) -> str:
     text = io.StringIO()
     rows = (
         {
-            "run": run.name, "relevance": run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
+            "run": run.name, "relevance": "gold" if measure == "recall" else run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
             "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
         }
         for run in report.runs
@@ -113,13 +113,16 @@ def _success_table(report: Report) -> Table:
 
 
 def _ranks_table(report: Report) -> Table:
-    rows = [
-        [run.name, _interval(run.mrr), f"{max((e.n for e in run.recall.values()), default=0):,}",
-         *(_interval(run.recall.get(k)) for k in report.ks)]
-        for run in report.runs
-    ]  # fmt: skip
-    caption = f"MRR@{MRR_DEPTH} and Recall@k, % (n: questions with gold)"
-    return caption, ["Run", f"MRR@{MRR_DEPTH}", "n", *(f"R{k}" for k in _at(report))], rows
+    kinds = sorted({run.kind for run in report.runs})
+    mixed = len(kinds) > 1
+    rows = []
+    for run in report.runs:
+        mrr = _interval(run.mrr) + (f" {run.kind}" if mixed and run.mrr is not None else "")
+        n_gold = max((e.n for e in run.recall.values()), default=0)
+        rows.append([run.name, mrr, f"{n_gold:,}", *(_interval(run.recall.get(k)) for k in report.ks)])
+    caption = f"MRR@{MRR_DEPTH} over {' or '.join(kinds)}; Recall@k over gold, % (n: questions with gold)"
+    mrr = f"MRR@{MRR_DEPTH}" + ("" if mixed else f" ({kinds[0]})")
+    return caption, ["Run", mrr, "n", *(f"R{k} (gold)" for k in _at(report))], rows
 
 
 def _macro_table(report: Report, runs: list[RunReport]) -> Table:

@@ -1,4 +1,4 @@
-"""The guidelines by which people judge: Markdown in the study, else the default. Every label names the version it was given by."""
+"""The judging guidelines: Markdown in the study, or the default. Each label names the version of the guidelines in force."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from backend.core.manifest import write_text
+
 FILE = "guidelines.md"
 VERSIONS = "guidelines"
 _DEFAULT = Path(__file__).with_name(FILE)
@@ -15,35 +17,62 @@ _DEFAULT = Path(__file__).with_name(FILE)
 
 @dataclass(frozen=True, slots=True)
 class Guidelines:
-    """version: the beginning of the text's sha256. text: Markdown."""
+    """The guidelines in force.
+
+    Attributes:
+        version: The first 12 hex digits of the text's sha256.
+        text: Markdown.
+    """
 
     version: str
     text: str
 
     def blocks(self) -> list[dict[str, Any]]:
-        """Headings ("h2", "h3"), paragraphs ("p") and lists ("list", with items); emphasis stays as it is written."""
+        """Return headings ("h2", "h3"), paragraphs ("p") and lists ("list", with items); emphasis stays Markdown."""
         return [block for part in self.text.split("\n\n") if (block := _block(part.strip()))]
 
 
 def guidelines(folder: Path) -> Guidelines:
-    """The guidelines in force in a study: its `guidelines.md`, else ours.
+    """Return the guidelines of a study: its `guidelines.md`, or the default.
 
-    A version is kept in `guidelines/` of the study as soon as it is asked for, so that what a label names can be read later.
+    Store the version in `guidelines/` of the study, so that the text that a label names can be read later.
     """
     own = folder / FILE
     path = own if own.is_file() else _DEFAULT
     found = _read(str(path), path.stat().st_mtime_ns)
-    kept = folder / VERSIONS / f"{found.version}.md"
-    if not kept.is_file():
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(found.text, encoding="utf-8")
+    stored = folder / VERSIONS / f"{found.version}.md"
+    try:
+        if _version_in(stored) != found.version:  # missing, or cut short by a full disk or a crash
+            stored.parent.mkdir(exist_ok=True)
+            write_text(stored, found.text)
+    except OSError:
+        # A full or read-only disk takes no labels either, and the label store says so. The next call tries again.
+        pass
     return found
+
+
+def version_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _version_in(path: Path) -> str | None:
+    """Return the version of a stored text; None if there is no such file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return _version_of_file(str(path), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=64)
+def _version_of_file(path: str, changed: int, size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=8)
 def _read(path: str, changed: int) -> Guidelines:
     text = Path(path).read_text(encoding="utf-8", errors="replace")
-    return Guidelines(hashlib.sha256(text.encode()).hexdigest()[:12], text)
+    return Guidelines(version_of(text), text)
 
 
 def _block(part: str) -> dict[str, Any] | None:

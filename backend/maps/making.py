@@ -60,10 +60,14 @@ def make_map(study: Study, request: MapRequest, replace_old: bool = False, progr
         Refused: the name is taken and `replace_old` is false, there are too few points, or another process makes this map.
     """
     folder = study.path("maps", request.name)
-    if read_manifest(folder) is not None and not replace_old:
-        raise Refused(f"there is already a map named {request.name!r}; choose another name, or replace it")
+
+    def refuse_existing() -> None:
+        if read_manifest(folder) is not None and not replace_old:
+            raise Refused(f"there is already a map named {request.name!r}; choose another name, or replace it")
+
+    refuse_existing()
     tell, started = progress or (lambda done, total, doing: None), time.monotonic()
-    with study.building(f"maps/{request.name}"):
+    with study.building(f"maps/{request.name}", refuse_existing):
         tell(0, None, "choosing the points")
         points = chosen_points(study, request)
         if not points.questions:

@@ -101,7 +101,10 @@ def train_joint(
     arguments = training_arguments(TrainingArguments, working_folder(study, name), chosen, on, FIGURE)
     arguments.greater_is_better = True
     began = time.monotonic()
-    with study.building(f"models/{name}"), readable_training_errors(chosen.batch):
+    with (
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace_old)),
+        readable_training_errors(chosen.batch),
+    ):
         reader = start_reader(start_folder(study, start), chosen.layers, chosen.tokens, chosen.seed)
         model = JointModel(question_tower(encoder_settings(study, encoder), chosen.question_tokens), reader.network)
         request = {
@@ -278,23 +281,23 @@ def retrieve_joint(
     Raises:
         Missing: there is no such training. Refused: its index was made by other weights since.
     """
-    from backend.core.runs import refuse_existing, write_run
+    from backend.core.runs import claim_run, write_run
     from backend.core.splits import questions_in_split
     from backend.retrieval.retrieve import default_name
 
-    questions, run = questions_in_split(study, split), run or default_name("dense", name, split)
-    refuse_existing(study, run, replace_old)
-    index, vectors = question_vectors(study, name, [question.text for question in questions], device)
-    hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
-    return write_run(
-        study,
-        run,
-        [question.id for question in questions],
-        hits,
-        {**index.settings, "retriever": name, "split": split},
-        replace=replace_old,
-        progress=progress,
-    )
+    questions, run = questions_in_split(study, split), run or default_name(name, split)
+    with claim_run(study, run, replace_old):
+        index, vectors = question_vectors(study, name, [question.text for question in questions], device)
+        hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)
+        return write_run(
+            study,
+            run,
+            [question.id for question in questions],
+            hits,
+            {**index.settings, "retriever": name, "split": split},
+            replace=replace_old,
+            progress=progress,
+        )
 
 
 def question_vectors(

@@ -81,7 +81,11 @@ def train_reader(
     """
     target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
     examples = RunExamples(study, opened, chosen.depth)
-    with study.building(f"models/{name}") if is_main_process() else nullcontext():
+    with (
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
+        if is_main_process()
+        else nullcontext()
+    ):
         return train(
             start_folder(study, start),
             examples,

@@ -113,7 +113,11 @@ def train_cross_encoder(
             for one, passage in (passages[pair.question, pair.passage],)
         ]
 
-    with study.building(f"models/{name}") if is_main_process() else nullcontext():
+    with (
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
+        if is_main_process()
+        else nullcontext()
+    ):
         return train(
             start,
             TrainingSetExamples(study, opened, hard=False),

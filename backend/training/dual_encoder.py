@@ -106,7 +106,11 @@ def train_dual_encoder(
     target = new_model_folder(study, name, replace or made is not None)
     opened, begin = TrainingSet.open(study, training_set), start_encoder(study, start)
     if made is None:
-        with study.building(f"models/{name}") if is_main_process() else nullcontext():
+        with (
+            study.building(f"models/{name}", lambda: new_model_folder(study, name, replace))
+            if is_main_process()
+            else nullcontext()
+        ):
             made = train(
                 begin,
                 TrainingSetExamples(study, opened),

@@ -73,7 +73,11 @@ def train_per_relation(
         "model_hash": index.manifest["model_hash"],
         "training_set": training_set,
     }
-    with study.building(f"models/{name}") if is_main_process() else nullcontext():
+    with (
+        study.building(f"models/{name}", lambda: new_model_folder(study, name, replace_old))
+        if is_main_process()
+        else nullcontext()
+    ):
         relations = train_relations(
             encoder_settings(study, encoder), examples, working, chosen, device, about, progress, least
         )
@@ -205,16 +209,15 @@ def retrieve_per_relation(
     progress: Progress | None = None,
 ) -> Run:
     """The job: a run of the questions of a split, each routed to its relation's encoder."""
-    from backend.core.runs import refuse_existing, write_run
+    from backend.core.runs import claim_run, write_run
     from backend.core.splits import questions_in_split
     from backend.retrieval.retrieve import default_name
 
     retriever, questions = PerRelationRetriever(study, name, device), questions_in_split(study, split)
-    run = run or default_name("dense", name, split)
-    refuse_existing(study, run, replace_old)
-    hits = retriever.search(questions, min(k, len(study.corpus)), progress)
-    routed = sum(question.relation in retriever.about["relations"] for question in questions)
-    settings = {**retriever.index.settings, "retriever": name, "split": split, "routed": routed}
-    return write_run(
-        study, run, [question.id for question in questions], hits, settings, replace=replace_old, progress=progress
-    )
+    run = run or default_name(name, split)
+    with claim_run(study, run, replace_old):
+        hits = retriever.search(questions, min(k, len(study.corpus)), progress)
+        routed = sum(question.relation in retriever.about["relations"] for question in questions)
+        settings = {**retriever.index.settings, "retriever": name, "split": split, "routed": routed}
+        ids = [question.id for question in questions]
+        return write_run(study, run, ids, hits, settings, replace=replace_old, progress=progress)

@@ -64,11 +64,15 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     scores = None if spec.model is None else ScoreStore.open(study, spec.model)
     spec.check(scores)
     folder = study.path("training_sets", spec.name)
-    if read_manifest(folder) is not None:
-        raise Refused(f"there is already a training set {spec.name!r}; sets do not change, so take another name")
+
+    def refuse_existing() -> None:
+        if read_manifest(folder) is not None:
+            raise Refused(f"there is already a training set {spec.name!r}; sets do not change, so take another name")
+
+    refuse_existing()
     sources = TrainingSetSources.read(study, spec, scores, progress)
     started = time.monotonic()
-    with study.building(f"training_sets/{spec.name}"):
+    with study.building(f"training_sets/{spec.name}", refuse_existing):
         shards = Shards(folder.with_name(f".parts-{spec.name}"), sources.fingerprint)
         _write_shards(PairBuilder(study, spec, sources), shards, sources.questions, progress)
         counts, left_out = shards.summary()

@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
+from backend.core.rights import require
 from backend.training_sets.training_set import Pair, TrainingSet
 from db.errors import BadInput, Missing
 
@@ -79,6 +80,7 @@ def queue_stratified_sample(
     """
     from backend.judging.batches import batch_of_pairs
 
+    require(study, by, "make batches")
     drawn = stratified_sample(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
     return batch_of_pairs(

@@ -69,7 +69,7 @@ class OnQuestion {
     const hit = this.here;
     if (!hit) { this.move(1); this.say("This passage has the focus now: press the key again to label it"); return; }
     this.outbox.push({ kind: "label", question: this.data.question, batch: null, choices: [{ passage: hit.dataset.id, label: name }],
-      blind: false, guideline_version: this.data.guideline, milliseconds: null });
+      milliseconds: null });
     this.say(`${name}: ${hit.querySelector(".title")?.textContent ?? hit.dataset.id}`);
     this.paint();
     this.move(1);
@@ -78,8 +78,7 @@ class OnQuestion {
   undo() {
     const last = this.live.at(-1);
     if (!last) { this.say("There is nothing of yours to take back on this question"); return; }
-    this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [], blind: false,
-      guideline_version: this.data.guideline });
+    this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [] });
     this.say(`Took back: ${last.choices?.[0]?.label ?? last.kind}`);
     this.paint();
   }
@@ -109,9 +108,9 @@ class OnQuestion {
     const count = this.outbox.entries.length;
     const words = this.said ?? "Label the passage that has the focus: 1 positive, 2 related, 3 negative, 0 unsure. J and K move, Z takes back.";
     if (this.words.textContent !== words) this.words.textContent = words;
-    const status = count ? `${count} unsaved` : this.labels().size ? "✓ all saved" : "";
+    const status = this.outbox.status(this.labels().size ? "✓ all saved" : "");
     if (this.status.textContent !== status) this.status.textContent = status;
-    this.status.classList.toggle("unsaved", count > 0);
+    this.status.classList.toggle("unsaved", count > 0 || this.outbox.lost > 0);
     const refused = this.outbox.refused.at(-1);
     const banner = this.outbox.late ? `${this.data.trouble ?? "The server does not answer."} ${count} kept in this browser and sent again.`
       : refused ? `Not taken: ${refused.message}` : "";

@@ -6,13 +6,12 @@ from dataclasses import asdict
 
 import streamlit as st
 
-from app import url, who
+from app import url
 from app.components import judging
 from app.components.marks import count
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag
 from backend.core.study import Study
-from backend.judging.guidelines import guidelines
 from db.judgements import Consensus
 from db.people import Person
 from db.records import Question
@@ -29,6 +28,7 @@ def on_question(study: Study, question: Question, person: Person | None) -> None
 
 
 def _keys(study: Study, question: Question, person: Person) -> None:
+    judging.at_work(study, person)
     stores = desk(study)
     history = [
         gesture
@@ -36,15 +36,15 @@ def _keys(study: Study, question: Question, person: Person) -> None:
         if gesture.batch is None and gesture.kind == "label" and gesture.question == question.id
     ]
     judging.mount("on_question", f"on-question-{person.name}", {
-        "session": f"{who.cookie_name(study.labels_path)}:{person.name}:question", "question": question.id,
+        "session": judging.session(study.labels_path, person, "question"), "question": question.id,
         "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
-        "history": [asdict(gesture) for gesture in reversed(history)], "guideline": guidelines(study.folder).version,
-    }, stores.labels, person.name)  # fmt: skip
+        "history": [asdict(gesture) for gesture in reversed(history)],
+    }, study, person.name)  # fmt: skip
 
 
 def judged(study: Study, question: Question, person: Person | None) -> Html:
-    """What people said of this question's passages; nothing for annotators, who judge without seeing it."""
-    if person is not None and not person.may("see others"):
+    """What people said of this question's passages, for those who may see the labels of others."""
+    if person is None or not person.may("see others' labels"):
         return Html("")
     pairs = desk(study).labels.consensus([question.id])
     if not pairs:

@@ -10,6 +10,12 @@ function newId() {              // randomUUID is absent over plain http on a LAN
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// Whether a key of localStorage holds an outbox of this place: the place, perhaps a mode of the page, and the outbox's id.
+// A bare prefix will not do: what follows could belong to another person's name.
+function isOutboxOf(place, key) {
+  return key.startsWith(`${place}:`) && /^((adjudicate|question):)?[0-9a-f]{32}$/.test(key.slice(place.length + 1));
+}
+
 class Outbox {
   // place: prefix of the keys in localStorage, one person's in one study. changed: called when something is new to show.
   constructor(place, changed) {
@@ -22,7 +28,8 @@ class Outbox {
     this.sentAt = null;
     this.waitingSince = null;
     this.kept = true;
-    this.refused = [];
+    this.refused = [];                          // shown until the person has seen them
+    this.lost = 0;                              // refused so far: the store does not have them
     this.entries = this.adopt();
     this.restored = this.entries.length;
     if (this.entries.length) { this.waitingSince = performance.now(); this.store(); }
@@ -47,7 +54,7 @@ class Outbox {
 
   keys() {
     try {
-      return Object.keys(localStorage).filter((key) => key.startsWith(`${this.place}:`)).sort();
+      return Object.keys(localStorage).filter((key) => isOutboxOf(this.place, key)).sort();
     } catch { return []; }
   }
 
@@ -98,6 +105,7 @@ class Outbox {
     for (const entry of this.entries) {
       const receipt = told.get(entry.id);
       const follows = this.refused.some((one) => one.entry.id === entry.undoes);
+      if (receipt?.state === "refused") this.lost += 1;
       if (receipt?.state === "refused" && !follows) this.refused.push({ entry, message: receipt.message });
     }
     this.entries = this.entries.filter((entry) => !told.has(entry.id));
@@ -119,6 +127,13 @@ class Outbox {
         else localStorage.removeItem(key);
       } catch { /* it is read again at the next load */ }
     }
+  }
+
+  // What the store has acknowledged, in words: "all saved" only if it refused nothing.
+  status(quiet = "✓ all saved") {
+    const refused = this.lost ? `${this.lost} not saved (refused)` : "";
+    const unsaved = this.entries.length ? `${this.entries.length} unsaved` : "";
+    return [unsaved, refused].filter(Boolean).join(", ") || quiet;
   }
 
   get late() {

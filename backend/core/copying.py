@@ -1,0 +1,142 @@
+"""Copy a study that may be in use: whole parts only, and labels.db by SQLite's own backup."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.core.manifest import MANIFEST, write_text
+from backend.core.study import SETTINGS_FILE, Study
+from db.backup import backup
+from db.connection import connect
+from db.errors import BlindspotError, Refused
+
+ATTEMPTS = 5
+_SKIPPED = {"jobs", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
+_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps"}
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedStudy:
+    """The folder of a copy, its size, and the unfinished parts that it lacks."""
+
+    folder: Path
+    files: int
+    bytes: int
+    left_out: tuple[str, ...]
+
+
+def copy_study(study: Study, target: str | Path) -> CopiedStudy:
+    """Copy a study into a new folder, which appears only when it is complete.
+
+    Copying the files one by one while somebody writes can tear labels.db apart, and can mix an old and a new run. Here
+    labels.db comes from SQLite's backup, after all parts, so that it holds each question and passage that they name.
+
+    Raises:
+        Refused: The target exists or lies inside the study.
+        BlindspotError: The disk does not take the copy, or a part kept changing.
+    """
+    target = Path(target).absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Refused(f"{target} exists already; choose a new folder")
+    if target.resolve().is_relative_to(study.folder):
+        raise Refused(f"{target} lies inside the study; choose a folder outside")
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}.copying")
+    left_out: list[str] = []
+    try:
+        unfinished.mkdir(parents=True)
+        for entry in sorted(os.scandir(study.folder), key=lambda entry: entry.name):
+            if entry.name not in _SKIPPED and not _is_temporary(entry.name):
+                _copy_entry(Path(entry.path), unfinished / entry.name, study.folder, left_out)
+        with closing(connect(study.labels_path, read_only=True)) as connection:
+            backup(connection, unfinished / study.labels_path.name)
+        if not (unfinished / SETTINGS_FILE).is_file():
+            raise BlindspotError(f"{study.folder}: {SETTINGS_FILE} was removed during the copy; nothing was copied")
+        _point_to_copy(unfinished / SETTINGS_FILE, study.folder, target)
+        if target.exists():
+            target.rmdir()
+        unfinished.rename(target)
+    except OSError as error:
+        place = error.filename or target
+        raise BlindspotError(
+            f"{place}: the study cannot be copied ({error.strerror or error}); make room, or choose another place"
+        ) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    files = [path for path in target.rglob("*") if path.is_file()]
+    return CopiedStudy(target, len(files), sum(path.stat().st_size for path in files), tuple(left_out))
+
+
+def _point_to_copy(settings: Path, old: Path, new: Path) -> None:
+    """Change the paths of models in study.toml, which are absolute, to those in the copy."""
+    text = settings.read_text(encoding="utf-8")
+    write_text(settings, text.replace(f"{old}{os.sep}models{os.sep}", f"{new}{os.sep}models{os.sep}"))
+
+
+def _copy_entry(source: Path, target: Path, study: Path, left_out: list[str]) -> None:
+    """Copy a file or a folder. Leave out parts without a manifest: they are unfinished and change while they are made."""
+    if not source.is_dir():
+        _copy_file(source, target)
+        return
+    if source.parent == study and source.name in _PART_FOLDERS:
+        target.mkdir()
+        for part in sorted(source.iterdir()):
+            if _is_temporary(part.name):
+                continue
+            if part.is_dir() and not _is_finished(part):
+                left_out.append(str(part.relative_to(study)))
+            else:
+                _copy_entry(part, target / part.name, study, left_out)
+        return
+    for _ in range(ATTEMPTS):
+        before = _state(source)
+        try:
+            shutil.copytree(source, target, ignore=_ignore_temporary, copy_function=_copy_file)
+        except (FileNotFoundError, shutil.Error):
+            if before == _state(source):
+                raise
+        if before == _state(source):
+            return
+        shutil.rmtree(target, ignore_errors=True)  # made again meanwhile: old and new files may be mixed
+    raise BlindspotError(
+        f"{source.relative_to(study)} changed {ATTEMPTS} times during the copy; wait until the job that makes it is done"
+    )
+
+
+def _copy_file(source: str | Path, target: str | Path) -> None:
+    if Path(source).is_file():  # a FIFO or a socket would block
+        shutil.copy2(source, target)
+
+
+def _is_finished(part: Path) -> bool:
+    """Whether a part has a manifest; a model's is `training.json`, and a folder of a model by hand has `config.json`."""
+    return any(
+        (part / name).is_file()
+        for name in (MANIFEST, "training.json", "specialised.json", "modules.json", "config.json")
+    )
+
+
+def _state(folder: Path) -> list[tuple[str, int, int, int]]:
+    """What changes if a folder is made again or written to: names, inodes, sizes and times of its files."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if any(_is_temporary(part) for part in path.relative_to(folder).parts):
+            continue
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue
+        if not path.is_dir():
+            found.append((str(path.relative_to(folder)), status.st_ino, status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _ignore_temporary(folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if _is_temporary(name)}
+
+
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") or name.endswith(".partial")

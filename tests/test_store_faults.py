@@ -1,0 +1,625 @@
+"""Faults around the label store, each with one clear line: locks, full disks, missing rights, lost files, torn copies, names."""
+
+import gc
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from backend.core.copying import copy_study
+from backend.core.manifest import whole_folder, write_manifest
+from backend.core.study import Study
+from backend.judging import guidelines as guidelines_module
+from backend.judging.guidelines import guidelines
+from backend.judging.labels_io import export_labels, import_labels
+from db import backup as backups
+from db.connection import DatabaseUnavailable, NotSaved, connect
+from db.errors import BadInput, BlindspotError, Missing, Refused
+from db.events import MAX_NUMBER, Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.queue import Candidate, Item, Queue
+from tests.studies import births, make_study, people
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def study(tmp_path):
+    passages = people(12)
+    made = make_study(tmp_path / "s", passages, births(passages))
+    People(made.labels_path).add("ann")
+    store = Labels(made.labels_path, passages=made.corpus.ordinals)
+    for number, question in enumerate(made.questions.all()):
+        store.add("ann", LabelEvent(f"e{number}", "label", question.id, (Choice("p0", "negative"),)))
+    store.close()
+    made.questions.close()
+    gc.collect()  # a connection that nobody holds is closed by the collector only
+    return made
+
+
+@pytest.fixture
+def command(monkeypatch):
+    from app.cli import app
+
+    def run(study, *words, code=0):
+        done = CliRunner().invoke(app, [*map(str, words), "--study", str(getattr(study, "folder", study))])
+        said = done.output + (str(done.exception) if done.exception and done.exit_code else "")
+        assert done.exit_code == code, said
+        return said
+
+    return run
+
+
+def count(study):
+    return backups.check(study.labels_path).events
+
+
+# A lock, a full disk and missing rights are no damage
+
+
+def test_a_locked_file_is_not_called_damaged_and_loses_nothing(study, command, monkeypatch, tmp_path):
+    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    store.add("ann", LabelEvent("newer", "note", "P19.dev.0", note="x"))
+    store.close()
+    before = count(study)
+    gc.collect()
+    monkeypatch.setattr("db.connection.BUSY_TIMEOUT_MS", 100)
+    # A rollback journal, as on a file system without shared memory: an exclusive lock stops readers too.
+    lock = sqlite3.connect(study.labels_path, isolation_level=None)
+    lock.execute("PRAGMA journal_mode=DELETE")
+    lock.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(DatabaseUnavailable, match=r"labels\.db: another process has it locked") as error:
+        backups.check(study.labels_path)
+    assert not error.value.damaged and "\n" not in str(error.value)
+    said = command(study, "labels", "check", code=1)
+    assert "locked" in said and "damaged" not in said and "restore" not in said
+    with pytest.raises(DatabaseUnavailable, match="locked"):
+        backups.restore(kept, study.labels_path, drop_newer=True)
+    lock.execute("ROLLBACK")
+    lock.close()
+    assert count(study) == before
+    assert not list((study.folder / "backups").glob("*damaged*"))
+
+
+def test_a_damaged_file_whose_newer_labels_can_be_read_keeps_them(study, tmp_path):
+    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    store.add("ann", LabelEvent("newer", "note", study.questions.all()[0].id, note="x"))
+    store.connection.execute("PRAGMA writable_schema=ON")
+    store.connection.execute("DROP TRIGGER label_event_no_update")  # not sound, yet readable
+    store.close()
+    before = study.labels_path.read_bytes()
+    with pytest.raises(Refused, match="1 label events can still be read in the damaged file"):
+        backups.restore(kept, study.labels_path)
+    assert study.labels_path.read_bytes() == before
+    aside = backups.restore(kept, study.labels_path, drop_newer=True)
+    assert "damaged" in aside.name and Labels(aside, read_only=True).stored_ids(["newer"]) == {"newer"}
+    assert backups.check(study.labels_path).problems == ()
+
+
+def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path):
+    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    writer = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from db.connection import connect; c = connect(sys.argv[1]); "
+         "c.execute('SELECT count(*) FROM question').fetchone(); print('open', flush=True); sys.stdin.read()",
+         str(study.labels_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert writer.stdout.readline() == "open\n"
+        with open(study.labels_path, "r+b") as file:
+            file.seek(4096)
+            file.write(b"\x5a" * 8192)
+        assert backups.check(study.labels_path).problems
+        with pytest.raises(Refused, match=f"process {writer.pid} uses the damaged file; stop it"):
+            backups.restore(kept, study.labels_path)
+    finally:
+        writer.communicate("")
+    assert "damaged" in backups.restore(kept, study.labels_path).name
+    assert backups.check(study.labels_path).problems == ()
+
+
+AS_NOBODY = """
+import os, sys
+import sqlite_utils
+from db.errors import BlindspotError
+from backend.core.study import Study
+from backend.data import importing
+from db.labels import Labels
+from db.events import LabelEvent
+from db import backup, migrations
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write to anything
+path = os.path.join(sys.argv[1], "labels.db")
+study = Study.open(sys.argv[1])
+print("opened", len(study.questions), len(study.corpus), Labels(path).last_event, len(Labels(path).judgements()))
+print("check", backup.check(path).problems)
+for what in ("save", "backup", "import"):
+    try:
+        if what == "save":
+            Labels(path).add_all("ann", [LabelEvent("g", "note", "P19.dev.0", note="x")])
+        elif what == "backup":
+            backup.back_up(path)
+        else:
+            with study.building("runs/x"):
+                pass
+        print(what, "went well")
+    except BlindspotError as error:
+        print(what, type(error).__name__, error)
+"""
+
+
+def test_a_read_only_study_without_wal_opens_for_reading(study):
+    study.questions.close()
+    folder = Path(tempfile.mkdtemp())
+    try:
+        copied = folder / "study"
+        shutil.copytree(study.folder, copied)
+        connect(copied / "labels.db").close()
+        assert not (copied / "labels.db-wal").exists()
+        os.chmod(folder, 0o755)
+        for path in [copied, *copied.rglob("*")]:
+            os.chmod(path, 0o555 if path.is_dir() else 0o444)
+        done = subprocess.run([sys.executable, "-c", AS_NOBODY, str(copied)], capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[0] == f"opened {len(study.questions)} 12 {len(study.questions)} {len(study.questions)}"
+        assert lines[1] == "check ()"
+        assert lines[2].startswith("save NotSaved") and "may not be written to; give the right to write" in lines[2]
+        assert lines[3].startswith("backup Refused") and "Permission denied" in lines[3]
+        assert lines[4].startswith("import Refused") and "cannot be written" in lines[4]
+        assert len(lines) == 5
+    finally:
+        for path in [folder / "study", *(folder / "study").rglob("*")]:
+            os.chmod(path, stat.S_IRWXU)
+        shutil.rmtree(folder)
+
+
+def test_a_reader_of_a_read_only_file_sees_what_somebody_else_writes(study, monkeypatch):
+    """The file is read without locks only as long as nothing changes."""
+    from db import connection as module
+
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    reader = Labels(study.labels_path, read_only=True)
+    snapshot = module._open(study.labels_path, "immutable=1", read_only=True)
+    snapshot.snapshot = module._state_of(study.labels_path)
+    assert reader.stored_ids([]) == set()
+    reader._local.connection = snapshot
+    assert reader.connection is snapshot
+    store.add("ann", LabelEvent("new", "note", study.questions.all()[0].id, note="x"))
+    store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert reader.stored_ids(["new"]) == {"new"} and reader.connection is not snapshot
+
+
+@pytest.mark.parametrize("code, says", [
+    ("SQLITE_BUSY", "locked for too long; wait for that process"),
+    ("SQLITE_BUSY_SNAPSHOT", "locked for too long"),
+    ("SQLITE_FULL", "the disk is full; make room"),
+    ("SQLITE_READONLY_DIRECTORY", "may not be written to; give the right"),
+    ("SQLITE_IOERR_WRITE", "the disk does not take it"),
+    ("SQLITE_CANTOPEN", "cannot be opened; look at the folder"),
+    ("SQLITE_CORRUPT_VTAB", "is damaged; restore a backup with 'blindspot labels restore FILE'"),
+    ("SQLITE_NOTADB", "is damaged; restore a backup"),
+])  # fmt: skip
+def test_sqlites_bare_words_become_a_file_and_advice(code, says):
+    error = sqlite3.OperationalError("bare words")
+    error.sqlite_errorname, error.sqlite_errorcode = code, 1
+    told = DatabaseUnavailable("a/labels.db", error)
+    assert str(told).startswith("a/labels.db: ") and says in str(told) and "bare words" not in str(told)
+    assert told.damaged == code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def test_a_damaged_page_is_one_line_for_every_reader(study, command):
+    study.questions.close()
+    size = study.labels_path.stat().st_size
+    with open(study.labels_path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\x5a" * (size - 4096))
+    for words in (("status",), ("labels", "export", "--format", "csv"), ("batch", "list"), ("people", "list")):
+        said = command(study, *words, code=1)
+        assert "labels.db" in said and "is damaged; restore a backup" in said, (words, said)
+        assert "Traceback" not in said and "malformed" not in said
+
+
+# What is lost is not replaced in silence
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_lost_labels_db_is_refused_and_the_backups_are_offered(study, command, empty):
+    kept = backups.back_up(study.labels_path)
+    study.questions.close()
+    events = count(study)
+    for path in study.folder.glob("labels.db*"):
+        path.unlink()
+    if empty:
+        study.labels_path.touch()
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"labels\.db: is (missing|empty), but the study has been in use") as error:
+            Study.open(study.folder)
+        assert f"backups/{kept.name}" in str(error.value) and "blindspot labels restore" in str(error.value)
+        assert study.labels_path.exists() == empty, "nothing was made in its place"
+    assert f"{events} label events" in command(study, "labels", "restore", kept)
+    assert count(Study.open(study.folder)) == events
+
+
+def test_without_any_backup_one_can_start_anew(study, command):
+    study.questions.close()
+    for path in study.folder.glob("labels.db*"):
+        path.unlink()
+    with pytest.raises(Refused, match="there are no backups.*--empty"):
+        Study.open(study.folder)
+    assert "name a backup" in command(study, "labels", "restore", code=1)
+    command(study, "labels", "restore", "--empty")
+    assert len(Study.open(study.folder).questions) == 0
+    assert "holds data" in command(study, "labels", "restore", "--empty", code=1)
+
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+from db.errors import BlindspotError
+from db import backup
+try:
+    if sys.argv[1] == "restore":
+        backup.restore(sys.argv[2], sys.argv[4])
+    else:
+        backup.back_up(sys.argv[2])
+except BlindspotError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def limited(*words):
+    done = subprocess.run([sys.executable, "-c", LIMITED, *map(str, words)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_restore_that_fails_leaves_no_empty_file(study, tmp_path):
+    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    said = limited("restore", kept, 20_000, empty / "labels.db")
+    assert "labels.db" in said and ("the disk" in said) and said.count("\n") == 1
+    assert list(empty.iterdir()) == []
+    with pytest.raises((BadInput, Missing)):
+        backups.restore(tmp_path / "no.db", empty / "labels.db")
+    assert list(empty.iterdir()) == []
+    before = study.labels_path.read_bytes()
+    with open(study.labels_path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\x5a" * 8192)
+    damaged = study.labels_path.read_bytes()
+    assert damaged != before and "the disk" in limited("restore", kept, 20_000, study.labels_path)
+    assert study.labels_path.read_bytes() == damaged, "a full disk changes nothing"
+    said = limited("backup", kept, 20_000, "")
+    assert "the disk" in said and list(tmp_path.glob("**/*.partial*")) == []
+
+
+# A guideline version is whole
+
+
+def test_a_guideline_version_cut_short_is_written_again(study, monkeypatch):
+    found = guidelines(study.folder)
+    path = study.folder / "guidelines" / f"{found.version}.md"
+    assert path.read_text(encoding="utf-8") == found.text
+    path.write_text(found.text[:100], encoding="utf-8")
+    assert guidelines(study.folder) == found
+    assert path.read_text(encoding="utf-8") == found.text
+
+    path.unlink()
+
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guidelines_module, "write_text", full)
+        assert guidelines(study.folder) == found, "a full disk does not break the page"
+    assert not path.exists()
+    guidelines(study.folder)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+GUIDELINES = """
+import resource, signal, sys
+from pathlib import Path
+from backend.judging.guidelines import guidelines
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
+print(guidelines(Path(sys.argv[1])).version)
+"""
+
+
+def test_a_disk_that_is_full_leaves_no_half_version(study):
+    done = subprocess.run(
+        [sys.executable, "-c", GUIDELINES, str(study.folder)], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert list((study.folder / "guidelines").iterdir()) == []
+
+
+# Event numbers are bounded
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_huge_event_number_is_refused_and_labelling_goes_on(study, tmp_path, form):
+    written = export_labels(study, form, tmp_path / f"out.{form}")
+    empty = make_study(tmp_path / "empty", people(12), births(people(12)))
+    text = written.path.read_text()
+    last = written.last_event
+    for number, code in ((2**63 - 1, False), (MAX_NUMBER + 1, False), (MAX_NUMBER, True)):
+        old, new = (f'"number": {last},', f'"number": {number},') if form == "jsonl" else (f"\n{last},", f"\n{number},")
+        changed = tmp_path / f"changed.{form}"
+        assert old in text or old.replace(" ", "") in text
+        changed.write_text(text.replace(old, new).replace(old.replace(" ", ""), new.replace(" ", "")))
+        if code:
+            assert import_labels(empty, changed).stored == last
+        else:
+            with pytest.raises(BadInput, match=f"number is {number}; the limit is {MAX_NUMBER}"):
+                import_labels(empty, changed)
+    store = Labels(empty.labels_path, passages=empty.corpus.ordinals)
+    assert store.add("ann", LabelEvent("on", "note", "P19.dev.0", note="x")).state == "stored"
+
+
+# One rule for names
+
+BAD_NAMES = ["", " x", "x ", "a\nb", "a\0", "\ud800", "\u202eann", "x" * 65, "x" * 129]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_one_rule_for_the_names_of_people_and_batches(study, name):
+    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
+        People(study.labels_path).add(name)
+    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
+        People(study.labels_path).invite(name)
+    with pytest.raises(BadInput, match="use 1 to 64 printable characters"):
+        Queue(study.labels_path).add_batch(name, [Item("P19.dev.0", (Candidate("p0"),))], {})
+    assert Queue(study.labels_path).batches() == []
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "a__b", "__", "Zoë · Müller", "sam:2"])
+def test_a_name_that_the_rule_allows_can_be_judged_under(study, name):
+    People(study.labels_path).add(name)
+    queue = Queue(study.labels_path)
+    queue.add_batch(name, [Item("P19.dev.0", (Candidate("p0"),))], {})
+    assert [lease.batch for lease in queue.claim(name)] == [name]
+    event = {"id": "k", "kind": "label", "question": "P19.dev.0", "batch": name,
+             "choices": [{"passage": "p0", "label": "positive"}]}  # fmt: skip
+    assert [receipt.state for receipt in Labels(study.labels_path).add_all(name, [event])] == ["stored"]
+
+
+@pytest.mark.parametrize("name", ["a__b", "__", "_", "a_-_b", "x" * 64])
+def test_a_component_takes_every_name(name):
+    from app.components.judging import component_key
+
+    assert "__" not in component_key(f"judge-{name}")
+    others = {"a__b", "a_-_b", "a_-_-b", "_", "__", "_-"}
+    assert len({component_key(other) for other in others}) == len(others)
+
+
+def test_the_outbox_of_one_person_is_not_found_by_another(tmp_path, monkeypatch):
+    """`outbox.js` in Node, with the sessions that the pages give it."""
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    from app.components import judging
+    from db.people import Person
+
+    people_here = ["sam", "sam:2", "sam:adjudicate", "sam:question", "sam\u00a02", "sam:" + "a" * 32]
+    sessions = {
+        f"{name}|{mode}": judging.session(tmp_path / "labels.db", Person(name, "lead"), mode)
+        for name in people_here
+        for mode in ("", "adjudicate", "question")
+    }
+    script = tmp_path / "run.js"
+    script.write_text(
+        """
+const store = new Map();
+globalThis.localStorage = new Proxy({
+  getItem: (key) => store.get(key) ?? null, setItem: (key, value) => store.set(key, value), removeItem: (key) => store.delete(key),
+}, { ownKeys: () => [...store.keys()], getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }) });
+globalThis.window = { addEventListener() {}, removeEventListener() {} };
+"""
+        + (ROOT / "app/components/judging/outbox.js").read_text()
+        + f"\nconst sessions = {json.dumps(sessions)};\n"
+        + """
+const found = {};
+for (const [name, session] of Object.entries(sessions)) {
+  const box = new Outbox(`blindspot-outbox:${session}`, () => {});
+  box.entries = [{ id: name, kind: "note" }]; box.store(); box.stop();
+}
+for (const [name, session] of Object.entries(sessions)) {
+  const box = new Outbox(`blindspot-outbox:${session}`, () => {});
+  found[name] = box.entries.map((entry) => entry.id).sort(); box.stop(); store.delete(box.key);
+}
+const box = new Outbox("blindspot-outbox:x:zoe", () => {});
+box.deliver = () => {};
+const said = [box.status()];
+const a = box.push({ kind: "note" }), b = box.push({ kind: "note" });
+said.push(box.status());
+box.received([{ id: a.id, state: "stored" }, { id: b.id, state: "refused", message: "no" }], 1, null);
+said.push(box.status());
+box.refused.length = 0;
+said.push(box.status());
+box.stop();
+console.log(JSON.stringify({ found, said }));
+"""
+    )
+    done = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    for name, ids in result["found"].items():
+        who, mode = name.split("|")
+        assert {id.split("|")[0] for id in ids} == {who}, name
+        assert name in ids and (mode == "" or ids == [name])
+    assert result["said"] == ["✓ all saved", "2 unsaved", "1 not saved (refused)", "1 not saved (refused)"]
+
+
+# The name of a part is claimed before the work
+
+
+def test_a_run_is_claimed_before_the_search(study, monkeypatch):
+    from backend.retrieval import retrieve as module
+
+    class Slow:
+        settings: dict = {"retriever": "slow"}
+
+        def search(self, texts, k, progress=None):
+            import numpy as np
+
+            from db.records import Hits
+
+            started.set()
+            assert proceed.wait(20)
+            ordinals = np.tile(np.arange(k, dtype=np.int32), (len(texts), 1))
+            return Hits(ordinals, -ordinals.astype(np.float32))
+
+    started, proceed, ended = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(module, "_open", lambda *args, **named: Slow())
+    first = threading.Thread(target=lambda: ended.append(module.retrieve(study, "bm25", k=3, name="x")))
+    first.start()
+    assert started.wait(20)
+    with pytest.raises(Refused, match="another process is making runs/x"):
+        module.retrieve(study, "bm25", k=3, name="x")
+    with pytest.raises(Refused, match="another process is making runs/x"):
+        module.retrieve(study, "bm25", k=3, name="x", replace=True)
+    proceed.set()
+    first.join()
+    assert ended[0].manifest["retriever"] == "slow"
+    with pytest.raises(Refused, match="--replace"):
+        module.retrieve(study, "bm25", k=3, name="x")
+    assert module.retrieve(study, "bm25", k=4, name="x", replace=True).manifest["k"] == 4
+    with study.building("runs/x"):
+        pass
+
+
+def test_a_claim_is_this_threads_alone_and_asks_again_under_the_lock(study):
+    def taken():
+        raise Refused("taken meanwhile")
+
+    with study.claim("maps/m"):
+        with study.building("maps/m"), study.building("maps/n"):
+            pass
+        refused = []
+
+        def other():
+            try:
+                with Study.open(study.folder).building("maps/m"):
+                    pass
+            except Refused as error:
+                refused.append(error)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert len(refused) == 1
+    with pytest.raises(Refused, match="taken meanwhile"), study.building("maps/m", taken):
+        pass
+    with study.building("maps/m"):
+        pass
+
+
+def test_two_parts_whose_names_begin_alike_are_built_side_by_side(tmp_path):
+    with whole_folder(tmp_path / "x.y") as longer:
+        (longer / "file").write_text("kept")
+        with whole_folder(tmp_path / "x") as shorter:
+            (shorter / "file").write_text("short")
+        assert (longer / "file").read_text() == "kept"
+    assert (tmp_path / "x.y" / "file").read_text() == "kept" and (tmp_path / "x" / "file").read_text() == "short"
+
+
+# Copying a study in use
+
+
+def test_a_copy_of_a_study_in_use_is_whole(study, tmp_path, command):
+    """Labels are given and a run is made again and again while copies are taken."""
+    for name, manifest in (("runs/old", True), ("runs/unfinished", False), ("models/m", True)):
+        part = study.folder / name
+        part.mkdir(parents=True)
+        (part / "data").write_text("0" * 1000)
+        if manifest:
+            write_manifest(part, {"kind": "run"})
+    (study.folder / "notes.txt").write_text("mine")
+    os.mkfifo(study.folder / "pipe")
+    text = study.settings_path.read_text()
+    study.settings_path.write_text(f'{text}\n[encoders.m]\nmodel = "{study.folder}/models/m"\n')
+    stop, number = threading.Event(), [0]
+
+    def label():
+        store = Labels(study.labels_path, passages=study.corpus.ordinals)
+        while not stop.is_set():
+            number[0] += 1
+            store.add("ann", LabelEvent(f"w{number[0]}", "note", "P19.dev.0", note="x" * 500))
+        store.close()
+
+    def remake():
+        version = 0
+        while not stop.is_set():
+            version += 1
+            with whole_folder(study.folder / "runs" / "old") as building:
+                for file in ("a", "b", "c"):
+                    (building / file).write_text(str(version) * 100)
+                write_manifest(building, {"kind": "run", "version": version})
+            time.sleep(0.05)
+
+    threads = [threading.Thread(target=label), threading.Thread(target=remake)]
+    for thread in threads:
+        thread.start()
+    try:
+        for copy in range(6):
+            stored = number[0] - 1
+            made = copy_study(study, tmp_path / f"copy{copy}")
+            assert made.left_out == ("runs/unfinished",)
+            opened = Study.open(made.folder)
+            found = backups.check(opened.labels_path)
+            assert found.problems == () and found.events >= stored
+            assert len(opened.corpus) == 12 and opened.runs() == ["old"]
+            assert opened.settings.encoders["m"].model == str(made.folder / "models" / "m")
+            run = made.folder / "runs" / "old"
+            if (run / "a").exists():
+                version = json.loads((run / "manifest.json").read_text())["version"]
+                assert {(run / file).read_text() for file in ("a", "b", "c")} == {str(version) * 100}
+            assert not (made.folder / "jobs").exists() and (made.folder / "notes.txt").read_text() == "mine"
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert "Copied the study to" in command(study, "copy", tmp_path / "by-command")
+    with pytest.raises(Refused, match="exists already"):
+        copy_study(study, tmp_path / "copy0")
+    with pytest.raises(Refused, match="inside the study"):
+        copy_study(study, study.folder / "copy")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_full_disk_leaves_no_half_copy(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        shutil, "copy2", lambda *args, **named: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    with pytest.raises(BlindspotError, match="the study cannot be copied .No space left on device.; make room"):
+        copy_study(study, tmp_path / "copy")
+    assert not list(tmp_path.glob("*copy*"))
+
+
+def test_nothing_is_saved_is_raised_for_the_whole_outbox(study):
+    """A disk that is full in the middle of an outbox is no refusal of one event: the browser must keep it."""
+    store = Labels(study.labels_path, passages=study.corpus.ordinals)
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count = {pages}")
+    outbox = [LabelEvent(f"f{i}", "note", "P19.dev.0", note="x" * 9000) for i in range(5)]
+    with pytest.raises(NotSaved, match="the disk is full"):
+        store.add_all("ann", outbox)
+    assert store.stored_ids([event.id for event in outbox]) == set()
