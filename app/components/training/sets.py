@@ -16,7 +16,7 @@ from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
 from backend.retrieval.retriever import RETRIEVERS
-from backend.training_sets.denoising import POLICIES
+from backend.training_sets.denoising import policy_help, policy_names
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
@@ -31,10 +31,6 @@ FATES = {
     "removed_by_people": ("removed by people", "#cc79a7"),
     "relabelled": ("made positives by people", "#009e73"),
 }
-POLICY = (
-    "none: every mined passage is a negative. answer_match: not those that hold an answer. "
-    "labels: people's word; +labels sets it over the rest."
-)
 
 
 def sets_table(made: dict[str, dict], chosen: str) -> Html:
@@ -95,7 +91,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mined from", runs, runs[:1])
         policy = columns[2].selectbox(
-            "Cleaned by", list(POLICIES), index=list(POLICIES).index("answer_match+labels"), help=POLICY
+            "Cleaned by", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
         )
         last = columns[3].number_input("Down to rank", 1, 1000, 100)
         with columns[4]:
