@@ -99,7 +99,11 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
             raise  # a fault of ours: the traceback is wanted
-        print(f"blindspot: {error}", file=sys.stderr)  # a full disk, a file that may not be read or written
+        from db.connection import advice_for
+
+        advice = advice_for(error)  # of SQLite's bare words; they were said of one of the study's databases
+        line = f"a database of the study: {advice}" if advice else str(error)
+        print(f"blindspot: {line}", file=sys.stderr)  # a full disk, a file that may not be read or written
         sys.exit(1)
 
 

@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from db.backup import backup, refuse_lost
-from db.connection import connect, error_name, writing
+from db.connection import connect, error_name, readable_sqlite_errors, writing
 from db.errors import BadInput, Refused
 
 MIGRATIONS = Migrations("blindspot")
@@ -346,7 +346,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
         if path.exists() and not _is_writable(path):
             _refuse_pending(path)
             return
-        with closing(connect(path)) as connection:
+        with closing(connect(path)) as connection, readable_sqlite_errors(path):
             _migrate(connection, path)
     except sqlite3.DatabaseError as error:
         if not error_name(error).startswith("SQLITE_NOTADB"):

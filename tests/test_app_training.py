@@ -200,7 +200,7 @@ def test_judges_that_are_missing_are_named(study):
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
     page = Page(study.folder, "training", "lea", view="judges", cell="zzz", ranks="7")
     assert (
-        "No cross-encoder. None has scored passages here" in page.text
+        "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
     assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text

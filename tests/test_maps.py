@@ -10,11 +10,12 @@ from backend.core import jobs
 from backend.core.manifest import read_manifest, write_manifest
 from backend.core.settings import add_encoder
 from backend.maps import Map, MapRequest, make_map, maps_of
+from backend.maps.colours import FOUND, MISSED, NOBODYS, values
 from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from backend.maps.making import watched
 from backend.maps.request import chosen_points
 from backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
-from backend.maps.values import FOUND, MISSED, NOBODYS, categories, cluster_rows, known, values
+from backend.maps.values import categories, cluster_rows, known
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
 from db.errors import Missing, Refused
