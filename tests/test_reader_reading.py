@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
             read(study, run, reader, ks=ks, device="cpu")
     with pytest.raises(Missing, match="there is no run 'nothing'"):
         read(study, "nothing", reader, device="cpu")
-    with pytest.raises(Missing, match="cannot load 'nobody' as a reader"):
+    with pytest.raises(Missing, match="cannot load the model 'nobody'"):
         read(study, "dev", "nobody", device="cpu")
     with pytest.raises(Refused, match="precision must be one of auto, float32, bfloat16, not 'half'"):
         read(study, "dev", reader, precision="half", device="cpu")

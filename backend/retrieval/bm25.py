@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.children import child
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.summary import Step
@@ -159,7 +160,7 @@ class BM25:
         settings = study.settings.bm25
         self.k1, self.b = settings.k1 if k1 is None else k1, settings.b if b is None else b
         self.settings = {"retriever": NAME, "k1": self.k1, "b": self.b, "contents": manifest["contents"]}
-        self._ordinals = np.load(self.folder / "ordinals.npy", mmap_mode="r")
+        self._ordinals = open_array(self.folder / "ordinals.npy", "run 'blindspot index bm25' again")
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question. A question of stop words alone finds nothing."""

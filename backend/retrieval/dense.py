@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.declared import Field, settings_class
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
@@ -150,12 +151,9 @@ def _encode(
 
 
 def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
-    if not path.is_file():
+    if not path.exists():
         raise Missing(f"there is no file {path}")
-    try:
-        given = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise BadInput(f"is no .npy array of numbers ({error})", path) from error
+    given = open_array(path, "save the vectors with numpy.save")
     wanted = (len(study.corpus), encoder.dimension)
     if given.shape != wanted or given.dtype not in (np.float16, np.float32):
         raise BadInput(
@@ -272,12 +270,7 @@ class Dense:
 
 def _mapped(path: Path, name: str) -> np.ndarray:
     """The vectors, memory-mapped. Raises BadInput for a file that is cut off or gone."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(
-            f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path
-        ) from error
+    return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
 
 
 @settings_class
