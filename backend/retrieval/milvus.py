@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, write_json
 from backend.progress import Progress
 from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
@@ -42,6 +43,7 @@ LARGEST_K_ON_GPU = 1024
 SECONDS, SECONDS_TO_WRITE = 30.0, 300.0
 
 
+@job("index milvus")
 def build(
     study: Study,
     encoder: str,
