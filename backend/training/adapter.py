@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from backend.core.declared import Field, build, settings_class
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.core.settings import add_encoder, check_name
 from backend.retrieval.dense import Dense
@@ -117,6 +118,7 @@ class Questions:
         return Questions(self.vectors[rows], self.positives[rows], self.negatives[rows])
 
 
+@job("train adapter")
 def train_adapter(
     study: Study,
     name: str,
