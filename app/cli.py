@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import typer
 from typer.core import TyperGroup
 
 from app.commands import (
@@ -65,6 +67,21 @@ class _InOrder(TyperGroup):
 
 app = group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _InOrder)
 
+
+@app.callback()
+def options(
+    context: typer.Context,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="Start at once, even while another heavy job of the study runs."),
+    ] = False,
+) -> None:
+    if no_wait:
+        from backend.core.jobs import without_waiting
+
+        context.with_resource(without_waiting())
+
+
 COMMANDS = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
@@ -99,7 +116,11 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
             raise  # a fault of ours: the traceback is wanted
-        print(f"blindspot: {error}", file=sys.stderr)  # a full disk, a file that may not be read or written
+        from db.connection import advice_for
+
+        advice = advice_for(error)  # of SQLite's bare words; they were said of one of the study's databases
+        line = f"a database of the study: {advice}" if advice else str(error)
+        print(f"blindspot: {line}", file=sys.stderr)  # a full disk, a file that may not be read or written
         sys.exit(1)
 
 

@@ -28,6 +28,7 @@ Mode = Literal["local", "links", "oidc"]
 SIGNED_OUT = "you are not signed in any more; sign in again, or open your personal link again"
 _TOKEN, _WRONG, _COOKIE = "who-token", "who-wrong", "who-cookie"
 _NAME = "name:"
+_SECRET = "link:"  # how the cookie began in which earlier versions kept the secret of a link; it is deleted
 
 
 def mode() -> Mode:
@@ -55,6 +56,8 @@ def who(labels_path: Path) -> Person | None:
     if token is None:
         kept = st.context.cookies.get(cookie_name(labels_path))
         token = unquote(kept) if isinstance(kept, str) else ""
+        if token.startswith(_SECRET):
+            _remember(labels_path, "")
     return _named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
 
 

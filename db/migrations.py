@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from db.backup import backup, refuse_lost
-from db.connection import connect, error_name, writing
+from db.connection import connect, error_name, readable_sqlite_errors, writing
 from db.errors import BadInput, Refused
 
 MIGRATIONS = Migrations("blindspot")
@@ -325,6 +325,15 @@ def m011_sign_ins(db: Database) -> None:
         ) STRICT, WITHOUT ROWID""")
 
 
+@MIGRATIONS()
+def m012_jobs_of_functions(db: Database) -> None:
+    """Where a job's function is defined, whether it is heavy, and what tells its process from others."""
+    db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN heavy INTEGER NOT NULL DEFAULT 1")
+    db.conn.execute("ALTER TABLE job ADD COLUMN boot TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
@@ -346,7 +355,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
         if path.exists() and not _is_writable(path):
             _refuse_pending(path)
             return
-        with closing(connect(path)) as connection:
+        with closing(connect(path)) as connection, readable_sqlite_errors(path):
             _migrate(connection, path)
     except sqlite3.DatabaseError as error:
         if not error_name(error).startswith("SQLITE_NOTADB"):

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import FileArgument, Format, Settings, SkipBad, StudyOption, do, group, open_study, progress
+from app.commands.common import (
+    FileArgument,
+    Format,
+    Settings,
+    SkipBad,
+    StudyOption,
+    Ties,
+    do,
+    group,
+    open_study,
+    progress,
+)
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -23,7 +35,7 @@ def copy(
     from backend.core.copying import copy_study
 
     made = copy_study(open_study(study), target)
-    print(f"Copied the study to {made.folder}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB.")
+    print(f"Copied the study to {made.folder}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB.")
     for part in made.left_out:
         print(f"Left out {part}: it is unfinished.")
 
@@ -66,7 +78,17 @@ def import_passages(
     settings: Settings = None,
 ) -> None:
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
-    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
+    from backend.data.importing.importer import import_passages
+
+    made = do(
+        import_passages,
+        _open_or_new(study),
+        path=str(file.absolute()),
+        format=format,
+        skip_bad=skip_bad,
+        settings=settings or [],
+    )
+    _say_imported(made, "passage")
 
 
 @import_app.command("questions")
@@ -85,9 +107,11 @@ def import_questions(
     settings: Settings = None,
 ) -> None:
     """Import questions, in any of the field's formats."""
-    _import(
-        study,
-        "questions",
+    from backend.data.importing.importer import import_questions
+
+    made = do(
+        import_questions,
+        _open_or_new(study),
         path=str(file.absolute()),
         format=format,
         split=split,
@@ -96,6 +120,7 @@ def import_questions(
         skip_bad=skip_bad,
         settings=settings or [],
     )
+    _say_imported(made, "question")
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -129,9 +154,11 @@ def import_triples(
 ) -> None:
     """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
     given = templates and str(templates.absolute())
+    from backend.data.importing.triples import import_triples
+
     made = do(
+        import_triples,
         open_study(study),
-        "import triples",
         path=str(file.absolute()),
         dataset=dataset,
         templates=given,
@@ -143,7 +170,7 @@ def import_triples(
         seed=seed,
         skip_bad=skip_bad,
     )
-    _say_imported(made, "questions")
+    _say_imported(made, "question")
 
 
 @import_app.command("frequencies")
@@ -156,12 +183,15 @@ def import_frequencies(
     skip_bad: SkipBad = False,
 ) -> None:
     """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    from backend.data.importing import importer
+
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
-        _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
+        made = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
+        _say_imported(made, "frequency")
     else:
-        _say_imported(do(_open_or_new(study), "count frequencies"), "subjects")
+        _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
 
 @import_app.command("qrels")
@@ -169,9 +199,10 @@ def import_qrels(
     file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
 ) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
-    _say_imported(
-        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels"
-    )
+    from backend.data.importing.qrels import import_qrels
+
+    made = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
+    _say_imported(made, "line of qrels", "lines of qrels")
 
 
 @import_app.command("run")
@@ -184,28 +215,29 @@ def import_run(
         str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")
     ] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    ties: Ties = "file",
     replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    from backend.data.importing.runs import import_run
+
     _say_imported(
         do(
+            import_run,
             open_study(study),
-            "import run",
             path=str(file.absolute()),
             name=name,
             format=format,
             split=split,
             rule=rule,
+            ties=ties,
             replace=replace,
             skip_bad=skip_bad,
         ),
+        "question of a run",
         "questions of a run",
     )
-
-
-def _import(folder: str | None, what: str, **arguments: Any) -> None:
-    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), what)
 
 
 def _open_or_new(folder: str | None) -> Study:
@@ -220,11 +252,11 @@ def _open_or_new(folder: str | None) -> Study:
     return Study.open(place)
 
 
-def _say_imported(result: Any, what: str) -> None:
+def _say_imported(result: Any, what: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {result.rows:,} {what} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {counted(result.rows, what, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
-        print(f"Left out {result.left_out:,} bad rows: see {result.left_out_file}")
+        print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:
         print(note)

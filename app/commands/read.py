@@ -10,6 +10,7 @@ from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trus
 from app.commands.options import takes_settings
 from app.commands.train import Device, Name, Replace, Restart, _train
 from backend.reader.settings import ReaderSettings
+from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -39,8 +40,10 @@ def train_reader(
     study: StudyOption = None,
 ) -> None:
     """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
+    from backend.reader.training import train_reader
+
     made = _train(
-        "train reader",
+        train_reader,
         study,
         name=name,
         run=run,
@@ -54,14 +57,14 @@ def train_reader(
     if made is None:
         return
     for reason, count in made.left_out.items():
-        print(f"Left out {count:,} questions of {run}: {reason}.")
+        print(f"Left out {counted(count, 'question')} of {run}: {reason}.")
     held = (
         ""
         if made.exact_match is None
-        else f", exact match {100 * made.exact_match:.1f}% of {made.held_out:,} held-out questions"
+        else f", exact match {100 * made.exact_match:.1f}% of {counted(made.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {made.questions:,} questions: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is "
+        f"Trained {name} on {counted(made.questions, 'question')}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is "
         f"kept{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
@@ -80,6 +83,7 @@ def read(
     device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
+    from backend.reader.reading import read as read_run
     from backend.reader.readings import answered, tuned_k
 
     if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
@@ -92,8 +96,8 @@ def read(
     if trust:
         trust_models(opened, reader)
     options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
-    tuned = tuned_k(answered(opened, do(opened, "read", run=tune_on, **options), ks)) if tune_on is not None else None
-    reading = do(opened, "read", run=run, **options)
+    tuned = tuned_k(answered(opened, do(read_run, opened, run=tune_on, **options), ks)) if tune_on is not None else None
+    reading = do(read_run, opened, run=run, **options)
     made = answered(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
@@ -147,7 +151,7 @@ def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> Non
     )
     print(CONVENTION)
     if made.left_out:
-        print(f"{made.left_out:,} questions without answers are left out.")
+        print(f"{counted(made.left_out, 'question')} without answers {noun(made.left_out, 'is')} left out.")
     if tuned is not None:
         chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
         print(

@@ -10,6 +10,7 @@ import typer
 
 from app.commands.common import AsJson, Device, Split, StudyOption, do, open_study
 from app.commands.options import LateCommand, takes_options
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
@@ -74,7 +75,9 @@ def _retrieve_command() -> Callable[..., None]:
             "replace": replace,
             "device": device,
         }
-        _print_run(do(opened, "retrieve", **given, **options))
+        from backend.retrieval.retrieve import retrieve
+
+        _print_run(do(retrieve, opened, **given, **options))
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)
@@ -87,7 +90,7 @@ class RetrieveCommand(LateCommand):
 def _print_run(run: Run) -> None:
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(
-        f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
+from backend.text.counting import counted
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
@@ -37,8 +39,10 @@ def dual_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
+    from backend.training.dual_encoder import train_dual_encoder
+
     made = _train(
-        "train dual-encoder",
+        train_dual_encoder,
         study,
         name=name,
         training_set=on,
@@ -51,7 +55,9 @@ def dual_encoder(
     )
     if made is not None:
         rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
-        print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}.")
+        print(
+            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}."
+        )
         print(f"Next: blindspot index dense --encoder {name}")
 
 
@@ -70,8 +76,10 @@ def cross_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
+    from backend.training.cross_encoder import train_cross_encoder
+
     made = _train(
-        "train cross-encoder",
+        train_cross_encoder,
         study,
         name=name,
         training_set=on,
@@ -83,7 +91,9 @@ def cross_encoder(
         restart=restart,
     )
     if made is not None:
-        print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept.")
+        print(
+            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept."
+        )
         _print_calibration(made.folder)
         print(f"Next: blindspot train score {name} --run RUN")
 
@@ -97,8 +107,10 @@ def score(
     study: StudyOption = None,
 ) -> None:
     """Judge a run's passages with a cross-encoder; training sets are cleaned by what it says."""
-    made = do(open_study(study), "score run", model=name, run=run, depth=depth, device=device)
-    print(f"Scored {made['scored']:,} pairs; {made['kept']:,} are kept in all.")
+    from backend.training.scoring import score_run
+
+    made = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
+    print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are kept in all.")
 
 
 @train_app.command("per-relation")
@@ -116,8 +128,10 @@ def per_relation(
     study: StudyOption = None,
 ) -> None:
     """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
+    from backend.training.per_relation import train_per_relation
+
     made = _train(
-        "train per-relation",
+        train_per_relation,
         study,
         name=name,
         encoder=encoder,
@@ -143,9 +157,11 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
-    made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
+    from backend.training.per_relation import retrieve_per_relation
+
+    made = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
-        f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation."
+        f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} went to an encoder of their relation."
     )
 
 
@@ -177,21 +193,16 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
             )
 
 
-def _train(job: str, folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
-    """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
+def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
+    """Do a training job. Of several processes the main one records the job; the others train with it and return None."""
     from backend.training.distributed import is_main_process
 
     study = open_study(folder)
     if trust:
         trust_models(study, arguments["start"])
     if is_main_process():
-        return do(study, job, **arguments)
-    from importlib import import_module
-
-    from backend.core.jobs import KINDS
-
-    module, name = KINDS[job].split(":")
-    getattr(import_module(module), name)(study, **arguments)
+        return do(function, study, **arguments)
+    function(study, **arguments)
     return None
 
 
@@ -199,6 +210,7 @@ def _print_calibration(folder: str) -> None:
     from pathlib import Path
 
     from backend.core.manifest import read_json
+    from backend.training_sets.denoising import Thresholds
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():
@@ -206,10 +218,10 @@ def _print_calibration(folder: str) -> None:
         return
     report = read_json(path)
     print(
-        f"Calibrated ({report['method']}) on {report['pairs']:,} pairs, {report['positives']:,} of them positive: {report['of']}."
+        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them positive: {report['of']}."
     )
     for row in report["thresholds"]:
-        if row["threshold"] in (0.1, 0.9):
+        if row["threshold"] in (Thresholds().keep_below, Thresholds().propose_above):
             parts = (
                 f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
                 for key, share in row.items()

@@ -136,3 +136,13 @@ class Registry(Generic[T]):
         if self._check is not None:
             self._check(loaded)
         self.register(loaded)  # type: ignore[arg-type]
+
+
+def must_be(kind: type) -> Callable[[object], None]:
+    """A check that an entry is an instance of a class. Raises TypeError otherwise."""
+
+    def check(entry: object) -> None:
+        if not isinstance(entry, kind):
+            raise TypeError(f"{type(entry).__name__} is not a {kind.__name__}")
+
+    return check

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
 from backend.data.formats import find_format, settings_of
 from backend.data.formats.base import Format, Item, Options, PassageBatch, checked
 from backend.data.formats.streams import file_sha256
@@ -18,6 +19,7 @@ from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import count_mentions
 from backend.data.importing.tools import Paced, refuse_other, source_file, source_sha256, writable
 from backend.progress import Progress
+from backend.text.counting import counted, noun
 from db.corpus import CorpusWriter, DuplicateId, pack
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord, Imports
@@ -41,6 +43,7 @@ class ImportResult:
     notes: tuple[str, ...] = ()
 
 
+@job("import passages")
 def import_passages(
     study: Study,
     path: str | Path,
@@ -77,10 +80,15 @@ def import_passages(
     size = path.stat().st_size
     asked = json.dumps(dict(options.settings)) if options.settings else ""
     _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count, asked))
-    notes = (f"{written.spanning:,} passages go over several lines",) if written.spanning else ()
+    notes = (
+        (f"{counted(written.spanning, 'passage')} {noun(written.spanning, 'goes', 'go')} over several lines",)
+        if written.spanning
+        else ()
+    )
     return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
+@job("import questions")
 def import_questions(
     study: Study,
     path: str | Path,
@@ -128,6 +136,7 @@ def import_questions(
     return ImportResult(len(items), left.count, left.file, time.monotonic() - began, notes=told(items, matches))
 
 
+@job("import frequencies", light=True)
 def import_frequencies(
     study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
 ) -> ImportResult:
@@ -152,10 +161,15 @@ def import_frequencies(
         tell.now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
-    notes = (f"{absent:,} of {len(subjects):,} subjects are not in {path.name}",) if absent else ()
+    notes = (
+        (f"{absent:,} of {counted(len(subjects), 'subject')} {noun(absent, 'is')} not in {path.name}",)
+        if absent
+        else ()
+    )
     return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
+@job("count frequencies")
 def count_frequencies(study: Study, progress: Progress | None = None) -> ImportResult:
     """Give the questions that have a subject but no frequency one: the number of passages that mention the subject.
 
@@ -262,7 +276,7 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
     source = study.corpus.source
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {len(study.corpus):,} passages); "
+    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {counted(len(study.corpus), 'passage')}); "
                   "make a new study for another one")  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
 from backend.data.formats import find_format
 from backend.data.formats.base import Judgement
 from backend.data.formats.streams import file_sha256
@@ -15,6 +16,7 @@ from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.tools import Paced, writable
 from backend.progress import Progress
+from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing
 from db.gold import GoldMatch
 from db.imports import ImportRecord, Imports
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _BLOCK = 5000
 
 
+@job("import qrels", light=True)
 def import_qrels(
     study: Study,
     path: str | Path,
@@ -67,8 +70,10 @@ def import_qrels(
         tell.now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     least = sum(match.score <= 0 for match in matches)
-    notes = [f"{grown:,} questions have more gold than before"]
-    notes += [f"{least:,} lines have a grade of 0 or less, and make no gold"] if least else []
+    notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
+    notes += (
+        [f"{counted(least, 'line')} with a grade of 0 or less {noun(least, 'makes', 'make')} no gold"] if least else []
+    )
     return ImportResult(len(matches), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
 
 
