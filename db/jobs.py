@@ -96,7 +96,7 @@ class Jobs(PerThread):
         return [_job(row) for row in rows]
 
 
-def _job(row: tuple) -> Job:
+def _job(row: tuple[Any, ...]) -> Job:
     values = dict(zip(_COLUMNS, row, strict=True))
     return Job(
         **{**values, "arguments": json.loads(values["arguments"]), "result": json.loads(values["result"] or "null")}
