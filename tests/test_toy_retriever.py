@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.runs import retriever_label
+from backend.core import jobs
 from backend.core.declared import declared
 from backend.retrieval import live
 from backend.retrieval.indexes import names
@@ -109,12 +110,13 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 
     shown = blindspot("retrieve", "--help")
     words = " ".join(shown.stdout.split())
-    assert shown.returncode == 0 and "--with bm25|dense|hybrid|milvus|toy" in words
+    assert shown.returncode == 0 and re.search(r"--with bm25\|dense\|hybrid\|milvus\|\S*toy ", words)
     assert (
         "toy: passages in the order of their rows" in words
         and "--stride <int range> Toy: Rows between two hits (default 1)." in words
     )
-    lines = [line for line in shown.stderr.splitlines() if line]
+    assert all(line.startswith("blindspot: ") for line in shown.stderr.splitlines())
+    lines = [line for line in shown.stderr.splitlines() if "outside_toy" in line]
     assert len(lines) == 2 and "Traceback" not in shown.stderr
     assert lines[1].startswith("blindspot: cannot load the retriever 'torn' of outside_toy 1.0 (outside_toy:TORN): ")
     made = blindspot(
@@ -132,14 +134,13 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
     started = []
-    monkeypatch.setattr(
-        "app.components.jobs.jobs.submit", lambda study, kind, arguments: started.append((kind, arguments))
-    )
+    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments, by: started.append((kind, arguments)))
     home = Page(study.folder)
     offered = home.app.selectbox(key="more-retriever")
     assert offered.options == ["toy"]  # the study has no index
     assert any("blindspot retrieve --with toy --split dev" in code.value for code in home.app.code)
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     home.app.button(key="more-start").click().run()
     assert started == [("retrieve", {"kind": "toy", "split": "dev"})]
 
@@ -169,12 +170,13 @@ def test_the_service_offers_it(toy, study):
 def test_its_options_are_checked_and_an_unknown_retriever_is_one_line(toy, study):
     with pytest.raises(BadInput, match="^stride must be a whole number from 1 to 5, not 9$"):
         retrieve(study, "toy", stride=9)
-    with pytest.raises(Refused, match="^there is no retriever 'tou'; known: bm25, dense, hybrid, milvus, toy$"):
+    with pytest.raises(Refused, match="^there is no retriever 'tou'; known: bm25, dense, hybrid, milvus, .*toy$"):
         retrieve(study, "tou")
     with pytest.raises(BadInput, match="no retriever has an option 'strode'; toy has: stride"):
         retrieve(study, "toy", strode=9)
-    assert names(study) == ["toy"] and len(RETRIEVERS.failures) == 2
-    assert all(line.startswith("cannot load the retriever ") for line in RETRIEVERS.failures)
+    ours = [line for line in RETRIEVERS.failures if "outside_toy" in line]
+    assert names(study) == ["toy"] and len(ours) == 2
+    assert all(line.startswith("cannot load the retriever ") for line in ours)
 
 
 def test_an_entry_point_that_is_no_retriever_or_takes_our_options_is_told(tmp_path, monkeypatch, capsys):
@@ -190,7 +192,7 @@ def test_an_entry_point_that_is_no_retriever_or_takes_our_options_is_told(tmp_pa
     monkeypatch.syspath_prepend(tmp_path)
     for name, value in (("_entries", dict(RETRIEVERS._entries)), ("failures", []), ("_loaded", False)):
         monkeypatch.setattr(RETRIEVERS, name, value)
-    assert RETRIEVERS.names() == ["bm25", "dense", "hybrid", "milvus"]
+    assert {"bm25", "dense", "hybrid", "milvus"} <= set(RETRIEVERS.names()) and "bad" not in RETRIEVERS
     said = capsys.readouterr().err
     assert "its option 'split' is one of 'blindspot retrieve' itself" in said and "str is not a RetrieverKind" in said
     sys.modules.pop("outside_bad", None)

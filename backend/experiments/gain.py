@@ -12,7 +12,7 @@ from analysis.accuracy import Estimate
 RESAMPLES = 2000
 VALUES_PER_BLOCK = 1 << 22
 LEAST_SEEDS, LEAST_QUESTIONS = 3, 30
-Verdict = Literal["worth it", "not worth it", "cannot tell"]
+Verdict = Literal["worth it", "not worth it", "inconclusive"]
 
 
 def crossed_mean(values: np.ndarray, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
@@ -73,7 +73,7 @@ class Gain:
         """
         labels, found = self.after - self.before, self.difference
         if labels < 1:
-            return "cannot tell", "One cannot tell: the last two budgets hold the same labels."
+            return "inconclusive", "Inconclusive: the last two budgets hold the same labels."
         few = [
             f"{count:,} {what} of at least {least}"
             for count, what, least in ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
@@ -81,8 +81,8 @@ class Gain:
         ]
         if few:
             return (
-                "cannot tell",
-                f"One cannot tell whether the next hundred labels are worth it: there are {' and '.join(few)}.",
+                "inconclusive",
+                f"Whether the next hundred labels are worth it is inconclusive: there are {' and '.join(few)}.",
             )
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
         said = (
@@ -94,4 +94,4 @@ class Gain:
             return "worth it", f"The next hundred labels are worth it: {said}"
         if high < worth:
             return "not worth it", f"The next hundred labels are not worth it: {said}"
-        return "cannot tell", f"One cannot tell whether the next hundred labels are worth it: {said}"
+        return "inconclusive", f"Whether the next hundred labels are worth it is inconclusive: {said}"
