@@ -1,4 +1,6 @@
-"""What an experiment is: the cells of a table, what is measured in each, what the paper claims of them, and when that shows here."""
+"""What an experiment is: the cells of a table, what is measured in each, what the paper claims of them, and when
+that shows here.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,10 @@ class Setting:
 
     train: questions to train on. on: questions to measure on. limit: of the training questions, measured: of those to
     measure on, so many, drawn.
-    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined from.
-    batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`, cross: from
-    RocketQA's of `CrossEncoderSettings`, reader: from those of `ReaderSettings`. small: a tiny
+    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined
+    from.
+    batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`,
+    cross: from RocketQA's of `CrossEncoderSettings`, reader: from those of `ReaderSettings`. small: a tiny
     model and few questions, as proof that it runs.
     """
 
@@ -61,7 +64,10 @@ class Setting:
     small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
-        """Of a dual encoder. What an experiment varies (`more`) counts most, then what a person gave, then the defaults."""
+        """Of a dual encoder.
+
+        What an experiment varies (`more`) counts most, then what a person gave, then the defaults.
+        """
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
         return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
@@ -86,7 +92,9 @@ class Setting:
         )
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
-        """BM25's passages for all training questions, to mine negatives from; training sets of some of them share it."""
+        """BM25's passages for all training questions, to mine negatives from; training sets of some of them share
+        it.
+        """
         return tuple(Bm25Hits(QuestionSelection(each), self.depth) for each in train or self.train)
 
     def three_batches(self) -> tuple[int, int, int]:
@@ -109,8 +117,8 @@ class Setting:
 class Measure(Protocol):
     """A figure for each of some items, questions mostly.
 
-    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1, and so has its
-    interval.
+    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1,
+    and so has its interval.
     """
 
     def needs(self) -> Sequence[Part]: ...
@@ -120,7 +128,8 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Success:
-    """Success@k of a run, of each question: does one of the first k passages hold an answer (by DPR's rule, else is gold)?
+    """Success@k of a run, of each question: does one of the first k passages hold an answer (by DPR's rule, else is
+    gold)?
 
     macro: questions weigh so that their mean is the mean over relations, as EntityQuestions reports.
     relations: of these questions alone; empty for all.
@@ -158,8 +167,8 @@ def macro_weights(names: np.ndarray) -> np.ndarray:
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
     """(q,) values, of which the mean is the mean over the groups, and its variance that of the groups' means.
 
-    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change how much a group
-    counts, and the interval of a mean near 100% would pass it.
+    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change
+    how much a group counts, and the interval of a mean near 100% would pass it.
     """
     if not len(values):
         return values
@@ -170,7 +179,9 @@ def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place of the table. measures: one for each seed; a single one where nothing is trained. published: the paper's figure."""
+    """A place of the table. measures: one for each seed; a single one where nothing is trained. published: the
+    paper's figure.
+    """
 
     row: str
     column: str
@@ -206,7 +217,9 @@ def dense_row(
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
-    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that the row varies."""
+    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that
+    the row varies.
+    """
     models = [
         DualEncoder(
             data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first
@@ -224,10 +237,11 @@ def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so much.
+    """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so
+    much.
 
-    Cells are named (row, column). Without one behind, the cell itself is more than `by`. Both numbers are in the units of the measure:
-    shares of 1 for Success@k.
+    Cells are named (row, column). Without one behind, the cell itself is more than `by`. Both numbers are in the units
+    of the measure: shares of 1 for Success@k.
     """
 
     says: str
@@ -289,7 +303,9 @@ class Plot:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """What an experiment would do. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: what else to know."""
+    """What an experiment would do. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: what else
+    to know.
+    """
 
     cells: Sequence[Cell]
     claims: Sequence[PaperClaim] = ()
@@ -305,7 +321,8 @@ class ExperimentPlan:
 class Experiment:
     """One experiment of a paper.
 
-    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s fields that it
+    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s
+    fields that it
     uses, besides those that all take. defaults: its own values of fields.
     """
 
@@ -316,8 +333,9 @@ class Experiment:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def setting(self, given: Mapping[str, Any]) -> Setting:
-        """A setting of what was given, over this experiment's defaults; where small, over those of all small ones in the place of its
-        trainings'. Raises BadInput for what it does not take."""
+        """A setting of what was given, over this experiment's defaults; where small, over those of all small ones in
+        the place of its trainings'. Raises BadInput for what it does not take.
+        """
         small = bool(given.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:

@@ -1,4 +1,6 @@
-"""A question encoder for each relation over one index that stays (see `backend.training.per_relation`), as a part of experiments."""
+"""A question encoder for each relation over one index that stays (see `backend.training.per_relation`), as a part
+of experiments.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuestionEncoders(Model):
-    """One for each relation of a training set with `least` questions; the index's own encoder answers for the others."""
+    """One for each relation of a training set with `least` questions; the index's own encoder answers for the
+    others.
+    """
 
     plural, what = "sets of question encoders", "a question encoder for each relation"
     data: TrainingData

@@ -14,7 +14,10 @@ MEASURED = ("dev", "test")
 
 
 def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[str, ...]:
-    """The sets named with --set, else all with training questions and some to measure on. Raises BadInput for fewer than `least`."""
+    """The sets named with --set, else all with training questions and some to measure on.
+
+    Raises BadInput for fewer than `least`.
+    """
     splits = _splits(bench)
     able = sorted(name for name, held in splits.items() if "train" in held and held & set(MEASURED))
     chosen = setting.sets or tuple(able)

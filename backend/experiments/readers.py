@@ -150,7 +150,9 @@ class ExactMatch:
 
 @dataclass(frozen=True)
 class ExactMatchOfSelected:
-    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured on the other."""
+    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured
+    on the other.
+    """
 
     reads: tuple[ReadingPart, ...]
     k: int

@@ -1,6 +1,7 @@
 """RocketQA's steps as parts (Qu et al. 2021, section 3.4), for experiments that compare, leave out or vary them.
 
-Cross-batch negatives are the passages of the batches on all devices. On one device they are those of one large batch, which gradient
+Cross-batch negatives are the passages of the batches on all devices. On one device they are those of one large batch,
+which gradient
 caching fits into its memory: the same negatives, the same gradient.
 """
 
@@ -43,7 +44,10 @@ class Steps:
 
     @cached_property
     def found(self) -> DenseHits:
-        """What step 1's retriever finds for the training questions. All of it is judged, so only of those that train."""
+        """What step 1's retriever finds for the training questions.
+
+        All of it is judged, so only of those that train.
+        """
         asked = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
         return found_by(self.cross_batch, asked, self.setting.depth)
 

@@ -1,7 +1,9 @@
-"""Running an experiment: its parts are made one after the other, then its cells measured, its claims judged, and the result kept.
+"""Running an experiment: its parts are made one after the other, then its cells measured, its claims judged, and the
+result kept.
 
-Killed or cancelled, the same command goes on where it was: every part is there whole or not at all, and a training resumes. The same
-experiment of the same study is one result; asked for again it is read. `experiments/<experiment>-<hash>/` holds it.
+Killed or cancelled, the same command goes on where it was: every part is there whole or not at all, and a training
+resumes. The same experiment of the same study is one result; asked for again it is read.
+`experiments/<experiment>-<hash>/` holds it.
 """
 
 from __future__ import annotations

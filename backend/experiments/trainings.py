@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class TrainingData(Part):
     """A training set; see `TrainingSetSpec`, whose fields these are.
 
-    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
+    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions,
+    drawn with `seed`.
     may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
     """
 
@@ -160,7 +161,10 @@ class DualEncoder(Model):
 
 
 def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
-    """A run of a trained dual encoder. Where its question tower alone learned, the vectors of passages are those of its start."""
+    """A run of a trained dual encoder.
+
+    Where its question tower alone learned, the vectors of passages are those of its start.
+    """
     settings = model.settings
     changed = settings.layers, settings.pooling, settings.normalise
     same = settings.only == "question" and settings.similarity == "dot" and set(changed) == {None}

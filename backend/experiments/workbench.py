@@ -1,7 +1,8 @@
-"""Where experiments work: the study, and beside it parts that only experiments need, each named by a hash of what it is made of.
+"""Where experiments work: the study, and beside it parts that only experiments need, each named by a hash of what it
+is made of.
 
-`experiments/parts/` has the folders of a study (runs, training_sets, models, indexes, scores). A part is there once, whichever
-experiments ask for it, and the lists of runs and encoders that people see stay theirs.
+`experiments/parts/` has the folders of a study (runs, training_sets, models, indexes, scores). A part is there once,
+whichever experiments ask for it, and the lists of runs and encoders that people see stay theirs.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class Workbench(Study):
         return {}
 
     def weights(self, encoder: str) -> str:
-        """One hash of an encoder that the study names: of its settings and its weights. Raises Missing for one that it does not."""
+        """One hash of an encoder that the study names: of its settings and its weights.
+
+        Raises Missing for one that it does not.
+        """
         from backend.recipes.stages import weights_of
 
         if encoder not in self._weights:
