@@ -56,7 +56,7 @@ def convention(kind: str, asked: Experiment) -> str:
     relevant = "a passage that holds an answer" if kind == "answers" else "gold"
     return (
         f"Success@{asked.k} over the questions of {asked.split}. Relevant is what people's labels say, else {relevant}. Labels count "
-        "in the order they were given, one of each person for a pair. 95% intervals by the pigeonhole bootstrap, over seeds and "
+        "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
         "questions. That the next labels gain what the last did is assumed."
     )
 
