@@ -69,6 +69,7 @@ COMMANDS = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
+LATE = {"retrieve": runs.RetrieveCommand}
 GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
@@ -80,7 +81,7 @@ train.train_app.command("reader")(train_reader)
 experiments.add_experiments()
 experiments.experiment_app.command("label-budget")(recipe.label_budget)
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name, cls=LATE.get(name))(command)
 for name, commands in GROUPS.items():
     app.add_typer(commands, name=name)
 
@@ -98,7 +99,11 @@ def main() -> None:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
             raise  # a fault of ours: the traceback is wanted
-        print(f"blindspot: {error}", file=sys.stderr)  # a full disk, a file that may not be read or written
+        from db.connection import advice_for
+
+        advice = advice_for(error)  # of SQLite's bare words; they were said of one of the study's databases
+        line = f"a database of the study: {advice}" if advice else str(error)
+        print(f"blindspot: {line}", file=sys.stderr)  # a full disk, a file that may not be read or written
         sys.exit(1)
 
 

@@ -49,10 +49,11 @@ def report(error: Exception) -> bool:
 
     Streamlit calls this function for errors of fragments and callbacks, and shows nothing itself because the result is True.
     """
-    if isinstance(error, BlindspotError):
-        show(notice(str(error), kind="error"))
-        return True
-    logging.getLogger(__name__).error("a page failed", exc_info=error)
+    log = logging.getLogger(__name__)
+    if not isinstance(error, BlindspotError):
+        log.error("a page failed", exc_info=error)
+    elif isinstance(error, PASSING):
+        log.error("a page failed: %s", error)
     show(notice(describe(error), kind="error"))
     if isinstance(error, PASSING):
         try_again()
@@ -60,12 +61,12 @@ def report(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """One line for an error that is not a BlindspotError."""
-    reason = " ".join(str(error).split()) or type(error).__name__
+    """One line about an error."""
+    reason = " ".join(str(error).split())
+    if isinstance(error, BlindspotError):
+        return f"{reason} (This page tries again every few seconds.)" if isinstance(error, PASSING) else reason
     if isinstance(error, PASSING):
-        return (
-            f"The study cannot be read or written now: {reason}. Trying again every few seconds. {where_details_are()}"
-        )
+        return f"The study cannot be read or written now: {reason}. This page tries again every few seconds. {where_details_are()}"
     return f"This page failed: {type(error).__name__}: {reason}. {where_details_are()}"
 
 

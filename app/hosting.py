@@ -2,7 +2,7 @@
 
     BLINDSPOT_STUDY=STUDY python -m app.hosting --port 8501 --address localhost
 
-It runs Streamlit's own ASGI application behind `backend.service.guard`, which `streamlit run` has no place for.
+It runs Streamlit's own ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` has no place for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 MAIN = Path(__file__).with_name("main.py")
 MEGABYTES_PER_MESSAGE = 8  # from a browser; an outbox of 10,000 unsaved labels takes half of it
@@ -39,29 +43,18 @@ def main(arguments: list[str]) -> None:
 def host(port: int, address: str, names: list[str]) -> None:
     """Serve the app until this process is told to end. Raises Refused when the address cannot be used."""
     import uvicorn
-    from starlette.middleware import Middleware
-    from streamlit.starlette import App
-    from streamlit.web import bootstrap
 
-    from app.entry import report
-    from backend.service import guard
+    from backend.service.guard import CONNECTIONS, PatientProtocol, listen
 
-    listening = guard.listen(address, port)
-    bootstrap.load_config_options(_streamlit_options(port, address))
-    rate = None if guard.is_loopback(address) else guard.Rate(guard.REQUESTS_AT_ONCE, guard.REQUESTS_PER_SECOND)
-    app = App(
-        MAIN,
-        middleware=[Middleware(guard.Guard, hosts=guard.Hosts(address, names), rate=rate)],
-        on_script_error=report,
-    )
+    listening = listen(address, port)
     config = uvicorn.Config(
-        app,
-        http=guard.PatientProtocol,
+        application(port, address, names),
+        http=PatientProtocol,
         ws="websockets-sansio",
         ws_max_size=MEGABYTES_PER_MESSAGE << 20,
         ws_ping_interval=30,
         ws_ping_timeout=30,
-        limit_concurrency=guard.CONNECTIONS,
+        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=SECONDS_TO_CLOSE,
         log_config=None,
         access_log=False,
@@ -71,8 +64,27 @@ def host(port: int, address: str, names: list[str]) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
+def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
+    """Streamlit's ASGI application of the app, behind the guard."""
+    from starlette.middleware import Middleware
+    from streamlit.starlette import App
+    from streamlit.web import bootstrap
+
+    from app.entry import report
+    from app.links import PersonalLinks
+    from backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, Rate
+
+    hosts = Hosts(address, names)
+    rate = None if hosts.is_local else Rate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+    middleware = [Middleware(Guard, hosts=hosts, rate=rate), Middleware(PersonalLinks)]
+    app = App(MAIN, middleware=middleware, on_script_error=report)
+    # After App(), which tells Streamlit where main.py is: `.streamlit/config.toml` beside it holds the theme.
+    bootstrap.load_config_options(_streamlit_options(port, address))
+    return app
+
+
 def _streamlit_options(port: int, address: str) -> dict[str, Any]:
-    """Streamlit's configuration. A config.toml of the user cannot undo what is set here."""
+    """Options that no config.toml can undo."""
     return {
         "server.port": port,
         "server.address": address,

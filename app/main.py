@@ -48,11 +48,11 @@ def main() -> None:
         show(header(None, page.title), notice(str(error), kind="error"))
         return
     behaviour(who.cookie())
-    st.set_page_config(page_title=f"{page.title} · {name}")
     if person is None and who.mode() != "local":
         show(header(None, page.title))
         sign_in(opened.labels_path, "This study is not open to everybody.")
         return
+    st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person))
     st.session_state[THROUGH_MAIN] = True
     page.run()

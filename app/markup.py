@@ -9,6 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+_MARKDOWN = frozenset("\\`*_{}[]()<>#+-.!|~:$&^=@/\"'")
 VOID = frozenset({"br", "hr", "input", "wbr"})
 
 
@@ -43,6 +44,11 @@ def tag(name: str, *children: object, **attributes: Any) -> Html:
     if name in VOID:
         return Html(f"<{' '.join(opening)}>")
     return Html(f"<{' '.join(opening)}>{join(*children)}</{name}>")
+
+
+def plain(words: str) -> str:
+    """Words as Markdown that shows them as they are: for labels of buttons, which Streamlit reads as Markdown."""
+    return "".join(f"\\{letter}" if letter in _MARKDOWN else letter for letter in words)
 
 
 def div(*children: object, **attributes: Any) -> Html:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.study import Measured
+from backend.retrieval.retriever import RETRIEVERS, kind_of_run
 from backend.text.answers import SEARCHES_TITLE
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """The two runs to start with: the first of BM25 and the first of a dense encoder over the same questions, else the last two.
+    """The two runs to start with: the first lexical one (BM25) and the first dense one over the same questions, else the last two.
 
     Args:
         runs: name to manifest, at least one; where there is one, it is both.
     """
     names = list(runs)
-    for a in (name for name in names if runs[name].get("retriever") == "bm25"):
-        for b in names:
-            if runs[b].get("retriever") not in ("bm25", "hybrid") and runs[b].get("question_set") == runs[a].get(
-                "question_set"
-            ):
+    kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
+    for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):
+        for b, kind in kinds.items():
+            other = kind is None or not (kind.lexical or kind.fusion)
+            if other and runs[b].get("question_set") == runs[a].get("question_set"):
                 return a, b
     return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
 
@@ -38,16 +39,17 @@ def left_out(measured: Measured) -> str:
 
 def retriever_label(manifest: Mapping) -> str:
     """What made a run, for people."""
-    retriever = str(manifest.get("retriever") or "imported")
-    if retriever == "bm25":
-        return f"BM25, k1 {manifest.get('k1', '?')}, b {manifest.get('b', '?')}"
-    if retriever == "hybrid":
-        encoder = manifest.get("dense", {}).get("retriever", "dense")
-        how = f"{manifest['weight']:g} × dense" if "weight" in manifest else "reciprocal ranks"
-        return f"BM25 + {encoder}, {how}"
-    return f"dense, {retriever}" if manifest.get("kind") == "dense" else retriever
+    kind = kind_of_run(manifest)
+    return str(manifest.get("retriever") or "imported") if kind is None else kind.describe(manifest)
 
 
 def short_time(stamp: str | None) -> str:
     """ "2026-11-20 19:38" of an ISO time, in UTC."""
     return (stamp or "")[:16].replace("T", " ")
+
+
+def retrieve_command() -> str:
+    """The command that makes a run, with the kinds of retriever that Home suggests."""
+    return (
+        f"blindspot retrieve --with {'|'.join(kind.name for kind in RETRIEVERS if kind.suggested and not kind.fusion)}"
+    )

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
+from app import blind
 from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
@@ -121,12 +122,25 @@ def rule(study: Study, a: str, b: str) -> str:
 
 
 def measured(study: Study, name: str, relevance: str = "answers", rule: str = "dpr") -> Measured:
-    """Raises Missing for a run that does not exist."""
+    """A run, without the questions that are hidden from whoever is at work. Raises Missing for a run that does not exist."""
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"
         raise Missing(f"there is no run {name!r} in this study; runs here: {known}")
-    return _measured(study, questions_key(study), name, manifest.get("made"), relevance, rule)
+    key = questions_key(study), name, manifest.get("made"), relevance, rule
+    whole = _measured(study, *key)
+    hidden = blind.hidden(study)
+    return whole if hidden.isdisjoint(whole.row_of) else _visible(whole, hidden, blind.digest(hidden), *key)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _visible(_whole: Measured, _hidden: frozenset[str], *key: object) -> Measured:
+    return _whole.without(_hidden, blind.REASON)
+
+
+def _hidden_key(study: Study) -> str:
+    """Tells results of the same runs apart where different questions are hidden."""
+    return blind.digest(blind.hidden(study))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -147,7 +161,7 @@ def comparison(study: Study, a: str, b: str, relevance: str = "answers", rule: s
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
     made = tuple(known[name].get("made") for name in (a, b))
-    return _comparison(left, right, questions_key(study), a, b, made, relevance, rule)
+    return _comparison(left, right, questions_key(study), a, b, made, relevance, rule, _hidden_key(study))
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
@@ -167,7 +181,7 @@ def panel(study: Study, names: Sequence[str], relevance: str = "answers") -> Pan
     known, by = runs(study), rule_of(study, names)
     measured_runs = {name: measured(study, name, relevance, by) for name in names}
     made = tuple((name, known[name].get("made")) for name in names)
-    return _panel(measured_runs, questions_key(study), made, relevance, by)
+    return _panel(measured_runs, questions_key(study), made, relevance, by, _hidden_key(study))
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
@@ -176,10 +190,15 @@ def _panel(_runs: dict[str, Measured], *key: object) -> Panel:
 
 
 def run_row(study: Study, name: str, question_id: str) -> Hits | None:
-    """What a run found for one question, (1, k); None where the question is not in it. Raises Missing for the run."""
+    """What a run found for one question, (1, k); None where the question is not in it, or is hidden from whoever is at work.
+
+    Raises Missing for the run.
+    """
     manifest = runs(study).get(name)
     if manifest is None:
         raise Missing(f"there is no run {name!r} in this study")
+    if blind.any_hidden(study, [question_id]):
+        return None
     run = _run(study, str(study.folder), name, manifest.get("made"))
     row = run.row(question_id)
     return (
@@ -195,7 +214,11 @@ def _run(_study: Study, folder: str, name: str, made: str):
 
 
 def live(study: Study, retriever: str, question: str, k: int) -> Hits:
-    """What a retriever finds now. Held, so that showing more of a list does not search again."""
+    """What a retriever finds now. Held, so that showing more of a list does not search again.
+
+    Raises Refused for a question that is hidden from whoever is at work.
+    """
+    blind.refuse_live(study, question)
     from backend.retrieval.live import made
 
     settings = study.settings_path.stat().st_mtime_ns

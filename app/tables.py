@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.terminal import Terminal, clean_json
+from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +41,11 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
     else:
         console.print("Questions: none")
     for name, manifest in summary["indexes"].items():
-        console.print(f"Index {name}: {manifest['passages']:,} passages, made {manifest['made']}")
+        console.print(f"Index {name}: {counted(manifest['passages'], 'passage')}, made {manifest['made']}")
     for name, manifest in summary["runs"].items():
-        console.print(f"Run {name}: {manifest['questions']:,} questions, k={manifest['k']}, made {manifest['made']}")
+        console.print(
+            f"Run {name}: {counted(manifest['questions'], 'question')}, k={manifest['k']}, made {manifest['made']}"
+        )
     if summary["gold_found"]:
         ways = ", ".join(f"{count:,} {escape(way)}" for way, count in summary["gold_found"].items())
         console.print(f"Gold passages by how they were found: {ways}")
@@ -62,17 +65,17 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
 
 
 def print_made_from_results(made: MadeFromResults, folder: str) -> None:
-    print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {made.passages:,} passages.")
+    print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
     for file in made.files:
         print(
-            f"Run {file.run}: {file.questions:,} questions, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}"
+            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}"
         )
         if file.changed:
             print(
-                f"{file.changed:,} questions have other answers in {file.file} than in an earlier file, whose answers count."
+                f"{counted(file.changed, 'question')} {noun(file.changed, 'has')} other answers in {file.file} than in an earlier file, whose answers count."
             )
         if file.left_out:
-            print(f"Left out {file.left_out:,} bad rows: see {file.left_out_file}")
+            print(f"Left out {counted(file.left_out, 'bad row')}: see {file.left_out_file}")
     print(
         f"Next: blindspot report --study {folder}, blindspot open --study {folder}; 'blindspot status' says what such a study cannot do."
     )

@@ -1,13 +1,14 @@
-"""Who is at work. On this machine one says so with a click; in a team a personal link or a sign-in (OIDC) says it.
+"""Who is at work, and what they may do. The store is asked at every rerun and at every act: nothing about a person is remembered here.
 
-The browser keeps what it was told in a cookie, so that a reload does not ask again. A name alone counts only where the server
-answers this machine alone; anywhere else the cookie must hold the secret of a personal link. The database is asked at every
-rerun: a link that is revoked, or a role that is changed, counts at once.
+A person is known by one of three signs:
+
+- a session: they opened their personal link, and the server exchanged its secret for a cookie that scripts cannot read (`app.links`);
+- an identity provider (OIDC), where secrets.toml configures one;
+- a name alone, where the server answers this machine only. The browser keeps the name in a cookie.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Literal
@@ -15,16 +16,19 @@ from urllib.parse import quote, unquote
 
 import streamlit as st
 
+from app.links import INVALID, INVITATION, cookie_name, session_cookie
 from app.server import SIGN_IN
 from backend.service.guard import is_loopback
-from db.errors import BlindspotError
+from db.errors import BlindspotError, Refused
 from db.people import People, Person
+from db.rights import ACTIONS
 
 Mode = Literal["local", "links", "oidc"]
 
-INVITATION = "invite"
+SIGNED_OUT = "you are not signed in any more; sign in again, or open your personal link again"
 _TOKEN, _WRONG, _COOKIE = "who-token", "who-wrong", "who-cookie"
-_NAME, _LINK = "name:", "link:"
+_NAME = "name:"
+_SECRET = "link:"  # how the cookie began in which earlier versions kept the secret of a link; it is deleted
 
 
 def mode() -> Mode:
@@ -36,31 +40,58 @@ def mode() -> Mode:
 
 
 def who(labels_path: Path) -> Person | None:
-    """Who is at work in this session; None where nobody has said so, or what was said does not count any more."""
+    """The person at work in this session, as the store has them now; None where nobody is signed in."""
     everybody = people(labels_path)
     if _oidc():
         return everybody.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
-    secret = st.query_params.get(INVITATION)
-    if secret is not None:
+    if INVITATION in st.query_params:  # only where the app is served without `app.hosting`, which exchanges the link
         del st.query_params[INVITATION]
-        _remember(labels_path, _LINK + secret)
-        st.session_state[_WRONG] = everybody.invited(secret) is None
+        st.session_state[_WRONG] = True
+    session = _session(labels_path)
+    if session and (person := everybody.signed_in(session)):
+        return person
     token = st.session_state.get(_TOKEN)
     if token is None:
         kept = st.context.cookies.get(cookie_name(labels_path))
         token = unquote(kept) if isinstance(kept, str) else ""
-    if token.startswith(_LINK):
-        return everybody.invited(token.removeprefix(_LINK))
+        if token.startswith(_SECRET):
+            _remember(labels_path, "")
     return _named(everybody, token.removeprefix(_NAME)) if token.startswith(_NAME) and mode() == "local" else None
+
+
+def acting(labels_path: Path) -> str | None:
+    """The name to give as `by` to stores and jobs; None in the local app until a person says who they are.
+
+    Raises Refused where others reach the app and nobody is signed in, as after a link was revoked.
+    """
+    person = who(labels_path)
+    if person is None and mode() != "local":
+        raise Refused(SIGNED_OUT)
+    return person.name if person else None
+
+
+def may(labels_path: Path, action: str) -> bool:
+    """Whether whoever is at work may do an action of `db.rights.ACTIONS`: pages hide what would be refused."""
+    person = who(labels_path)
+    if person is None:
+        return mode() == "local" and ACTIONS[action].unnamed
+    return person.may(action)
+
+
+def gone(labels_path: Path) -> bool:
+    """Whether nobody is signed in any more where signing in is needed. A fragment that finds this runs its page again."""
+    return mode() != "local" and who(labels_path) is None
 
 
 def wrong_link() -> bool:
     """Whether this session came with a personal link that is not valid."""
-    return bool(st.session_state.get(_WRONG))
+    return bool(st.session_state.get(_WRONG)) or st.query_params.get("link") == INVALID
 
 
 def say(labels_path: Path, name: str) -> None:
     """On this machine: be the person of that name, who is added if new. The first of a study is its lead. Raises BadInput."""
+    if mode() != "local":
+        raise Refused(SIGNED_OUT)
     everybody = people(labels_path)
     known = [person.name for person in everybody.all()]
     if name not in known:
@@ -69,10 +100,12 @@ def say(labels_path: Path, name: str) -> None:
 
 
 def forget(labels_path: Path) -> None:
-    """Sign out of this browser."""
+    """Sign out of this browser. A personal link stays valid, and opens a new session."""
     if _oidc():
         st.logout()
         return
+    if session := _session(labels_path):
+        people(labels_path).sign_out(session)
     _remember(labels_path, "")
 
 
@@ -81,14 +114,14 @@ def people(labels_path: Path) -> People:
     return _people(str(labels_path), labels_path.stat().st_ino)
 
 
-def cookie_name(labels_path: Path) -> str:
-    """Cookies do not tell ports apart, so each study has one of its own."""
-    return "blindspot-" + hashlib.sha256(str(labels_path).encode()).hexdigest()[:12]
-
-
 def cookie() -> tuple[str, str] | None:
-    """(name, value) that the browser is to keep from now on; None where nothing has changed in this session."""
+    """(name, value) of the cookie with the name that the browser is to keep; None where nothing has changed in this session."""
     return st.session_state.get(_COOKIE)
+
+
+def _session(labels_path: Path) -> str:
+    token = st.context.cookies.get(session_cookie(labels_path))
+    return token if isinstance(token, str) else ""
 
 
 def _remember(labels_path: Path, token: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 import struct
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def check(path: str | Path) -> Soundness:
         if not error.damaged:
             raise
         return Soundness((f"{path}: is damaged ({error.__cause__ or error})",))
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return Soundness((f"{path}: is damaged ({error})",))
 
 
@@ -196,6 +197,7 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         f"{table}: row {row} refers to a row of {parent} that does not exist"
         for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(10)
     ]
+    problems += _wrong_values(connection)
     questions = _integer(connection, "SELECT count(*) FROM question")
     if "label_event" not in names:
         return Soundness(tuple(problems), questions=questions)
@@ -215,6 +217,34 @@ def _check(connection: sqlite3.Connection, path: str | Path) -> Soundness:
         questions=questions,
         people=_integer(connection, "SELECT count(*) FROM annotator"),
     )
+
+
+def _wrong_values(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables with values that their own CHECK constraints forbid.
+
+    SQLite's integrity_check does the same, but not on a connection that cannot write.
+    """
+    problems = []
+    tables = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
+    ).fetchall()
+    for table, sql in tables:
+        wrong = " OR ".join(f"NOT ({constraint})" for constraint in _constraints(sql))
+        if wrong and (count := _integer(connection, f"SELECT count(*) FROM {table} WHERE {wrong}")):
+            problems.append(f"{table}: {count:,} rows hold values that are not allowed")
+        for _ in connection.execute(f"SELECT * FROM {table}"):
+            pass  # raises where a text is no UTF-8, which SQLite does not look at
+    return problems
+
+
+def _constraints(sql: str) -> Iterator[str]:
+    """Yield the expressions of the CHECK constraints in a CREATE TABLE statement."""
+    for match in re.finditer(r"\bCHECK \(", sql):
+        depth, end = 1, match.end()
+        while depth and end < len(sql):
+            depth += {"(": 1, ")": -1}.get(sql[end], 0)
+            end += 1
+        yield sql[match.end() : end - 1]
 
 
 def _count_newer(path: Path, source: Path) -> int:
@@ -239,7 +269,7 @@ def _count_newer(path: Path, source: Path) -> int:
         if not error.damaged:
             raise
         return 0
-    except sqlite3.DatabaseError:
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
         return 0
 
 

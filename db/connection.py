@@ -44,7 +44,7 @@ class NotSaved(Refused):
 class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
     """SQLite cannot read or write a file. `str(error)` names the file and says what to do in place of SQLite's words."""
 
-    def __init__(self, path: str | Path, error: sqlite3.Error):
+    def __init__(self, path: str | Path, error: Exception):
         self.path = path
         self.sqlite_errorcode = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         self.sqlite_errorname = error_name(error)
@@ -58,6 +58,10 @@ class DatabaseUnavailable(BlindspotError, sqlite3.OperationalError):
 
 def error_name(error: BaseException) -> str:
     """Return SQLite's name of an error, such as SQLITE_BUSY; empty if it has none."""
+    # A damaged text or schema is no UTF-8, and then Python raises its own error instead of SQLite's.
+    undecodable = isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
+    if isinstance(error, UnicodeDecodeError) or undecodable:
+        return "SQLITE_CORRUPT"
     return getattr(error, "sqlite_errorname", None) or ""
 
 
@@ -79,7 +83,7 @@ def readable_sqlite_errors(path: str | Path) -> Iterator[None]:
         yield
     except DatabaseUnavailable:
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         if advice_for(error) is None:
             raise
         raise DatabaseUnavailable(path, error) from error
@@ -122,18 +126,18 @@ class _Connection(sqlite3.Connection):
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         try:
             return super().execute(sql, parameters)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self._raise_readable(error)
             raise
 
     def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
         try:
             return super().executemany(sql, parameters)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self._raise_readable(error)
             raise
 
-    def _raise_readable(self, error: sqlite3.Error) -> None:
+    def _raise_readable(self, error: Exception) -> None:
         if not isinstance(error, DatabaseUnavailable) and advice_for(error) is not None:
             raise DatabaseUnavailable(self.path, error) from error
 

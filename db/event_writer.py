@@ -8,10 +8,11 @@ from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 from db import leases
+from db.blindness import is_hidden, judged_before
 from db.errors import Missing, Refused
 from db.events import INSERT, LABELLING, Choice, EventRow, LabelEvent, QueueEvent, Receipt, rows_where
 from db.leases import batch_number, extend, reopen
-from db.people import Person, person
+from db.people import Person, person, refusal
 
 Passages = Callable[[Iterable[str]], Mapping[str, Any]]
 SURPLUS = "others had finished this question meanwhile; your labels are kept, as surplus"
@@ -27,12 +28,19 @@ class _Shown(NamedTuple):
 
 
 def write_label_event(
-    connection: sqlite3.Connection, annotator: str, event: LabelEvent, passages: Passages | None, now: float
+    connection: sqlite3.Connection,
+    annotator: str,
+    event: LabelEvent,
+    passages: Passages | None,
+    now: float,
+    from_browser: bool = False,
 ) -> Receipt:
     """Store a label event: all its rows or none.
 
     Args:
         passages: Returns those of some passage ids that exist. Called for events outside batches.
+        from_browser: Refuse a question of a batch that the queue never gave to the annotator, and outside batches a question
+            that is hidden from them. Decide here whether the label is blind.
 
     Raises:
         Missing: The event names something that does not exist.
@@ -45,12 +53,16 @@ def write_label_event(
     if connection.execute("SELECT 1 FROM queue_act WHERE gesture = ?", (event.id,)).fetchone():
         raise Refused(_used_before(event.id))
     annotating = person(connection, annotator)
-    right = "adjudicate" if event.kind == "adjudicate" else "judge"
-    if not annotating.may(right):
-        raise Refused(f"{annotator} is an {annotating.role} and may not {right}; ask an adjudicator or a lead")
+    action = "adjudicate" if event.kind == "adjudicate" else "judge"
+    if not annotating.may(action):
+        raise Refused(refusal(annotating, action))
     if connection.execute("SELECT 1 FROM question WHERE id = ?", (event.question,)).fetchone() is None:
         raise Missing(f"there is no question {event.question!r} in this study")
+    if from_browser and event.kind != "undo":
+        event = _as_given(connection, annotating, event, now)
     if event.kind == "undo":
+        if annotating.paused:
+            _refuse_paused_undo(connection, annotating, event, now)
         rows = _undo_rows(connection, annotator, event, now)
         _reopen_after_undo(connection, rows[0], now)
     else:
@@ -104,6 +116,40 @@ def write_queue_event(connection: sqlite3.Connection, annotator: str, event: Que
     return Receipt(event.id, "stored" if is_new else "known", SURPLUS if surplus else "")
 
 
+def _as_given(connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float) -> LabelEvent:
+    """Return a browser's event with `blind` as the store knows it.
+
+    Raises:
+        Missing: The event names a batch that does not exist.
+        Refused: The question was not the annotator's to judge.
+    """
+    name = annotating.name
+    if event.batch is None:
+        if is_hidden(connection, annotating, event.question, now):
+            raise Refused(
+                f"{name} has still to judge question {event.question!r} in a batch; judge it on the Judge page"
+            )
+        return replace(event, blind=False)
+    if event.kind == "adjudicate":
+        raise Refused("passages are adjudicated outside batches; nothing was stored of this event")
+    batch = batch_number(connection, event.batch)
+    if not _was_given(connection, batch, event.question, name):
+        raise Refused(
+            f"question {event.question!r} of batch {event.batch!r} was not given to {name}; nothing was stored of this event"
+        )
+    return replace(event, blind=not judged_before(connection, name, batch, event.question))
+
+
+def _was_given(connection: sqlite3.Connection, batch: int, question: str, name: str) -> bool:
+    """Return whether the queue ever gave a question of a batch to a person."""
+    row = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 UNION ALL "
+        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 LIMIT 1",
+        (batch, question, name),
+    ).fetchone()
+    return row is not None
+
+
 def _used_before(id: str) -> str:
     return f"the id {id!r} was used before for something else; nothing was stored of this event"
 
@@ -116,10 +162,12 @@ def _label_rows(
     if event.batch is not None:
         batch = batch_number(connection, event.batch)
         practice, candidates = _batch_item(connection, batch, event)
-        extend(connection, batch, event.question, annotating.name, now)
     elif event.choices:
         _refuse_unknown_passages(event, passages)
-    _refuse_paused(connection, annotating, batch, event)
+    if annotating.paused:
+        _refuse_paused(connection, annotating.name, batch, event.question, now)
+    elif batch is not None:
+        extend(connection, batch, event.question, annotating.name, now)
     template = EventRow(
         number=None,
         gesture=event.id,
@@ -153,16 +201,18 @@ def _label_rows(
 
 
 def _choice_row(template: EventRow, choice: Choice, shown: _Shown | None) -> EventRow:
-    run, rank, score, inclusion = shown or _Shown(None, None, None, None)
+    found = shown or _Shown(
+        choice.run, choice.rank, choice.score, None
+    )  # a batch knows where its candidates were found
     return replace(
         template,
         passage=choice.passage,
         label=choice.label,
-        run=run if choice.run is None else choice.run,
-        rank=rank if choice.rank is None else choice.rank,
-        score=score if choice.score is None else choice.score,
+        run=found.run,
+        rank=found.rank,
+        score=found.score,
         suggestion=choice.suggestion,
-        inclusion_probability=inclusion if template.kind in LABELLING else None,
+        inclusion_probability=found.inclusion_probability if template.kind in LABELLING else None,
     )
 
 
@@ -217,7 +267,6 @@ def _undo_rows(connection: sqlite3.Connection, annotator: str, event: LabelEvent
             label=None,
             note=None,
             undoes=row.number,
-            blind=int(event.blind),
             run=None,
             rank=None,
             score=None,
@@ -235,7 +284,8 @@ def _undo_rows(connection: sqlite3.Connection, annotator: str, event: LabelEvent
 def _reopen_after_undo(connection: sqlite3.Connection, undo: EventRow, now: float) -> None:
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (undo.batch,)).fetchone()
     if row:
-        extend(connection, row[0], undo.question, undo.annotator, now)
+        if not person(connection, undo.annotator).paused:
+            extend(connection, row[0], undo.question, undo.annotator, now)
         reopen(connection, row[0], undo.question, undo.annotator, now)
 
 
@@ -258,13 +308,21 @@ def _batch_item(connection: sqlite3.Connection, batch: int, event: LabelEvent) -
     return row[0], candidates
 
 
-def _refuse_paused(connection: sqlite3.Connection, annotating: Person, batch: int | None, event: LabelEvent) -> None:
-    """A paused annotator's events count only for questions leased to them already; they may have been in flight."""
-    if not annotating.paused:
-        return
+def _refuse_paused(connection: sqlite3.Connection, name: str, batch: int | None, question: str, now: float) -> None:
+    """Refuse an event of a paused annotator unless they still hold the question: only then may it have been in flight.
+
+    Pausing shortens their leases to `db.people.PAUSE_SECONDS`.
+    """
     lease = connection.execute(
-        "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
-        (batch, event.question, annotating.name),
+        "SELECT 1 FROM lease WHERE batch = ? AND question = ? AND annotator = ? AND state = 'held' AND expires > ?",
+        (batch, question, name, now),
     ).fetchone()
     if lease is None:
-        raise Refused(f"{annotating.name} is paused; ask a lead")
+        raise Refused(f"{name} is paused; ask a lead")
+
+
+def _refuse_paused_undo(connection: sqlite3.Connection, annotating: Person, event: LabelEvent, now: float) -> None:
+    row = connection.execute(
+        "SELECT b.number FROM label_event e LEFT JOIN batch b ON b.name = e.batch WHERE e.gesture = ?", (event.undoes,)
+    ).fetchone()
+    _refuse_paused(connection, annotating.name, row and row[0], event.question, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from db.errors import BadInput
@@ -41,7 +41,7 @@ class Choice:
         rank: Rank from 1.
         suggestion: A model's probability; None if the page did not show one.
 
-    For a candidate of a batch, the store fills in `run`, `rank` and `score` from the batch where they are None.
+    For a candidate of a batch, the store takes `run`, `rank` and `score` from the batch. It ignores them here.
     """
 
     passage: str
@@ -158,8 +158,14 @@ def rows_where(connection: sqlite3.Connection, where: str, values: tuple[Any, ..
     return [EventRow(*row) for row in connection.execute(f"{SELECT} {where}", values)]
 
 
-def parse_label_event(value: Any) -> LabelEvent:
+def parse_label_event(value: Any, guideline_version: str = "0") -> LabelEvent:
     """Read a label event that a browser sent: an object with the fields of `LabelEvent`.
+
+    The server knows whether a label is blind, where a passage was found and which guidelines the page showed. It ignores what
+    a browser says about these.
+
+    Args:
+        guideline_version: The guidelines that the page showed, as the server knows them.
 
     Raises:
         BadInput: A field is unknown or missing, or a value has the wrong type or size.
@@ -171,10 +177,11 @@ def parse_label_event(value: Any) -> LabelEvent:
     values["choices"] = tuple(Choice(**_fields(Choice, choice, {"passage"}, "a choice")) for choice in choices)
     event = LabelEvent(**values)
     validate(event)
-    return event
+    choices = tuple(Choice(choice.passage, choice.label) for choice in event.choices)
+    return replace(event, choices=choices, blind=True, guideline_version=guideline_version)
 
 
-def parse_event(value: Any) -> LabelEvent | QueueEvent:
+def parse_event(value: Any, guideline_version: str = "0") -> LabelEvent | QueueEvent:
     """Read an entry of a browser's outbox; `kind` tells which event it is. Validate an event that is parsed already.
 
     Raises:
@@ -188,7 +195,7 @@ def parse_event(value: Any) -> LabelEvent | QueueEvent:
     elif isinstance(value, Mapping) and value.get("kind") in QUEUE_KINDS:
         event = QueueEvent(**_fields(QueueEvent, value, {"id", "kind", "question", "batch"}, "an event"))
     else:
-        return parse_label_event(value)
+        return parse_label_event(value, guideline_version)
     for name in ("id", "kind", "batch"):
         _check_text(name, getattr(event, name))
     _check_text("question", event.question, limit=256)

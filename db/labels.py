@@ -68,8 +68,13 @@ class Labels(PerThread):
         with saving(self) as connection:
             return write_label_event(connection, annotator, event, self._passages, self._clock())
 
-    def add_all(self, annotator: str, outbox: Sequence[OutboxEntry]) -> list[Receipt]:
+    def add_all(self, annotator: str, outbox: Sequence[OutboxEntry], guideline_version: str = "0") -> list[Receipt]:
         """Store the outbox of a browser, in its order, in one transaction. A refused event does not stop the others.
+
+        Args:
+            outbox: Mappings are messages of a browser. The store does not believe them about what it knows itself, and checks
+                that it gave their questions to the annotator; see `write_label_event`.
+            guideline_version: The guidelines that the page showed.
 
         Raises:
             NotSaved: The database cannot be written; no event was stored.
@@ -77,16 +82,19 @@ class Labels(PerThread):
         if not outbox:
             return []
         with saving(self) as connection:
-            return [self._add_entry(connection, annotator, entry) for entry in outbox]
+            return [self._add_entry(connection, annotator, entry, guideline_version) for entry in outbox]
 
-    def _add_entry(self, connection: sqlite3.Connection, annotator: str, entry: OutboxEntry) -> Receipt:
+    def _add_entry(
+        self, connection: sqlite3.Connection, annotator: str, entry: OutboxEntry, guideline_version: str
+    ) -> Receipt:
         connection.execute("SAVEPOINT entry")
         try:
-            event = parse_event(entry)
+            event = parse_event(entry, guideline_version)
             if isinstance(event, QueueEvent):
                 receipt = write_queue_event(connection, annotator, event, self._clock())
             else:
-                receipt = write_label_event(connection, annotator, event, self._passages, self._clock())
+                from_browser = isinstance(entry, Mapping)
+                receipt = write_label_event(connection, annotator, event, self._passages, self._clock(), from_browser)
         except DatabaseUnavailable:
             raise  # no fault of this event: the whole outbox is sent again
         except (BlindspotError, sqlite3.IntegrityError) as error:

@@ -47,7 +47,7 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
     Raises:
         Missing: the batch has no such question.
-        Refused: they have neither labelled a passage of it nor called it bad.
+        Refused: they have neither labelled a passage of it nor called it bad, or they are paused and do not hold it any more.
     """
     number = batch_number(connection, batch)
     needed, assigned_to, practice, _ = _item(connection, number, batch, question)
@@ -56,6 +56,8 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
         return False, bool(surplus)
     _refuse_unjudged(connection, annotator, batch, question)
     in_time = state == "held" and expires > now
+    if not in_time and person(connection, annotator).paused:
+        raise Refused(f"{annotator} is paused; ask a lead")
     free = _others(connection, number, question, annotator, now) < needed and assigned_to in (None, annotator)
     surplus = not (practice or in_time or free)
     if not in_time and not surplus:
@@ -101,7 +103,7 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     state, surplus, expires = lease
     if state == "held" and expires > now:
         return False
-    if state == "finished" and not surplus:
+    if state == "finished" and not surplus and not person(connection, annotator).paused:
         reopen(connection, number, question, annotator, now)
         return True
     needed, assigned_to, practice, opened = _item(connection, number, batch, question)

@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from db.backup import backup, refuse_lost
-from db.connection import connect, error_name, writing
+from db.connection import connect, error_name, readable_sqlite_errors, writing
 from db.errors import BadInput, Refused
 
 MIGRATIONS = Migrations("blindspot")
@@ -314,6 +314,17 @@ def m010_queue_acts(db: Database) -> None:
         BEGIN SELECT RAISE(ABORT, 'queue acts are append-only: this one is there already'); END""")
 
 
+@MIGRATIONS()
+def m011_sign_ins(db: Database) -> None:
+    db.conn.execute("""
+        CREATE TABLE sign_in ( -- browsers that are signed in by a personal link
+            token TEXT PRIMARY KEY, -- sha256 of the token in the browser's cookie
+            annotator TEXT NOT NULL REFERENCES annotator (name),
+            invitation TEXT NOT NULL, -- the link that opened the session; a new link ends it
+            expires REAL NOT NULL
+        ) STRICT, WITHOUT ROWID""")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 
@@ -335,7 +346,7 @@ def migrate(path: str | Path, new: bool = False) -> None:
         if path.exists() and not _is_writable(path):
             _refuse_pending(path)
             return
-        with closing(connect(path)) as connection:
+        with closing(connect(path)) as connection, readable_sqlite_errors(path):
             _migrate(connection, path)
     except sqlite3.DatabaseError as error:
         if not error_name(error).startswith("SQLITE_NOTADB"):

@@ -1,4 +1,4 @@
-"""Who works on a study, and what each may do. A role gives rights; the stores ask for them inside their transactions."""
+"""Who works on a study. Roles and rights are in `db.rights`; the stores ask for them inside their transactions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 from db.connection import PerThread, saving
 from db.errors import BadInput, Missing, Refused
 from db.names import check_display_name
+from db.rights import ACTIONS, ROLES, Role, allows, takes
 
-Role = Literal["annotator", "adjudicator", "lead"]
-ROLES: tuple[str, ...] = get_args(Role)
+SESSION_SECONDS = 12 * 3600.0
+"""How long a browser stays signed in after its person opened their link. The link opens a new session."""
+PAUSE_SECONDS = 60.0
+"""How long a paused person's labels are still taken for the questions they hold: labels may be on their way."""
 
-_RIGHTS: dict[str, tuple[str, ...]] = {
-    "judge": ("annotator", "adjudicator", "lead"),
-    "adjudicate": ("adjudicator", "lead"),
-    "see others": ("adjudicator", "lead"),
-    "lead": ("lead",),
-}
-"""Right to the roles that have it. "lead": make and close batches, assign, set people needed, pause and invite people."""
-
-_COLUMNS = "name, role, paused, email, invitation IS NOT NULL"
+_COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +33,16 @@ class Person:
     email: str | None = None
     invited: bool = False
 
-    def may(self, right: str) -> bool:
-        return self.role in _RIGHTS[right]
+    def may(self, action: str) -> bool:
+        """Whether the person's role allows an action of `db.rights.ACTIONS`."""
+        return allows(self.role, action)
 
 
 class People(PerThread):
     """The people of one labels.db. Threads may share it.
 
-    `by` is who asks, and must be a lead. None stands for the keeper of the study's files (the command line), who may do all.
+    `by` names the person who asks; their role must allow the action. None is whoever keeps the study's files (the command line),
+    who may do everything.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
@@ -65,7 +61,7 @@ class People(PerThread):
         """Raises BadInput for a name or role that will not do, Refused for a name that is taken."""
         _check(name, role)
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage people")
             if connection.execute("SELECT 1 FROM annotator WHERE name = ? OR email = ?", (name, email)).fetchone():
                 raise Refused(f"there is somebody named {name!r}, or with that address, already; choose another name")
             connection.execute(
@@ -78,18 +74,26 @@ class People(PerThread):
         """Raises Refused for a lead who would take the role from themselves: a study must not lose its last one by a slip."""
         _check(name, role)
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage people")
             person(connection, name)
             if by == name and role != "lead":
                 raise Refused("a lead cannot take the role from themselves; ask another lead")
             connection.execute("UPDATE annotator SET role = ? WHERE name = ?", (role, name))
 
     def pause(self, name: str, paused: bool = True, by: str | None = None) -> None:
-        """A paused person gets no more questions. What they were given before is still taken from them."""
+        """Pause a person, or let them work again. A paused person gets no more questions.
+
+        The questions they hold end after PAUSE_SECONDS: until then the store takes labels that were on their way.
+        """
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET paused = ? WHERE name = ?", (int(paused), name))
+            if paused:
+                connection.execute(
+                    "UPDATE lease SET expires = min(expires, ?) WHERE annotator = ? AND state = 'held'",
+                    (self._clock() + PAUSE_SECONDS, name),
+                )
 
     def invite(self, name: str, role: Role = "annotator", by: str | None = None) -> str:
         """The secret of a personal link, which replaces an earlier one. Somebody who is known keeps their role.
@@ -99,7 +103,7 @@ class People(PerThread):
         _check(name, role)
         secret = secrets.token_urlsafe(24)
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage people")
             connection.execute(
                 "INSERT INTO annotator (name, role, made, invitation) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET invitation = excluded.invitation",
@@ -108,11 +112,12 @@ class People(PerThread):
         return secret
 
     def revoke(self, name: str, by: str | None = None) -> None:
-        """Make the person's link worthless."""
+        """Make the person's link worthless, and end every session that it opened."""
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage people")
             person(connection, name)
             connection.execute("UPDATE annotator SET invitation = NULL WHERE name = ?", (name,))
+            connection.execute("DELETE FROM sign_in WHERE annotator = ?", (name,))
 
     def invited(self, secret: str) -> Person | None:
         """Whose link this is; None for one that was revoked or never given."""
@@ -120,6 +125,41 @@ class People(PerThread):
             f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)
         ).fetchone()
         return _person(row) if row else None
+
+    def sign_in(self, secret: str) -> str | None:
+        """Exchange the secret of a personal link for the token of a new session; None for a link that is not valid.
+
+        The link stays valid. The store keeps only a hash of the token, and forgets sessions that have ended.
+        """
+        token, now = secrets.token_urlsafe(32), self._clock()
+        with saving(self) as connection:
+            row = connection.execute("SELECT name FROM annotator WHERE invitation = ?", (_hashed(secret),)).fetchone()
+            if row is None:
+                return None
+            connection.execute("DELETE FROM sign_in WHERE expires <= ?", (now,))
+            connection.execute(
+                "INSERT INTO sign_in (token, annotator, invitation, expires) VALUES (?, ?, ?, ?)",
+                (_hashed(token), row[0], _hashed(secret), now + SESSION_SECONDS),
+            )
+        return token
+
+    def signed_in(self, token: str) -> Person | None:
+        """Whose session this is. None once it has expired, was signed out, or its link was revoked or replaced."""
+        row = self.connection.execute(
+            f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
+            "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
+            (_hashed(token), self._clock()),
+        ).fetchone()
+        return _person(row) if row else None
+
+    def sign_out(self, token: str) -> None:
+        """End a session. The link that opened it stays valid."""
+        with saving(self) as connection:
+            connection.execute("DELETE FROM sign_in WHERE token = ?", (_hashed(token),))
+
+    def require(self, name: str | None, action: str) -> None:
+        """Raise Refused where this person may not do the action; None is whoever keeps the files."""
+        require(self.connection, name, action)
 
     def with_email(self, email: str) -> Person | None:
         """Who signs in with this address (OIDC)."""
@@ -135,15 +175,19 @@ def person(connection: sqlite3.Connection, name: str) -> Person:
     return _person(row)
 
 
-def require(connection: sqlite3.Connection, name: str | None, right: str) -> None:
-    """Raises Refused where the role of `name` has not this right; None, the keeper of the files, has every one."""
+def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
+    """Raise Refused where the role of `name` does not allow an action; None, whoever keeps the files, may do everything."""
     if name is None:
         return
     who = person(connection, name)
-    if not who.may(right):
-        raise Refused(
-            f"{name} is {'an' if who.role[0] == 'a' else 'a'} {who.role}; this takes the role {_RIGHTS[right][0]}"
-        )
+    if not who.may(action):
+        raise Refused(refusal(who, action))
+
+
+def refusal(who: Person, action: str) -> str:
+    """One line that says why a person may not do an action."""
+    article = "an" if who.role[0] == "a" else "a"
+    return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; {takes(action)}"
 
 
 def _person(row: tuple) -> Person:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from db import leases
+from db.blindness import hidden_questions
 from db.connection import PerThread, saving
 from db.errors import Refused
 from db.leases import LEASE_SECONDS, OTHERS, batch_number, forget_the_future, hold, recount
@@ -116,7 +117,7 @@ class Queue(PerThread):
         if not items or not all(item.candidates for item in items):
             raise Refused(f"batch {name!r}: there is nothing to judge in it")
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "make batches")
             if connection.execute("SELECT 1 FROM batch WHERE name = ?", (name,)).fetchone():
                 raise Refused(f"there is a batch {name!r} already; choose another name")
             number = connection.execute(
@@ -244,6 +245,10 @@ class Queue(PerThread):
         """What the annotator holds, without taking more."""
         return _held(self.connection, annotator, self._clock())
 
+    def hidden(self, annotator: str) -> frozenset[str]:
+        """The questions whose results the annotator must not see yet; see `db.blindness`. Raises Missing."""
+        return hidden_questions(self.connection, annotator, self._clock())
+
     def finish(self, annotator: str, batch: str, question: str) -> bool:
         """The annotator is done with the question. Gives whether it was surplus: late, and others had taken the places.
 
@@ -272,7 +277,7 @@ class Queue(PerThread):
     def set_state(self, batch: str, state: Literal["open", "closed"], by: str | None = None) -> None:
         """Close a batch, or open it again. Nothing more of a closed one is handed out; what is out is still taken."""
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
 
     def set_people_needed(
@@ -292,7 +297,7 @@ class Queue(PerThread):
     def _change(self, batch: str, column: str, value: Any, questions: Iterable[str] | None, by: str | None) -> int:
         wanted = None if questions is None else json.dumps(list(questions))
         with saving(self) as connection:
-            require(connection, by, "lead")
+            require(connection, by, "manage batches")
             if column == "assigned_to" and value is not None:
                 person(connection, value)
             number = batch_number(connection, batch)

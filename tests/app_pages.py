@@ -82,13 +82,18 @@ def _hits(ranks: tuple[int, ...]) -> Hits:
 
 
 class Page:
-    """A page after one run of the script, with its address changed and run again on demand."""
+    """A page after one run of the script, with its address changed and run again on demand.
 
-    def __init__(self, folder: Path, page: str = "", /, **parameters: object):
+    `person` is who is at work, of the people that the study has; None has not said who they are.
+    """
+
+    def __init__(self, folder: Path, page: str = "", person: str | None = None, /, **parameters: object):
         import os
 
         os.environ |= {"BLINDSPOT_STUDY": str(folder), "BLINDSPOT_SIGN_IN": "none"}
         self.app = AppTest.from_file(str(MAIN), default_timeout=60)
+        if person is not None:
+            self.app.session_state["who-token"] = f"name:{person}"
         try:
             if page:
                 self.app.run()

@@ -38,12 +38,13 @@ def test_the_next_steps_start_as_jobs_and_stand_there_as_commands(tmp_path, monk
     passages = people()
     study = make_study(tmp_path / "bare", passages, births(passages))
     started = []
-    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments: started.append((kind, arguments)))
+    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments, by: started.append((kind, arguments, by)))
     page = Page(study.folder)
     assert page.app.code[0].value == f"blindspot index bm25 --study {study.folder}"
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     page.app.button(key="start-1").click().run()
-    assert started == [("index bm25", {})]
+    assert started == [("index bm25", {}, None)]
 
 
 def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
@@ -62,7 +63,7 @@ def test_a_step_that_lacks_its_index_cannot_be_started(tmp_path):
     )
 
 
-def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path):
+def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path, monkeypatch):
     study = Study.create(tmp_path / "busy")
     records = Jobs(study.labels_path)
     records.create("one", "index bm25", {})
@@ -77,6 +78,8 @@ def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path):
     assert 'aria-valuenow="25"' in page.html
     cancel = next(button for button in page.app.button if button.label == "Cancel")
     study.path("jobs", "two").mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     cancel.click().run()
     assert (study.path("jobs", "two") / "cancel").exists()
 

@@ -7,8 +7,9 @@ from app.components.map.figure import SELECTABLE, figure, selectable
 from backend.core.settings import add_encoder
 from backend.evaluation.saved_selections import save_selection
 from backend.maps import MapRequest, make_map
+from backend.maps.colours import MAP_COLOURS, MapColour, values
 from backend.maps.edits import clusters_of, rename
-from backend.maps.values import known, values
+from backend.maps.values import known
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
 from db.records import Passage
@@ -96,6 +97,22 @@ def test_every_colour_can_be_shown(study, by):
     page = Page(study.folder, "map", map="one", by=by)
     assert page.app.selectbox(key="url-by").value == by
     assert "Choose on the picture" in page.text
+
+
+def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
+    MAP_COLOURS.all()
+    monkeypatch.setattr(MAP_COLOURS, "_entries", dict(MAP_COLOURS._entries))
+    seen = []
+
+    def first_letter(view):
+        seen.append(view.k)
+        return [question.text[0] for question in view.drawn] + ["passage"] * len(view.passages)
+
+    MAP_COLOURS.register(MapColour("letter", "first letter", first_letter, note=lambda run, k: f"Letters, {k}."))
+    page = Page(study.folder, "map", map="one", by="letter", k=5)
+    picker = page.app.selectbox(key="url-by")
+    assert picker.value == "letter" and picker.options[-1] == "first letter" and seen == [5]
+    assert "Letters, 5." in page.text
 
 
 def test_a_point_opens_with_its_true_neighbours(study):

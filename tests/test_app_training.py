@@ -13,6 +13,7 @@ from backend.core.study import Study
 from backend.training.training_log import LOG
 from backend.training.training_settings import DualEncoderSettings
 from db.jobs import Job
+from db.people import People
 from tests.app_pages import HOSTILE, Page
 from tests.studies import make_study
 from tests.training_studies import build, copied, say, score, training_study
@@ -25,7 +26,9 @@ def untouched(tmp_path_factory):
 
 @pytest.fixture
 def study(untouched, tmp_path) -> Study:
-    return copied(untouched, tmp_path / "study")
+    made = copied(untouched, tmp_path / "study")
+    People(made.labels_path).add("lea", "lead")
+    return made
 
 
 def test_without_anything_it_says_where_to_begin(tmp_path):
@@ -51,12 +54,12 @@ def test_a_set_is_told_by_its_sources(study):
 
 def test_labels_given_since_are_listed_and_change_the_next_set(study):
     first = build(study, name="raw")
-    assert "New labels" not in Page(study.folder, "training").text
+    assert "New labels" not in Page(study.folder, "training", "lea").text
     say(study, "ann", "q0", {"p1": "positive", "p3": "negative"})
-    page = Page(study.folder, "training", set="raw")
+    page = Page(study.folder, "training", "lea", set="raw")
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
     again = build(study, "labels", name="clean")
-    page = Page(study.folder, "training", set="clean", before="raw")
+    page = Page(study.folder, "training", "lea", set="clean", before="raw")
     assert "pairs changed" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
 
@@ -65,7 +68,7 @@ def test_hostile_names_stay_text(study):
     build(study, name="raw")
     study.questions.connection.execute("UPDATE question SET text = ? WHERE id = 'q0'", (HOSTILE,))
     say(study, "ann", "q0", {"p1": "positive"})
-    page = Page(study.folder, "training", set="raw")
+    page = Page(study.folder, "training", "lea", set="raw")
     assert "<script>" not in page.html and "<img" not in page.html and "window.pwned=1" in page.text
 
 
@@ -174,28 +177,28 @@ def judged(study):
 
 def test_three_judges_side_by_side(study):
     judged(study)
-    page = Page(study.folder, "training", view="judges")
+    page = Page(study.folder, "training", "lea", view="judges")
     assert "3 pairs judged by all three" in page.text and "Training sets" not in page.text
     assert "1 1 of 10 found 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
     assert "2–5 2 of 40 found 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
-    opened = Page(study.folder, "training", view="judges", cell="nyy", ranks="2–5")
+    opened = Page(study.folder, "training", "lea", view="judges", cell="nyy", ranks="2–5")
     assert (
         "1 pair at ranks 2–5" in opened.text and "Where was Ann born? Title 2 p2 3 related 0.900 ✓ yes" in opened.text
     )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
-    strict = Page(study.folder, "training", view="judges", cut="0.1")
+    strict = Page(study.folder, "training", "lea", view="judges", cut="0.1")
     assert "1 1 of 10 found 1 100.0%" in strict.text
 
 
 def test_judges_that_are_missing_are_named(study):
-    page = Page(study.folder, "training", view="judges")
+    page = Page(study.folder, "training", "lea", view="judges")
     assert (
         "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
     )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
-    page = Page(study.folder, "training", view="judges", cell="zzz", ranks="7")
+    page = Page(study.folder, "training", "lea", view="judges", cell="zzz", ranks="7")
     assert (
         "No cross-encoder. None has scored passages here" in page.text
         and "judged by people and answer match" in page.text
@@ -218,7 +221,7 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
 
     monkeypatch.setattr("app.components.training.sets.new_labels", meanwhile)
     monkeypatch.setattr(jobs, "recent", lambda *_: [replace(job, state="done" if ended else "running")])
-    assert "late none r" in Page(study.folder, "training", set="raw").text
+    assert "late none r" in Page(study.folder, "training", "lea", set="raw").text
 
 
 def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):

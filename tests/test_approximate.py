@@ -10,7 +10,7 @@ from backend.core.settings import add_encoder
 from backend.retrieval import approximate, dense
 from backend.retrieval.dense import Dense
 from backend.retrieval.retrieve import retrieve
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
 
@@ -68,12 +68,12 @@ def test_too_few_vectors_for_ivfpq_and_unknown_kinds(study):
 
 def test_settings_that_are_none(study):
     for options, says in (
-        ({"link": 3}, "no setting 'link'; it has links, build_effort"),
-        ({"code_bytes": 0}, "code_bytes must be a whole number"),
-        ({"links": 2.5}, "links must be a whole number"),
+        ({"link": 3}, "unknown setting link; known: links, build_effort"),
+        ({"code_bytes": 0}, "code_bytes must be a whole number of at least 1, not 0"),
+        ({"links": 2.5}, "links must be a whole number of at least 2, not 2.5"),
         ({"lists": -1}, "lists must be"),
     ):
-        with pytest.raises(Refused, match=says):
+        with pytest.raises(BadInput, match=says):
             approximate.build(study, "tiny", "hnsw", options)
 
 
@@ -121,7 +121,7 @@ def test_training_reports_while_it_runs(monkeypatch):
     class Known:
         manifest, vectors = {"similarity": "dot"}, rng.normal(size=(12_000, 16)).astype(np.float16)
 
-    index = approximate._empty("ivfpq", approximate.Options(lists=64, code_bytes=8), Known, seed=0)
+    index = approximate._empty("ivfpq", approximate.FaissOptions(lists=64, code_bytes=8), Known, seed=0)
     approximate._train(index, Known, 0, lambda done, total, what: said.append(what))
     assert index.is_trained and any("on 12,000 vectors" in what and "s so far" in what for what in said)
 
@@ -147,7 +147,7 @@ def test_ivfpq_on_real_vectors_in_blocks(tmp_path, real_data, monkeypatch):
         manifest = {"similarity": "dot"}
 
     Known.vectors = vectors
-    options = approximate.Options(lists=256, code_bytes=48, probes=64)
+    options = approximate.FaissOptions(lists=256, code_bytes=48, probes=64)
     index = approximate._empty("ivfpq", options, Known, seed=3)
     index.pq.cp.niter = 4  # enough for a test
     approximate._train(index, Known, 3, None)

@@ -72,7 +72,7 @@ def test_what_is_read_from_a_declaration():
     assert list(known) == ["rate", "words", "steps", "fast"]
     assert known["words"].choices == ("few", "many") and known["words"].title == "Words"
     assert (known["steps"].kind, known["steps"].optional, known["steps"].minimum) == (int, True, 1)
-    assert known["rate"].full_help == "How fast (default 0.5)" and known["steps"].full_help == known["steps"].help
+    assert (known["rate"].help, known["rate"].default, known["rate"].option) == ("How fast", 0.5, "--rate")
     assert toml_section(Small, {"words": "many"}) == (
         'rate = 0.5      # How fast\nwords = "many"  # How many words\nfast = true     # Hurry\n'
     )

@@ -5,8 +5,7 @@ import pytest
 from backend.training_sets import denoising
 from backend.training_sets.assemble import DENIED, NO_POSITIVE, QuestionEvidence, assemble
 from backend.training_sets.denoising import (
-    BASES,
-    POLICIES,
+    DENOISING,
     PassageEvidence,
     Policy,
     ScoreCeiling,
@@ -15,6 +14,7 @@ from backend.training_sets.denoising import (
     label_role,
     machine_role,
     policy_named,
+    policy_names,
     score_ceiling,
 )
 from backend.training_sets.mining import NegativeCandidate
@@ -46,11 +46,11 @@ def roles(found, policy="none", thresholds=DEFAULT, pseudo=False):
     return {int(pair.passage): pair.role for pair in pairs}
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", policy_names())
 def test_every_policy_is_found_by_its_name(name):
     policy = policy_named(name)
     assert policy.name == name
-    assert policy.labels == ("labels" in name) and policy.base in BASES
+    assert policy.labels == ("labels" in name) and policy.base in DENOISING.names()
 
 
 @pytest.mark.parametrize("name", ["", "labels+none", "cross_encoder+", "none+labels", "human"])
@@ -163,7 +163,7 @@ def test_what_people_say_becomes_of_a_passage(label, related, role):
     assert label_role(label, related, mined=True)[0] == role
 
 
-@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("base", DENOISING.names())
 @pytest.mark.parametrize("probability", [0.01, 0.5, 0.99])
 @pytest.mark.parametrize("answer", [True, False])
 def test_people_overrule_every_machine(base, probability, answer):

@@ -122,7 +122,7 @@ def test_two_judges_where_one_is_missing(study):
     assert told(found) == {("q0", "p1", 1): (YES, YES), ("q0", "p3", 4): (NO, NO)}
     study.questions.connection.execute("UPDATE question SET answers = '[]'")
     found = judge_agreement(study, "r", "judge")
-    assert found.judges == ("people", "cross-encoder") and "comes with answers" in found.missing["answer match"]
+    assert found.judges == ("people", "cross-encoder") and "has answers" in found.missing["answer match"]
     assert told(found) == {("q0", "p1", 1): (YES, NO)}
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backend.core.study import Study
-from backend.data.formats import find_format, formats
+from backend.data.exporting import export_run
+from backend.data.formats import contexts, find_format, formats
 from backend.data.formats.articles import piece_blocks, word_blocks
 from backend.data.formats.base import Entry, Item, Options
 from backend.data.formats.json_stream import JsonStream
@@ -20,7 +22,7 @@ from backend.data.importing.runs import import_run
 from backend.evaluation.report import report
 from db.errors import BadInput, Refused
 from db.gold import GoldMatches
-from db.records import Question
+from db.records import Passage, Question
 from tests.bad_files import BAD
 from tests.format_files import PAQ, PASSAGES, QUESTIONS, SAMPLES, Sample, contents, names, study_for
 from tests.studies import make_study
@@ -116,7 +118,7 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     assert found["r"][0].reason == "the passages like it hold no answer"
     assert found["s"][0].reason == "no passage is like it" and found["s"][0].score < 0.3
     assert found["t"][0].how == "same text"
-    assert any("3 questions are without gold" in note for note in result.notes), result.notes
+    assert any("3 questions have no gold" in note for note in result.notes), result.notes
 
 
 def test_dpr_training_without_passages_says_what_to_do(tmp_path):
@@ -277,7 +279,10 @@ def test_a_dpr_run_finds_its_questions_by_text_and_counts_flags_that_differ(stud
 def test_questions_of_the_split_that_a_run_does_not_name_count_as_not_found(study, tmp_path):
     path = tmp_path / "one.trec"
     path.write_text("11 Q0 2 1 1 x\n")
-    assert "1 questions of 'dev'" in import_run(study, path, "one", split="dev").notes[-1]
+    assert (
+        "1 question of 'dev' is not in one.trec, and counts as not found"
+        in import_run(study, path, "one", split="dev").notes[-1]
+    )
     made = report(study, ["one"], relevance="gold", ks=[1]).runs[0]
     assert (made.success[1].value, made.success[1].n) == (0.5, 2)
 
@@ -302,6 +307,60 @@ def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path)
     assert import_run(study, path, "run", split="train").rows == 1 and study.run("run").question_ids == ["21"]
 
 
+@pytest.mark.parametrize(
+    ("ties", "order"), [("file", ["4", "9", "10", "2"]), ("row", ["4", "2", "10", "9"]), ("id", ["4", "10", "2", "9"])]
+)
+def test_equal_scores_are_ordered_as_asked_in_and_out(tmp_path, ties, order):
+    passages = [Passage(id, "", f"text {id}") for id in ("2", "10", "9", "4")]
+    study = make_study(tmp_path / "s", passages, QUESTIONS[:1])
+    path = tmp_path / "run.trec"
+    path.write_text("".join(f"11 Q0 {id} 1 {score} x\n" for id, score in (("9", 1), ("10", 1), ("2", 1), ("4", 2))))
+    import_run(study, path, "file")
+    import_run(study, path, ties, ties=ties, replace=ties == "file")
+    ids = [passage.id for passage in study.corpus.passages(study.run(ties).hits.ordinals[0].tolist())]
+    assert ids == order and study.run(ties).hits.scores[0].tolist() == [2, 1, 1, 1]
+    assert ties in study.run(ties).manifest["tie_order"]
+    assert import_run(study, path, ties, ties=ties).unchanged
+    for format in ("trec", "msmarco"):
+        export_run(study, "file", format, tmp_path / "out", ties=ties)
+        lines = [line.split() for line in (tmp_path / "out").read_text().splitlines()]
+        assert [line[2 if format == "trec" else 1] for line in lines] == order
+    with pytest.raises(Refused, match="--ties must be one of id, row, file"):
+        export_run(study, "file", "trec", tmp_path / "out", ties="score")
+    with pytest.raises(Refused, match="--ties"):
+        import_run(study, path, "other", ties="score")
+
+
+def test_a_run_that_is_not_grouped_by_question_takes_about_as_long_as_one_that_is(tmp_path):
+    count, depth = 1000, 60
+    passages = [Passage(str(i), "", f"text {i}") for i in range(depth)]
+    questions = [Question(f"q{i}", f"question {i}", ("x",), dataset="d", split="dev") for i in range(count)]
+    study = make_study(tmp_path / "s", passages, questions)
+    lines = [f"q{q} Q0 {rank} {rank + 1} {depth - rank} x\n" for q in range(count) for rank in range(depth)]
+    by_rank = [lines[q * depth + rank] for rank in range(depth) for q in range(count)]
+    seconds = {}
+    for name, some in (("grouped", lines), ("ranks", by_rank)):
+        (tmp_path / name).write_text("".join(some))
+        began = time.process_time()
+        assert import_run(study, tmp_path / name, name, format="trec").rows == count
+        seconds[name] = time.process_time() - began
+    assert study.run("ranks").question_ids == study.run("grouped").question_ids
+    assert (study.run("ranks").hits.ordinals == study.run("grouped").hits.ordinals).all()
+    assert seconds["ranks"] < 2.5 * seconds["grouped"]
+    # Many blocks, as in a file of millions of lines, give the same.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contexts, "LINES_PER_BLOCK", 777)
+        import_run(study, tmp_path / "ranks", "blocks", format="trec")
+    assert (study.run("blocks").hits.ordinals == study.run("grouped").hits.ordinals).all()
+
+
+def test_the_first_problem_of_a_run_is_the_files_first(study, tmp_path):
+    path = tmp_path / "run.trec"
+    path.write_text("11 Q0 2 1 3 x\n12 Q0 nowhere 1 3 x\n11 Q0 4 2 2 x\nbroken\n")
+    with pytest.raises(BadInput, match="run.trec:2: the passage 'nowhere'"):
+        import_run(study, path, "r", format="trec")
+
+
 def test_equal_scores_stay_in_the_files_order_and_lines_need_not_stand_together(study, tmp_path):
     path = tmp_path / "run.trec"
     path.write_text("11 Q0 4 1 1 x\n12 Q0 3 1 1 x\n11 Q0 wiki:2 2 1.0 x\n11 Q0 1 3 3 x\n")
@@ -313,8 +372,8 @@ def test_qrels_add_gold_and_keep_grades(study, tmp_path):
     result = import_qrels(study, BY_NAME["qrels-trec"].write(tmp_path))
     assert study.questions.get("11").gold == ("2", "4") and study.questions.get("12").gold == ("3",)
     assert result.notes == (
-        "1 questions have more gold than before",
-        "1 lines have a grade of 0 or less, and make no gold",
+        "1 question has more gold than before",
+        "1 line with a grade of 0 or less makes no gold",
     )
     assert GoldMatches(study.labels_path).grades() == {("11", "2"): 1, ("11", "4"): 2, ("12", "1"): 0}
 

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from backend.core.study import Study
 from backend.data.formats import find_format, psgs, streams
-from backend.data.formats.base import checked
-from db.errors import BadInput
+from backend.data.formats.base import Options, checked
+from backend.data.importing.importer import import_passages
+from db.errors import BadInput, Refused
 
 FIELDS = st.text(st.sampled_from('ab"\t\nü\U0001f3db \u2028\x85,'), max_size=12)
 
@@ -137,6 +139,22 @@ def test_each_fault_is_named_with_its_line(folder, text, line, message):
         problem = error
     assert (problem.line, problem.path) == (line, path)
     assert message in problem.message
+
+
+def test_a_file_that_quotes_nothing_is_read_as_the_refusal_says(folder, tmp_path):
+    """WikiExtractor's articles, joined with tabs: a text may begin with a quotation."""
+    texts = ['"To be" is a line.', 'He said "yes"', '"open', 'a""b', '""', "plain"]
+    path = folder / "raw.tsv"
+    path.write_text(
+        "id\ttitle\ttext\n" + "".join(f"{n}\tT\t{text}\n" for n, text in enumerate(texts)), encoding="utf-8"
+    )
+    study = Study.create(tmp_path / "s", "s")
+    with pytest.raises(BadInput, match=r"raw.tsv:2: .*; if the file quotes nothing, read it with --set quotes=none"):
+        import_passages(study, path)
+    import_passages(study, path, settings=["quotes=none"])
+    assert [passage.text for passage in study.corpus.passages(range(len(texts)))] == texts
+    with pytest.raises(Refused, match="quotes must be one of csv, none"):
+        next(psgs.read(path, Options(settings={"quotes": "off"})))
 
 
 def test_an_open_quote_loses_its_own_line_only(folder):

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from app import cli
-from backend.core.summary import next_steps, summary
+from backend.core.summary import summary
 from backend.data.importing.from_results import study_from_results
 from backend.evaluation.report import report
+from backend.retrieval.next_steps import next_steps
 from db.errors import BadInput, Refused
 from db.records import Passage
 from tests.format_files import PASSAGES, QUESTIONS, contexts

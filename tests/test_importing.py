@@ -241,7 +241,7 @@ def test_frequencies_from_a_file(filled, tmp_path):
         import_frequencies(filled, path)
     import_questions(filled, write(tmp_path, jsonl(QUESTION, {**QUESTION, "id": "q2", "subject": "Bo"}), "q.jsonl"))
     result = import_frequencies(filled, path)
-    assert result.rows == 1 and result.notes == ("1 of 2 subjects are not in f.tsv",)
+    assert result.rows == 1 and result.notes == ("1 of 2 subjects is not in f.tsv",)
     assert [q.frequency for q in filled.questions.all()] == [12, None]
     assert filled.questions.frequency_source == "f.tsv"
     assert import_frequencies(filled, path).unchanged

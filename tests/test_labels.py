@@ -325,7 +325,7 @@ def test_the_schema_itself_keeps_the_events(desk):
             raw(connection, **wrong)
     assert connection.execute(COPY).fetchall() == before
     raw(connection, gesture="u", kind="undo", label=None, undoes=1)
-    for wrong in ({"undoes": 1}, {"undoes": 2}):  # taken back before; an undo
+    for wrong in ({"undoes": 1}, {"undoes": 2}):  # undone before; an undo
         with pytest.raises(sqlite3.IntegrityError):
             raw(connection, gesture="v", kind="undo", label=None, **wrong)
 

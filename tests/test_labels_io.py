@@ -199,7 +199,7 @@ def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
         "P19.dev.3 0 p5 0",
         "",
     ]  # p3 is unsure; practice and what was taken back are none
-    assert any("1 pairs are in dispute or unsure" in note for note in written.notes) and any(
+    assert any("1 pair in dispute or unsure has no line" in note for note in written.notes) and any(
         "1 related" in note for note in written.notes
     )
     other = copy("other")
@@ -376,7 +376,7 @@ def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path
     other = copy("other")
     assert f"Imported {10 + len(NOTES)} label events" in command(other, "import", f"labels-{last}.csv")
     assert "0 label events" in command(other, "import", f"labels-{last}.csv")
-    assert "related passages have the grade 0" in command(judged, "export", "--format", "qrels", "--out", "x.qrels")
+    assert "1 related passage has the grade 0" in command(judged, "export", "--format", "qrels", "--out", "x.qrels")
     assert "there is no event 999" in command(judged, "export", "--format", "csv", "--until", 999, code=1)
     assert "--annotator" in command(other, "import", "x.qrels", code=1)
     assert "3 label events" in command(other, "import", "x.qrels", "--annotator", "qrels")

@@ -10,11 +10,12 @@ from backend.core import jobs
 from backend.core.manifest import read_manifest, write_manifest
 from backend.core.settings import add_encoder
 from backend.maps import Map, MapRequest, make_map, maps_of
+from backend.maps.colours import FOUND, MISSED, NOBODYS, values
 from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from backend.maps.making import watched
 from backend.maps.request import chosen_points
 from backend.maps.selection import pairs_to_judge, point_ids, questions_of_selection, send_to_judging
-from backend.maps.values import FOUND, MISSED, NOBODYS, categories, cluster_rows, known, values
+from backend.maps.values import categories, cluster_rows, known
 from backend.retrieval.dense import build_index
 from backend.retrieval.retrieve import retrieve
 from db.errors import Missing, Refused
@@ -260,9 +261,10 @@ def test_clusters_are_counted_with_their_questions(study, whole):
 
 
 def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
+    People(edited.study.labels_path).add("amy", "adjudicator")
     plain = clusters_of(edited)
     first, second = plain.ids[:2]
-    together = merge(edited, [first, second], seen=0, by="ada")
+    together = merge(edited, [first, second], seen=0, by="amy")
     assert set(together.members(first)) == set(plain.members(first)) | set(plain.members(second))
     with pytest.raises(Missing):
         together.members(second)
@@ -277,7 +279,7 @@ def test_edits_are_kept_in_order_and_undone_one_by_one(edited):
     assert back.redoable == f"merge of clusters {first + 1}, {second + 1}"
     assert np.array_equal(redo(edited).labels, together.labels)
     log = json.loads((edited.folder / "edits.json").read_text())
-    assert log["edits"][0]["by"] == "ada" and log["edits"][0]["at"]
+    assert log["edits"][0]["by"] == "amy" and log["edits"][0]["at"]
 
 
 def test_a_split_keeps_every_passage_and_gives_new_numbers(edited):

@@ -15,6 +15,7 @@ from backend.core.declared import Field, markdown_table, settings_class
 from backend.core.settings import BM25Settings, EncoderSettings, HybridSettings
 from backend.reader.settings import ReaderSettings
 from backend.recipes.settings import RecipeSettings
+from backend.retrieval.faiss_options import FaissOptions
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from db.errors import BadInput
 
@@ -101,6 +102,7 @@ def test_a_form_field_comes_from_the_declaration():
         ("train.md", CrossEncoderSettings),
         ("read.md", ReaderSettings),
         ("recipe.md", RecipeSettings),
+        ("retrieve.md", FaissOptions),
         ("study-folder.md", BM25Settings),
         ("study-folder.md", HybridSettings),
         ("study-folder.md", EncoderSettings),

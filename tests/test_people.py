@@ -63,13 +63,15 @@ def test_a_name_and_an_address_are_ones_own(desk):
     "role, rights",
     [
         ("annotator", {"judge"}),
-        ("adjudicator", {"judge", "adjudicate", "see others"}),
-        ("lead", {"judge", "adjudicate", "see others", "lead"}),
+        ("adjudicator", {"judge", "adjudicate", "see others' labels"}),
+        ("lead", {"judge", "adjudicate", "see others' labels", "manage people"}),
     ],
 )
 def test_roles_and_rights(desk, role, rights):
     person = desk.people.add("eve", role)
-    assert {right for right in ("judge", "adjudicate", "see others", "lead") if person.may(right)} == rights
+    assert {
+        action for action in ("judge", "adjudicate", "see others' labels", "manage people") if person.may(action)
+    } == rights
 
 
 def test_a_link_of_nobody_is_nobodys(desk):

@@ -64,8 +64,8 @@ def test_answers_gold_and_frequency_by_hand(study, tmp_path):
     } == {"facts"}
     assert made.notes == (
         "P19: 3 facts, 2 told by a passage, 2 different answers; questions: 2 test",
-        "P800: 1 facts, 1 told by a passage, 2 different answers; questions: 1 test",
-        "without a question in the templates: P999 (1 triples)",
+        "P800: 1 fact, 1 told by a passage, 2 different answers; questions: 1 test",
+        "without a question in the templates: P999 (1 triple)",
     )
 
 

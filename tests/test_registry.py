@@ -67,7 +67,12 @@ def test_installed_packages_add_entries_and_one_that_fails_gives_one_line(tmp_pa
         "from types import SimpleNamespace as Thing\nNAME = 'x'\nGOOD = Thing(name='good')\n",
     )  # fmt: skip
     monkeypatch.syspath_prepend(tmp_path)
-    things = Registry("thing", group="blindspot.test_things", accepts=lambda entry: hasattr(entry, "name"))
+
+    def check(entry):
+        if not hasattr(entry, "name"):
+            raise TypeError(f"{type(entry).__name__} is not a thing")
+
+    things = Registry("thing", group="blindspot.test_things", check=check)
     things.register(Thing("own"))
     assert things.names() == ["own", "good"]
     assert things.names() == ["own", "good"]  # loaded once

@@ -109,6 +109,17 @@ def test_a_damaged_file_whose_newer_labels_can_be_read_keeps_them(study, tmp_pat
     assert backups.check(study.labels_path).problems == ()
 
 
+def test_a_value_that_is_not_allowed_is_found_without_the_right_to_write(study, tmp_path):
+    """SQLite's own check passes over constraints on a connection that only reads."""
+    kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
+    content = kept.read_bytes()
+    assert content.count(b"annnegative") > 0
+    kept.write_bytes(content.replace(b"annnegative", b"annnegetive", 1))
+    assert backups.check(kept).problems == ("label_event: 1 rows hold values that are not allowed",)
+    with pytest.raises(BadInput, match="cannot be restored: label_event"):
+        backups.restore(kept, study.labels_path)
+
+
 def test_a_damaged_file_in_use_is_not_taken_from_under_a_process(study, tmp_path):
     kept = backups.back_up(study.labels_path, tmp_path / "kept.db")
     writer = subprocess.Popen(

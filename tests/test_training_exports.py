@@ -9,9 +9,10 @@ import pytest
 from backend.core.manifest import file_sha256, read_manifest
 from backend.data.formats import find_format
 from backend.data.formats.base import Options as ReadOptions
-from backend.training_sets.exports import export, export_formats
+from backend.training_sets.exports import export
+from backend.training_sets.exports.base import EXPORTS, ExportOptions
 from backend.training_sets.training_set import TrainingSet, positives_of
-from db.errors import Missing, Refused
+from db.errors import BadInput, Missing, Refused
 from db.events import Choice, LabelEvent
 from db.labels import Labels
 from db.people import People
@@ -42,7 +43,7 @@ def written(study, tmp_path):
     """Export the set; gives the folder."""
 
     def write(form, **more):
-        return export(study, "made", form, tmp_path / "out", **more).path
+        return export(study, "made", form, tmp_path / "out", ExportOptions(**more)).path
 
     return write
 
@@ -65,7 +66,7 @@ def positive(pairs, question):
     return [pair.passage for pair in positives_of(pairs[question])]
 
 
-@pytest.mark.parametrize("form", sorted(export_formats()))
+@pytest.mark.parametrize("form", sorted(EXPORTS.names()))
 def test_every_form_is_a_whole_folder_with_manifest_and_card(study, written, form):
     folder = written(form)
     manifest = read_manifest(folder)
@@ -237,7 +238,11 @@ def test_random_negatives_are_drawn_by_the_seed(study, pairs, tmp_path):
     drawn = []
     for number, seed in enumerate((1, 1, 2, 3, 4)):
         made = export(
-            study, "made", "sentence-transformers", tmp_path / str(number), negatives=1, draw="random", seed=seed
+            study,
+            "made",
+            "sentence-transformers",
+            tmp_path / str(number),
+            ExportOptions(negatives=1, draw="random", seed=seed),
         )
         drawn.append([row["negative"] for row in lines(made.path / "triplets.jsonl")])
     assert drawn[0] == drawn[1] and len({tuple(each) for each in drawn}) > 1
@@ -270,8 +275,8 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
             Refused,
             "--format must be one of beir, dpr, parquet, rocketqa, sentence-transformers, tevatron, not 'xml'",
         ),
-        ({"negatives": 0}, Refused, "--negatives"),
-        ({"draw": "best"}, Refused, "--draw"),
+        ({"negatives": 0}, BadInput, "negatives must be a whole number of at least 1, not 0"),
+        ({"draw": "best"}, BadInput, "draw must be one of top, random, not 'best'"),
         ({"template": "{secret}"}, Refused, "--template"),
         ({"template": "{title.__class__}{0}"}, Refused, "--template"),
         ({"name": "other"}, Missing, "no training set 'other'; sets here: made"),
@@ -279,8 +284,11 @@ def test_nothing_is_overwritten_and_nothing_left_half(study, tmp_path, monkeypat
     ],
 )
 def test_what_cannot_be_written_is_one_line(study, tmp_path, wrong, error, message):
+    options = {key: wrong[key] for key in ("negatives", "draw", "template") if key in wrong}
+    named = {key: wrong[key] for key in wrong if key not in options}
     with pytest.raises(error, match=message.replace("{", r"\{")):
-        export(study, **{"name": "made", "format": "dpr", "path": tmp_path / "out", **wrong})
+        given = ExportOptions(**options)
+        export(study, **{"name": "made", "format": "dpr", "path": tmp_path / "out", **named}, options=given)
     assert not (tmp_path / "out").exists()
 
 

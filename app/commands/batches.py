@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.commands.common import StudyOption, group, open_study
+from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from backend.judging.batches import BatchMade
@@ -61,7 +62,9 @@ def batch_new(
         )
     _say(made)
     if sum(made.arms.values()) < size:
-        print(f"{size:,} questions were asked for; no more are free in these runs, splits and slices.")
+        print(
+            f"{counted(size, 'question')} {noun(size, 'was')} asked for; no more are free in these runs, splits and slices."
+        )
 
 
 @batch_app.command("list")
@@ -139,9 +142,7 @@ def batch_people(
 ) -> None:
     """Set how many people judge each question of a batch."""
     count = _queue(study).set_people_needed(name, people)
-    print(
-        f"Each of the {count:,} questions of batch {name} needs {people} {'person' if people == 1 else 'people'} now."
-    )
+    print(f"Each of the {counted(count, 'question')} of batch {name} needs {counted(people, 'person', 'people')} now.")
 
 
 @batch_app.command("assign")
@@ -166,13 +167,13 @@ def batch_assign(
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
     count = Queue(opened.labels_path).assign(name, person, slice)
-    print(f"{count:,} questions of batch {name} are for {person or 'anybody'} now.")
+    print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} for {person or 'anybody'} now.")
 
 
 def _say(made: BatchMade) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
     print(
-        f"Made batch {made.name}: {sum(made.arms.values()):,} of {made.frame:,} questions ({arms}), {made.passages:,} passages."
+        f"Made batch {made.name}: {sum(made.arms.values()):,} of {counted(made.frame, 'question')} ({arms}), {counted(made.passages, 'passage')}."
     )
 
 

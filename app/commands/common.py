@@ -38,6 +38,13 @@ Settings = Annotated[
 Split = Annotated[
     str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
 ]
+Ties = Annotated[
+    str,
+    typer.Option(
+        metavar="id|row|file",
+        help="Order of equal scores: by passage id (as Pyserini does), by row of the collection, or as they come.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
 Hosts = Annotated[
     list[str] | None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.commands.common import Out, Split, StudyOption, group, open_study
+from app.commands.common import Out, Split, StudyOption, Ties, group, open_study
 
 export_app = group("Write parts of a study in the form that other tools read.")
 
@@ -17,13 +17,14 @@ def export_run(
     format: Annotated[
         str, typer.Option("--format", metavar="trec|dpr|pyserini|msmarco", help="The form to write it in.")
     ],
+    ties: Ties = "file",
     out: Out = None,
     study: StudyOption = None,
 ) -> None:
     """Write a run for other tools: TREC, DPR's or Pyserini's output, MS MARCO."""
     from backend.data.exporting import export_run as export
 
-    _say_exported(export(open_study(study), run, format, out))
+    _say_exported(export(open_study(study), run, format, out, ties))
 
 
 @export_app.command("qrels")
@@ -67,6 +68,8 @@ def export_passages(
 
 
 def _say_exported(written: Any) -> None:
-    print(f"Wrote {written.path}: {written.rows:,} rows.")
+    from backend.text.counting import counted
+
+    print(f"Wrote {written.path}: {counted(written.rows, written.unit)}.")
     for note in written.notes:
         print(note)

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import FileArgument, Format, Settings, SkipBad, StudyOption, do, group, open_study, progress
+from app.commands.common import (
+    FileArgument,
+    Format,
+    Settings,
+    SkipBad,
+    StudyOption,
+    Ties,
+    do,
+    group,
+    open_study,
+    progress,
+)
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -23,7 +35,7 @@ def copy(
     from backend.core.copying import copy_study
 
     made = copy_study(open_study(study), target)
-    print(f"Copied the study to {made.folder}: {made.files:,} files, {made.bytes / 1e6:,.1f} MB.")
+    print(f"Copied the study to {made.folder}: {counted(made.files, 'file')}, {made.bytes / 1e6:,.1f} MB.")
     for part in made.left_out:
         print(f"Left out {part}: it is unfinished.")
 
@@ -143,7 +155,7 @@ def import_triples(
         seed=seed,
         skip_bad=skip_bad,
     )
-    _say_imported(made, "questions")
+    _say_imported(made, "question")
 
 
 @import_app.command("frequencies")
@@ -161,7 +173,7 @@ def import_frequencies(
     if file is not None:
         _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
     else:
-        _say_imported(do(_open_or_new(study), "count frequencies"), "subjects")
+        _say_imported(do(_open_or_new(study), "count frequencies"), "subject")
 
 
 @import_app.command("qrels")
@@ -170,7 +182,9 @@ def import_qrels(
 ) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
     _say_imported(
-        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad), "qrels"
+        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad),
+        "line of qrels",
+        "lines of qrels",
     )
 
 
@@ -184,6 +198,7 @@ def import_run(
         str | None, typer.Option(help="The questions it is over; those it does not name then count as not found.")
     ] = None,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
+    ties: Ties = "file",
     replace: Annotated[bool, typer.Option("--replace", help="Import a run of that name again.")] = False,
     skip_bad: SkipBad = False,
 ) -> None:
@@ -197,15 +212,20 @@ def import_run(
             format=format,
             split=split,
             rule=rule,
+            ties=ties,
             replace=replace,
             skip_bad=skip_bad,
         ),
+        "question of a run",
         "questions of a run",
     )
 
 
+_ONE = {"passages": "passage", "questions": "question", "frequencies": "frequency"}
+
+
 def _import(folder: str | None, what: str, **arguments: Any) -> None:
-    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), what)
+    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), _ONE[what])
 
 
 def _open_or_new(folder: str | None) -> Study:
@@ -220,11 +240,11 @@ def _open_or_new(folder: str | None) -> Study:
     return Study.open(place)
 
 
-def _say_imported(result: Any, what: str) -> None:
+def _say_imported(result: Any, what: str, plural: str | None = None) -> None:
     if not result.unchanged:
         rate = f" ({result.rows / result.seconds:,.0f} rows/s)" if result.seconds >= 1 else ""
-        print(f"Imported {result.rows:,} {what} in {result.seconds:.1f} s{rate}.")
+        print(f"Imported {counted(result.rows, what, plural)} in {result.seconds:.1f} s{rate}.")
     if result.left_out:
-        print(f"Left out {result.left_out:,} bad rows: see {result.left_out_file}")
+        print(f"Left out {counted(result.left_out, 'bad row')}: see {result.left_out_file}")
     for note in result.notes:
         print(note)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from app.commands.common import Device, Encoder, StudyOption, Trust, do, group, open_study, progress, trust_models
+from app.commands.options import takes_settings
+from backend.core.settings import MODELS, EncoderSettings, add_encoder
+from backend.retrieval.faiss_options import KINDS, FaissOptions
+from backend.text.counting import counted
 from db.errors import Missing, Refused
 
 index_app = group("Index the passages for BM25 or for dense retrieval.")
@@ -21,7 +25,7 @@ def index_bm25(
 ) -> None:
     """Index the passages with Lucene."""
     manifest = do(open_study(study), "index bm25", threads=threads)
-    print(f"Indexed {manifest['passages']:,} passages for BM25 in {manifest['seconds']} s.")
+    print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
 @index_app.command("dense")
@@ -53,7 +57,7 @@ def index_dense(
         open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision
     )
     print(
-        f"{manifest['passages']:,} passages, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
+        f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
         f"{manifest['made_by']}, {manifest['seconds']} s."
     )
 
@@ -71,46 +75,33 @@ def _encode_shard(folder: str | None, encoder: str, shard: str, device: str | No
     with progress() as watch:
         made = encode_part(opened, encoder, shard, device, precision, watch)
     print(
-        f"Shard {made['shard']} of {made['of']}: {made['rows']:,} passages in {made['precision']}. When all are there: "
+        f"Shard {made['shard']} of {made['of']}: {counted(made['rows'], 'passage')} in {made['precision']}. When all are there: "
         f"blindspot index dense --encoder {encoder} --merge"
     )
 
 
 @index_app.command("faiss")
+@takes_settings(FaissOptions, "options")
 def index_faiss(
-    kind: Annotated[str, typer.Option(metavar="flat|hnsw|ivfpq", help="The index.")] = "hnsw",
+    kind: Annotated[str, typer.Option(metavar="|".join(KINDS), help="The index.")] = "hnsw",
     encoder: Encoder = "minilm",
-    links: Annotated[int | None, typer.Option(min=2, help="HNSW: links per vector; default 32, DPR took 512.")] = None,
-    build_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efConstruction; default 200.")] = None,
-    search_effort: Annotated[int | None, typer.Option(min=1, help="HNSW: efSearch; default 128.")] = None,
-    lists: Annotated[
-        int | None, typer.Option(min=1, help="IVF-PQ: inverted lists; default 4 x the square root of n.")
-    ] = None,
-    code_bytes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: bytes per vector; default 64.")] = None,
-    probes: Annotated[int | None, typer.Option(min=1, help="IVF-PQ: lists searched; default 64.")] = None,
+    *,
+    options: dict[str, Any],
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
-    given = {
-        "links": links,
-        "build_effort": build_effort,
-        "search_effort": search_effort,
-        "lists": lists,
-        "code_bytes": code_bytes,
-        "probes": probes,
-    }
     manifest = do(
         open_study(study),
         "index faiss",
         name=encoder,
         kind=kind,
         device=device,
-        options={key: value for key, value in given.items() if value is not None},
+        options=options,
     )
     recall = ", ".join(f"@{k} {100 * value:.1f}%" for k, value in manifest["recall"].items() if k.isdigit())
     print(
-        f"{kind}: {manifest['passages']:,} vectors, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
+        f"{kind}: {counted(manifest['passages'], 'vector')}, {manifest['bytes'] / 1e6:,.0f} MB, {manifest['seconds']} s. "
         f"Of the exact hits it finds {recall} (mean over {manifest['recall']['n']} {manifest['recall']['of']})."
     )
 
@@ -149,43 +140,33 @@ def index_milvus(
         parameters={name: int(value) if value.isdecimal() else value for name, value in given.items()},
     )
     print(
-        f"Milvus holds {record['passages']:,} vectors in {record['collection']} ({record['index']}), {record['seconds']} s."
+        f"Milvus holds {counted(record['passages'], 'vector')} in {record['collection']} ({record['index']}), {record['seconds']} s."
     )
 
 
 @encoder_app.command("add")
+@takes_settings(EncoderSettings)
 def encoder_add(
-    encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, used by --encoder.")],
-    model: Annotated[str | None, typer.Option(help="A sentence-transformers or Hugging Face folder or name.")] = None,
-    question_model: Annotated[str | None, typer.Option(help="The question tower (DPR), with --passage-model.")] = None,
-    passage_model: Annotated[str | None, typer.Option(help="The passage tower (DPR), with --question-model.")] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls or mean, for a plain Hugging Face model.")] = None,
-    similarity: Annotated[str | None, typer.Option(help="dot, cosine or l2, where the model does not say.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=8, help="Longer texts are cut; default 256.")] = None,
+    encoder: Annotated[str, typer.Argument(metavar="NAME", help="A name for the encoder, which --encoder takes.")],
+    *,
+    settings: dict[str, Any],
     trust: Trust = False,
     study: StudyOption = None,
 ) -> None:
     """Name an encoder in study.toml, after loading it once to see that it works."""
-    from backend.core.settings import EncoderSettings, add_encoder
     from backend.retrieval.encoder import load_encoder
 
-    folders = {"model": model, "question_model": question_model, "passage_model": passage_model}
-    values = {
-        **{
-            key: str(Path(value).absolute()) if value and Path(value).is_dir() else value
-            for key, value in folders.items()
-        },
-        "pooling": pooling,
-        "similarity": similarity,
-        "max_tokens": max_tokens,
-    }
+    model, question_model, passage_model = (settings.get(key) for key in MODELS)
     opened = open_study(study)
     if (model is None) == (question_model is None or passage_model is None):
         raise typer.BadParameter("give --model, or --question-model and --passage-model")
+    for key in MODELS:
+        if key in settings and Path(settings[key]).is_dir():
+            settings[key] = str(Path(settings[key]).absolute())
     if trust:
         trust_models(opened, model, question_model, passage_model)
-    loaded = load_encoder(EncoderSettings(**{key: value for key, value in values.items() if value is not None}), "cpu")
-    add_encoder(opened.settings_path, encoder, values)
+    loaded = load_encoder(EncoderSettings(**settings), "cpu")
+    add_encoder(opened.settings_path, encoder, settings)
     print(
         f"{encoder}: {loaded.dimension} dimensions, similarity {loaded.similarity}, pooling {loaded.pooling}. "
         f"Next: blindspot index dense --encoder {encoder}"

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from app.commands.common import StudyOption, group, open_study
+from backend.text.counting import counted
 from db.errors import BlindspotError, Missing, Refused
 
 labels_app = group("Labels: back up, restore, check, export, import.")
@@ -29,7 +30,7 @@ def labels_backup(
     target = back_up(_labels_path(study), out)
     found = check(target)
     print(
-        f"Wrote {target}: {found.events:,} label events, the last is {found.last_event}; {found.questions:,} questions."
+        f"Wrote {target}: {counted(found.events, 'label event')}, the last is {found.last_event}; {counted(found.questions, 'question')}."
     )
 
 
@@ -60,7 +61,7 @@ def labels_restore(
     kept = restore(file, path, drop_newer)
     migrate(path)
     print(
-        f"Restored {file}: {check(path).events:,} label events."
+        f"Restored {file}: {counted(check(path).events, 'label event')}."
         + (f" What was there before is in {kept}." if kept else "")
     )
 
@@ -78,8 +79,8 @@ def labels_check(study: StudyOption = None) -> None:
     if problems:
         raise BlindspotError(f"{path}: is not sound; restore a backup with 'blindspot labels restore FILE'")
     print(
-        f"{path}: sound. {found.events:,} label events of {found.people:,} people, the last is {found.last_event}; "
-        f"{found.questions:,} questions."
+        f"{path}: sound. {counted(found.events, 'label event')} of {counted(found.people, 'person', 'people')}, the last is {found.last_event}; "
+        f"{counted(found.questions, 'question')}."
     )
 
 
@@ -102,7 +103,7 @@ def labels_export(
 
     written = export_labels(open_study(study), format, out, until)
     print(
-        f"Wrote {written.path}: {written.rows:,} rows, up to event {written.last_event} (--until {written.last_event} makes it again)."
+        f"Wrote {written.path}: {counted(written.rows, 'row')}, up to event {written.last_event} (--until {written.last_event} makes it again)."
     )
     for note in written.notes:
         print(note)
@@ -124,9 +125,9 @@ def labels_import(
     from backend.judging.labels_io import import_labels
 
     done = import_labels(open_study(study), file, format, annotator, skip_bad)
-    print(f"Imported {done.stored:,} label events from {file}; {done.known:,} were there already.")
+    print(f"Imported {counted(done.stored, 'label event')} from {file}; {done.known:,} were there already.")
     if done.left_out:
-        print(f"Left out {done.left_out:,} lines; they are listed in {done.file}")
+        print(f"Left out {counted(done.left_out, 'line')}; they are listed in {done.file}")
 
 
 def _labels_path(folder: str | None) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, StudyOption, group, open_study
+from backend.text.counting import counted
 
 if TYPE_CHECKING:
     from backend.maps import Map
@@ -90,8 +91,8 @@ def map_list(as_json: AsJson = False, study: StudyOption = None) -> None:
     for name, manifest in made.items():
         encoders = " and ".join(encoder["name"] for encoder in manifest["encoders"])
         print(
-            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {manifest['question_points']:,} questions, "
-            f"{manifest['passages']:,} passages, made {manifest['made']}"
+            f"{name}: {encoders}, {manifest['request']['method']}, seed {manifest['seed']}, {counted(manifest['question_points'], 'question')}, "
+            f"{counted(manifest['passages'], 'passage')}, made {manifest['made']}"
         )
 
 
@@ -126,7 +127,7 @@ def map_show(
     _print_spread(map)
     for row in rows:
         print(
-            f"Cluster {row.name}: {row.size:,} passages, {100 * row.unlabelled.value:.0f}% unlabelled, {row.questions:,} questions"
+            f"Cluster {row.name}: {counted(row.size, 'passage')}, {100 * row.unlabelled.value:.0f}% unlabelled, {counted(row.questions, 'question')}"
         )
 
 
@@ -134,7 +135,7 @@ def _print_map(map: Map) -> None:
     manifest = map.manifest
     sources = ", ".join(f"{count:,} {source}" for source, count in manifest["sources"].items())
     print(
-        f"Map {map.name}: {map.drawn:,} questions and {len(map.ordinals):,} passages ({sources}), {manifest['request']['method']}, "
+        f"Map {map.name}: {counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}), {manifest['request']['method']}, "
         f"seed {manifest['seed']}, {manifest['seconds']:.0f} s."
     )
     for encoder in manifest["encoders"]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from backend.core.declared import Declared, declared
+from backend.core.declared import Declared, declared, plain
 
 LARGEST_SHOWN = 100_000
 
@@ -28,15 +29,22 @@ def takes_settings(
         defaults: defaults that the help shows in place of the declared ones.
     """
     known = declared(kind)
-    names = [name for name in only or known if known[name].kind in (int, float, bool, str)]
+    return takes_options([known[name] for name in only or known], parameter, defaults)
+
+
+def takes_options(
+    settings: Iterable[Declared], parameter: str = "settings", defaults: Mapping[str, Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`takes_settings` for settings of several classes."""
+    offered = {one.name: one for one in settings if one.kind in (int, float, bool, str)}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         hints = get_type_hints(command, include_extras=True)
         parameters: list[inspect.Parameter] = []
         for each in inspect.signature(command).parameters.values():
             if each.name == parameter:
-                for name in names:
-                    annotation = option(known[name], (defaults or {}).get(name, known[name].default))
+                for name, one in offered.items():
+                    annotation = option(one, (defaults or {}).get(name, one.default))
                     parameters.append(inspect.Parameter(name, each.KEYWORD_ONLY, default=None, annotation=annotation))
             else:
                 annotation = hints.get(each.name, each.annotation)
@@ -44,7 +52,7 @@ def takes_settings(
 
         @wraps(command)
         def run(**given: Any) -> Any:
-            chosen = {name: value for name in names if (value := given.pop(name)) is not None}
+            chosen = {name: value for name in offered if (value := given.pop(name)) is not None}
             return command(**given, **{parameter: chosen})
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -55,14 +63,32 @@ def takes_settings(
     return decorate
 
 
+class LateCommand(TyperCommand):
+    """A command whose options depend on registries, which load when the command's help or arguments are first needed.
+
+    Register a function without parameters, whose docstring is the command's help; `build` returns the function that runs.
+    """
+
+    build: ClassVar[Callable[[], Callable[..., Any]]]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        if self.callback is not None and not hasattr(self, "_built"):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command()(type(self).build())
+            self._built = typer.main.get_command(app)
+            self.params = list(self._built.params)
+            self.callback = self._built.callback
+        return super().get_params(ctx)
+
+
 def option(one: Declared, default: Any) -> Any:
     """The annotation of an optional command-line option. Not given, it is None, and the setting keeps its default."""
-    dashed = one.extra.get("option", f"--{one.name.replace('_', '-')}")
+    dashed = one.option
     about = one.help if default == one.default else one.help.split("; default ")[0]
     if one.kind is bool and default is False:
         return Annotated[bool | None, typer.Option(dashed, help=f"{about}.")]
     if default is not None:
-        about = f"{about} (default {shown(default)})"
+        about = f"{about} (default {plain(default)})"
     if one.kind is bool:
         return Annotated[bool | None, typer.Option(f"{dashed}/--no-{dashed[2:]}", help=f"{about}.")]
     extra: dict[str, Any] = {"metavar": "|".join(one.choices)} if one.choices else {}
@@ -74,10 +100,3 @@ def option(one: Declared, default: Any) -> Any:
     ):  # the settings class checks every bound; the help shows those that tell a person something
         extra |= {"min": one.minimum, "max": one.maximum if (one.maximum or 0) < LARGEST_SHOWN else None}
     return Annotated[one.kind | None, typer.Option(dashed, help=f"{about}.", **extra)]  # type: ignore[operator]
-
-
-def shown(value: object) -> str:
-    """A default as help shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,6 +10,7 @@ from app.commands.common import AsJson, StudyOption, Trust, do, open_study, trus
 from app.commands.options import takes_settings
 from app.commands.train import Device, Name, Replace, Restart, _train
 from backend.reader.settings import ReaderSettings
+from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
@@ -54,14 +55,14 @@ def train_reader(
     if made is None:
         return
     for reason, count in made.left_out.items():
-        print(f"Left out {count:,} questions of {run}: {reason}.")
+        print(f"Left out {counted(count, 'question')} of {run}: {reason}.")
     held = (
         ""
         if made.exact_match is None
-        else f", exact match {100 * made.exact_match:.1f}% of {made.held_out:,} held-out questions"
+        else f", exact match {100 * made.exact_match:.1f}% of {counted(made.held_out, 'held-out question')}"
     )
     print(
-        f"Trained {name} on {made.questions:,} questions: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is "
+        f"Trained {name} on {counted(made.questions, 'question')}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is "
         f"kept{held}."
     )
     print(f"Next: blindspot read --run RUN --reader {name}")
@@ -147,7 +148,7 @@ def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> Non
     )
     print(CONVENTION)
     if made.left_out:
-        print(f"{made.left_out:,} questions without answers are left out.")
+        print(f"{counted(made.left_out, 'question')} without answers {noun(made.left_out, 'is')} left out.")
     if tuned is not None:
         chosen = "" if tuned.k not in made.exact else f": exact match here {_cell(whole.exact[tuned.k])}"
         print(

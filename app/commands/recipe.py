@@ -10,6 +10,7 @@ from app.commands.common import AsJson, StudyOption, do, open_study
 from app.commands.options import takes_settings
 from backend.recipes.settings import DUAL, RecipeSettings
 from backend.training.training_settings import DualEncoderSettings
+from backend.training_sets.denoising import Thresholds
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -26,6 +27,7 @@ Start = Annotated[
 @takes_settings(
     DualEncoderSettings, "dual", ("batch", "mini_batch", "epochs", "steps"), {"batch": None, "steps": None, **DUAL}
 )
+@takes_settings(Thresholds, "thresholds", ("keep_below", "propose_above"))
 def rocketqa(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A name for the recipe; its sets, models and runs begin with it.")
@@ -35,16 +37,14 @@ def rocketqa(
     *,
     settings: dict[str, Any],
     dual: dict[str, Any],
-    keep_below: Annotated[float, typer.Option(help="A passage with a lower probability is a negative.")] = 0.1,
-    propose_above: Annotated[
-        float, typer.Option(help="A passage with a higher probability is a pseudo-positive.")
-    ] = 0.9,
+    thresholds: dict[str, Any],
     device: Device = None,
     study: StudyOption = None,
 ) -> None:
     """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
     cross = {name: dual[name] for name in ("steps",) if name in dual}
-    settings |= {"thresholds": [keep_below, propose_above], "dual": dual, "cross": cross}
+    chosen = Thresholds(**thresholds)
+    settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
     opened = open_study(study)
     made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:

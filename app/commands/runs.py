@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.commands.common import AsJson, Device, Encoder, StudyOption, do, open_study
+from app.commands.common import AsJson, Device, Split, StudyOption, do, open_study
+from app.commands.options import LateCommand, takes_options
+from backend.text.counting import counted
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
 
 
 def status(study: StudyOption = None, json: AsJson = False) -> None:
     """Show what the study holds and what to do next."""
     from app.tables import print_json, print_status
-    from backend.core.summary import next_steps, summary
+    from backend.core.summary import summary
+    from backend.retrieval.next_steps import next_steps
 
     opened = open_study(study)
     if json:
@@ -22,57 +29,66 @@ def status(study: StudyOption = None, json: AsJson = False) -> None:
         print_status(summary(opened), next_steps(opened))
 
 
-def retrieve(
-    retriever: Annotated[str, typer.Option("--with", metavar="bm25|dense|hybrid|milvus", help="The retriever.")],
-    k: Annotated[
-        int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
-    encoder: Encoder = "minilm",
-    fusion: Annotated[
-        str | None,
-        typer.Option(metavar="auto|weighted|rrf", help="How hybrid joins the lists; default from study.toml."),
-    ] = None,
-    weight: Annotated[float | None, typer.Option(help="Hybrid: BM25 + WEIGHT x dense (DPR: 1.1).")] = None,
-    missing: Annotated[
-        str, typer.Option(metavar="exact|minimum", help="Hybrid, weighted: the score of a passage one list lacks.")
-    ] = "exact",
-    tune: Annotated[
-        bool, typer.Option("--tune", help="Hybrid, weighted: choose the weight on dev (Success@20).")
-    ] = False,
-    approximate: Annotated[
-        str | None,
-        typer.Option(metavar="flat|hnsw|ivfpq", help="Dense: search this FAISS index instead of all vectors."),
-    ] = None,
-    rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
-    replace: Annotated[bool, typer.Option("--replace", help="Make a run of that name again.")] = False,
-    device: Device = None,
-    study: StudyOption = None,
-) -> None:
+def retrieve() -> None:
     """Search every question and keep the hits as a run."""
-    run = do(
-        open_study(study),
-        "retrieve",
-        kind=retriever,
-        k=k,
-        split=split,
-        name=name,
-        encoder=encoder,
-        method=fusion,
-        weight=weight,
-        missing=missing,
-        tune=tune,
-        approximate=approximate,
-        rule=rule,
-        replace=replace,
-        device=device,
-    )
+
+
+def _retrieve_command() -> Callable[..., None]:
+    """The command with the options of every registered kind of retriever."""
+    from dataclasses import replace as changed
+
+    from backend.core.declared import declared
+    from backend.retrieval.retriever import RETRIEVERS
+
+    settings = {}
+    for kind in RETRIEVERS:
+        for setting in declared(kind.options).values():
+            takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
+            settings.setdefault(setting.name, changed(setting, help=f"{takers[0].upper()}{takers[1:]}: {setting.help}"))
+    about = "; ".join(f"{kind.name}: {kind.help}" for kind in RETRIEVERS)
+    with_option = typer.Option("--with", metavar="|".join(RETRIEVERS.names()), help=f"The retriever. {about}.")
+
+    def command(
+        *,
+        retriever: str,
+        k: Annotated[
+            int | None, typer.Option("--k", min=1, help="Hits per question; default from study.toml (100).")
+        ] = None,
+        split: Split = None,
+        name: Annotated[str | None, typer.Option(help="The run's name; default as in bm25-dev.")] = None,
+        options: dict[str, Any],
+        rule: Annotated[
+            str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")
+        ] = "dpr",
+        replace: Annotated[bool, typer.Option("--replace", help="Replace the run of that name if it exists.")] = False,
+        device: Device = None,
+        study: StudyOption = None,
+    ) -> None:
+        RETRIEVERS.get(retriever)
+        opened = open_study(study)
+        given = {
+            "kind": retriever,
+            "k": k,
+            "split": split,
+            "name": name,
+            "rule": rule,
+            "replace": replace,
+            "device": device,
+        }
+        _print_run(do(opened, "retrieve", **given, **options))
+
+    command.__annotations__["retriever"] = Annotated[str, with_option]
+    return takes_options(settings.values(), "options")(command)
+
+
+class RetrieveCommand(LateCommand):
+    build = staticmethod(_retrieve_command)
+
+
+def _print_run(run: Run) -> None:
     seconds, count = run.manifest["search_seconds"], run.manifest["questions"]
     print(
-        f"Run {run.name}: {count:,} questions, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
+        f"Run {run.name}: {counted(count, 'question')}, k={run.hits.k}, {seconds} s ({count / max(seconds, 0.01):,.0f} questions/s)."
     )
     if tuned := run.manifest.get("tuned"):
         print(f"Weight {run.manifest['weight']} gave the best {tuned['measure']} on {tuned['on']} (n={tuned['n']}).")

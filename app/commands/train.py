@@ -8,6 +8,7 @@ import typer
 
 from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
+from backend.text.counting import counted
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
@@ -51,7 +52,9 @@ def dual_encoder(
     )
     if made is not None:
         rank = "" if made.average_rank is None else f", average rank {made.average_rank:.1f} of held-out positives"
-        print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}.")
+        print(
+            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}."
+        )
         print(f"Next: blindspot index dense --encoder {name}")
 
 
@@ -83,7 +86,9 @@ def cross_encoder(
         restart=restart,
     )
     if made is not None:
-        print(f"Trained {name}: {made.steps:,} steps in {made.seconds:,.0f} s, step {made.best_step:,} is kept.")
+        print(
+            f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept."
+        )
         _print_calibration(made.folder)
         print(f"Next: blindspot train score {name} --run RUN")
 
@@ -98,7 +103,7 @@ def score(
 ) -> None:
     """Judge a run's passages with a cross-encoder; training sets are cleaned by what it says."""
     made = do(open_study(study), "score run", model=name, run=run, depth=depth, device=device)
-    print(f"Scored {made['scored']:,} pairs; {made['kept']:,} are kept in all.")
+    print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are kept in all.")
 
 
 @train_app.command("per-relation")
@@ -145,7 +150,7 @@ def route(
     """Make a run in which each question is encoded by its relation's encoder."""
     made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
     print(
-        f"Run {made.name}: {made.manifest['routed']:,} of {len(made.question_ids):,} questions went to an encoder of their relation."
+        f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} went to an encoder of their relation."
     )
 
 
@@ -199,6 +204,7 @@ def _print_calibration(folder: str) -> None:
     from pathlib import Path
 
     from backend.core.manifest import read_json
+    from backend.training_sets.denoising import Thresholds
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():
@@ -206,10 +212,10 @@ def _print_calibration(folder: str) -> None:
         return
     report = read_json(path)
     print(
-        f"Calibrated ({report['method']}) on {report['pairs']:,} pairs, {report['positives']:,} of them positive: {report['of']}."
+        f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them positive: {report['of']}."
     )
     for row in report["thresholds"]:
-        if row["threshold"] in (0.1, 0.9):
+        if row["threshold"] in (Thresholds().keep_below, Thresholds().propose_above):
             parts = (
                 f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
                 for key, share in row.items()

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, StudyOption, do, group, open_study, progress
+from app.commands.options import takes_settings
+from backend.text.counting import counted
+from backend.training_sets.denoising import Thresholds
+from backend.training_sets.exports.base import ExportOptions
 
 if TYPE_CHECKING:
     from backend.training_sets.training_set import TrainingSet
@@ -18,6 +22,7 @@ training_set_app = group("Training sets: make from runs, labels and scores, comp
 
 
 @training_set_app.command("build")
+@takes_settings(Thresholds, parameter="thresholds")
 def build(
     name: Name,
     run: Annotated[
@@ -26,8 +31,9 @@ def build(
     policy: Annotated[
         str,
         typer.Option(
-            metavar="none|answer_match|cross_encoder|positive_aware|labels",
-            help="How mined negatives are cleaned; +labels sets people over it.",
+            metavar="POLICY",
+            help="The policy that cleans mined negatives ('blindspot training-set policies' lists them); +labels after it: "
+            "people's labels override it.",
         ),
     ] = "none",
     ranks: Annotated[
@@ -44,21 +50,6 @@ def build(
         ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores are used.")] = None,
-    keep_below: Annotated[
-        float, typer.Option(help="cross_encoder: a negative has a lower probability than this.")
-    ] = 0.1,
-    propose_above: Annotated[
-        float, typer.Option(help="cross_encoder: a pseudo-positive has a higher one than this.")
-    ] = 0.9,
-    share: Annotated[
-        float, typer.Option(help="positive_aware: of the positive's probability, under which a negative lies.")
-    ] = 0.95,
-    margin: Annotated[
-        float | None, typer.Option(help="positive_aware: below the positive's score in the run, instead of --share.")
-    ] = None,
-    related: Annotated[
-        str, typer.Option(metavar="drop|negative", help="What becomes of passages that people call related.")
-    ] = "drop",
     random: Annotated[int, typer.Option(min=0, help="Random negatives of each question.")] = 0,
     other_gold: Annotated[int, typer.Option(min=0, help="Gold of other questions, as negatives of each question.")] = 0,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",
@@ -67,18 +58,13 @@ def build(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
     study: StudyOption = None,
+    *,
+    thresholds: dict[str, Any],
 ) -> None:
     """Make a training set. It never changes again; dev, test and whatever leaks from them stay out."""
     first, dash, last = ranks.partition("-")
     if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
         raise typer.BadParameter("--ranks takes two whole numbers, as in 1-100")
-    thresholds = {
-        "keep_below": keep_below,
-        "propose_above": propose_above,
-        "share": share,
-        "margin": margin,
-        "related": related,
-    }
     made = do(
         open_study(study),
         "build training set",
@@ -116,8 +102,8 @@ def list_sets(json: AsJson = False, study: StudyOption = None) -> None:
         counts = manifest["counts"]
         roles = {role: sum(row.values()) for role, row in counts["sources"].items()}
         print(
-            f"{name}: {manifest['policy']}, {counts['questions']:,} questions, {roles['positive']:,} positives, "
-            f"{roles['negative']:,} negatives, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
+            f"{name}: {manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(roles['positive'], 'positive')}, "
+            f"{counted(roles['negative'], 'negative')}, label event {manifest['inputs']['labels']['last_event']}, made {manifest['made']}"
         )
 
 
@@ -170,7 +156,7 @@ def diff(
             print(dumps(asdict(change), ensure_ascii=False))
         return
     found = change_summary(old, new)
-    print(f"{found.changed:,} pairs changed, {found.same:,} are the same.")
+    print(f"{counted(found.changed, 'pair')} changed, {found.same:,} are the same.")
     for (was, now, why), count in found.changes.most_common():
         print(f"{count:>8,}  {was or 'not there'} -> {now or 'not there'}: {why}")
     for change in islice(changes(old, new), limit or None):
@@ -181,28 +167,21 @@ def diff(
 
 
 @training_set_app.command("export")
+@takes_settings(ExportOptions, parameter="options")
 def export(
     name: Name,
     format: Annotated[
         str,
         typer.Option(
             "--format",
-            metavar="dpr|rocketqa|sentence-transformers|tevatron|beir|parquet",
-            help="The form to write it in.",
+            metavar="FORMAT",
+            help="The format to write; 'blindspot training-set formats' lists them.",
         ),
     ],
-    negatives: Annotated[
-        int | None, typer.Option(min=1, help="Hard negatives of a question, at most; default the form's.")
-    ] = None,
-    draw: Annotated[
-        str, typer.Option(metavar="top|random", help="Which of them: those that stand highest, or drawn.")
-    ] = "top",
-    seed: Annotated[int, typer.Option(min=0, help="The seed of --draw random.")] = 0,
-    template: Annotated[
-        str, typer.Option(help="How title and text become one, for sentence-transformers.")
-    ] = "{title} [SEP] {text}",
+    *,
+    options: dict[str, Any],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A new folder; default the set's name and the form's, here.")
+        Path | None, typer.Option(metavar="DIR", help="A new folder; default the names of set and format, here.")
     ] = None,
     study: StudyOption = None,
 ) -> None:
@@ -210,22 +189,50 @@ def export(
     from backend.training_sets.exports import export as write
 
     with progress() as watch:
-        written = write(open_study(study), name, format, out, negatives, draw, seed, template, watch)
-    print(f"Wrote {written.path}: " + ", ".join(f"{file} ({rows:,} rows)" for file, rows in written.rows.items()))
+        written = write(open_study(study), name, format, out, ExportOptions(**options), watch)
+    print(
+        f"Wrote {written.path}: " + ", ".join(f"{file} ({counted(rows, 'row')})" for file, rows in written.rows.items())
+    )
     for note in written.notes:
         print(note)
+
+
+@training_set_app.command("policies")
+def policies(json: AsJson = False) -> None:
+    """List the denoising policies."""
+    from backend.training_sets.denoising import DENOISING
+
+    _list([(policy.name, policy.help) for policy in DENOISING], json)
+
+
+@training_set_app.command("formats")
+def formats(json: AsJson = False) -> None:
+    """List the formats in which a training set can be exported."""
+    from backend.training_sets.exports.base import EXPORTS
+
+    _list([(form.name, f"{form.title[0].upper()}{form.title[1:]}. {form.help}") for form in EXPORTS], json)
+
+
+def _list(rows: list[tuple[str, str]], as_json: bool) -> None:
+    from app.tables import print_json
+
+    if as_json:
+        print_json([{"name": name, "help": text} for name, text in rows])
+        return
+    for name, text in rows:
+        print(f"{name}: {text}")
 
 
 def _say(made: TrainingSet) -> None:
     counts, labels = made.manifest["counts"], made.manifest["inputs"]["labels"]
     print(
-        f"Training set {made.name}: policy {made.manifest['policy']}, {counts['questions']:,} questions, {counts['pairs']:,} pairs, "
+        f"Training set {made.name}: policy {made.manifest['policy']}, {counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}, "
         f"{made.manifest['seconds']:.0f} s; labels {'up to' if labels['used'] else 'not used, last'} event {labels['last_event']}."
     )
     for role, sources in counts["sources"].items():
         print(f"  {role}: " + (", ".join(f"{count:,} {source}" for source, count in sources.items()) or "none"))
     for reason, count in made.manifest["left_out"].items():
-        print(f"  {count:,} questions left out: {reason}")
+        print(f"  {counted(count, 'question')} left out: {reason}")
 
 
 def _print_counts(counts: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -12,9 +14,9 @@ from app.components.marks import count, notice
 from app.desk import desk
 from app.markup import link, show, tag
 from backend.core.study import Study
-from db.errors import BlindspotError
-from db.people import People, Person
-from db.queue import Batch, Item, Queue
+from db.errors import BlindspotError, Refused
+from db.people import Person
+from db.queue import Batch, Item
 from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
@@ -24,7 +26,7 @@ _ABOUT_SPLITS = (
 )
 
 
-def batch_panel(opened: Study, lead: Person) -> None:
+def batch_panel(opened: Study) -> None:
     """Below the judging page, for leads alone."""
     queue, people = desk(opened).queue, who.people(opened.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
@@ -33,35 +35,44 @@ def batch_panel(opened: Study, lead: Person) -> None:
     with st.expander("Batches and people", expanded=not any(batch.state == "open" for batch in batches)):
         everybody = people.all()
         for batch in reversed(batches):
-            _batch(queue, batch, everybody, lead)
-        _make(opened, lead, {batch.name for batch in batches})
-        _people(people, everybody, lead)
+            _batch(opened, batch, everybody)
+        _make(opened, {batch.name for batch in batches})
+        _people(opened, everybody)
         jobs.panel(opened)
 
 
 def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
     """A button that makes a batch of these questions; for leads alone. Every question of it goes in."""
-    lead = who.who(opened.labels_path)
-    if lead is None or not lead.may("lead"):
+    if not who.may(opened.labels_path, "make batches"):
         return
     words = f"Send {count(len(question_ids), 'question')} to judging"
-    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs), lead))
+    st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs)))
+    if refused := st.session_state.pop(_REFUSED, None):
+        show(notice(refused, kind="error"))
     if sent := st.session_state.pop(_SENT, None):
         show(notice(f"Batch {sent} is being made: ", link("Judge", url.JUDGE), " will have it in some seconds."))
 
 
-def _send(opened: Study, question_ids: list[str], runs: list[str], lead: Person) -> None:
+def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    jobs.submit(
-        opened,
-        "make batch",
-        {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids, "by": lead.name},
-    )
-    st.session_state[_SENT] = name
+    arguments = {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids}
+    if _submit(opened, arguments):
+        st.session_state[_SENT] = name
 
 
-def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> None:
+def _submit(opened: Study, arguments: dict[str, Any]) -> bool:
+    """Start the job that makes a batch, in the name of whoever is at work. Gives whether it was started."""
+    try:
+        by = who.acting(opened.labels_path)
+    except Refused as error:
+        st.session_state[_REFUSED] = str(error)
+        return False
+    return jobs.submit(opened, "make batch", {**arguments, "by": by})
+
+
+def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
+    queue, acting = desk(opened).queue, partial(who.acting, opened.labels_path)
     columns = st.columns([5, 2, 3, 2], vertical_alignment="bottom")
     kind = "practice, " if batch.practice else ""
     with columns[0]:
@@ -84,7 +95,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             _most_common(items),
             key=needed,
             on_change=_do,
-            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=lead.name),),
+            args=(lambda: queue.set_people_needed(batch.name, st.session_state[needed], by=acting()),),
         )
     with columns[2]:
         names = [ANYBODY, *(person.name for person in people)]
@@ -95,7 +106,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             index=names.index(holder) if holder in names else 0,
             key=f"for-{batch.name}",
             on_change=_do,
-            args=(lambda: queue.assign(batch.name, _chosen(batch), by=lead.name),),
+            args=(lambda: queue.assign(batch.name, _chosen(batch), by=acting()),),
         )
     with columns[3]:
         other = "closed" if batch.state == "open" else "open"
@@ -103,7 +114,7 @@ def _batch(queue: Queue, batch: Batch, people: list[Person], lead: Person) -> No
             "Close" if batch.state == "open" else "Open again",
             key=f"state-{batch.name}",
             on_click=_do,
-            args=(lambda: queue.set_state(batch.name, other, by=lead.name),),
+            args=(lambda: queue.set_state(batch.name, other, by=acting()),),
         )
 
 
@@ -122,7 +133,7 @@ def _chosen(batch: Batch) -> str | None:
     return None if name == ANYBODY else name
 
 
-def _make(opened: Study, lead: Person, taken: set[str]) -> None:
+def _make(opened: Study, taken: set[str]) -> None:
     runs = study.runs(opened)
     show(tag("h3", "Make a batch"))
     if not runs:
@@ -151,9 +162,8 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
             )
         )
     if made:
-        jobs.submit(
+        _submit(
             opened,
-            "make batch",
             {
                 "name": name.strip(),
                 "runs": chosen,
@@ -163,13 +173,13 @@ def _make(opened: Study, lead: Person, taken: set[str]) -> None:
                 "candidates": candidates,
                 "people_needed": needed,
                 "seed": seed,
-                "by": lead.name,
             },
         )
         st.rerun()
 
 
-def _people(people: People, everybody: list[Person], lead: Person) -> None:
+def _people(opened: Study, everybody: list[Person]) -> None:
+    people, acting = who.people(opened.labels_path), partial(who.acting, opened.labels_path)
     if len(everybody) < 2:
         return
     show(tag("h3", "People"))
@@ -182,7 +192,7 @@ def _people(people: People, everybody: list[Person], lead: Person) -> None:
                 "Let work again" if person.paused else "Pause",
                 key=f"pause-{person.name}",
                 on_click=_do,
-                args=(lambda person=person: people.pause(person.name, not person.paused, by=lead.name),),
+                args=(lambda person=person: people.pause(person.name, not person.paused, by=acting()),),
             )
 
 

@@ -157,9 +157,11 @@ function start() {
   document.documentElement.dataset.blindspot = "ready";     // until then links are plain links and keys do nothing
 }
 
-// Who is at work, for the next time this page is loaded. An empty value forgets it.
+// Who is at work, for the next time this page is loaded: a name, in the local app alone. An empty value forgets it.
+// Sessions have a cookie of their own, which the server sets and scripts cannot read.
 function keep([name, value]) {
-  document.cookie = `${name}=${value}; path=/; SameSite=Strict; max-age=${value ? 31536000 : 0}`;
+  const secure = location.protocol === "https:" ? "; Secure" : "";
+  document.cookie = `${name}=${value}; path=/; SameSite=Strict; max-age=${value ? 30 * 86400 : 0}${secure}`;
 }
 
 export default function ({ data }) {

@@ -32,7 +32,7 @@ def header(study_name: str | None, here: str, person: Person | None = None) -> H
             aria_current="page" if title == here else None,
         )
         for title, page in PAGES
-        if title not in SEES_OTHERS or (person is not None and person.may("see others"))
+        if title not in SEES_OTHERS or (person is not None and person.may("see others' labels"))
     ]
     brand = link(span("Blindspot"), url.href(url.HOME, kept), cls="brand")
     return tag(

@@ -9,12 +9,19 @@ from typing import Any
 
 import streamlit as st
 
+from app import who
+from app.components.marks import notice
 from app.markup import Html, div, show, span, tag
 from backend.core import jobs
+from backend.core.declared import declared
 from backend.core.study import Study
+from backend.retrieval.retriever import RETRIEVERS
+from db.errors import Refused
 from db.jobs import Job
+from db.rights import action_of_job
 
 SHOWN = 5
+_REFUSED = "jobs-refused"
 WORDS = {"waiting": "waiting", "running": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
@@ -22,9 +29,9 @@ def name(kind: str, arguments: dict[str, Any]) -> str:
     """ "retrieve dense over dev with minilm": what a job does, for people."""
     if kind == "retrieve":
         over = f" over {arguments['split']}" if arguments.get("split") else ""
-        encoder = (
-            f" with {arguments['encoder']}" if arguments.get("encoder") and arguments.get("kind") != "bm25" else ""
-        )
+        retriever = RETRIEVERS.find(arguments.get("kind", ""))
+        takes_encoder = retriever is None or "encoder" in declared(retriever.options)
+        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") and takes_encoder else ""
         return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
     extra = arguments.get("name") or arguments.get("experiment") or arguments.get("path", "").rsplit("/", 1)[-1]
     return f"{kind} {extra}".strip()
@@ -37,7 +44,9 @@ def is_running(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
 def start_button(
     study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start", lacking: str = ""
 ) -> None:
-    """A button that starts a job. While the job runs, or something is `lacking` for it, it says so and cannot be pressed."""
+    """A button that starts a job, for those who may. While the job runs, or something is `lacking` for it, it cannot be pressed."""
+    if not who.may(study.labels_path, action_of_job(kind)):
+        return
     running = is_running(study, kind, arguments)
     does = f"Start: {name(kind, arguments)}" + (f" ({lacking})" if lacking else "")
     st.button(
@@ -50,10 +59,26 @@ def start_button(
     )
 
 
-def submit(study: Study, kind: str, arguments: dict[str, Any]) -> None:
-    """Start a job, unless the same one is under way."""
-    if not is_running(study, kind, arguments):
-        jobs.submit(study, kind, arguments)
+def submit(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
+    """Start a job for whoever is at work, unless the same one is under way; the panel says so where it is refused.
+
+    Gives whether the job is under way now.
+    """
+    try:
+        if not is_running(study, kind, arguments):
+            jobs.submit(study, kind, arguments, by=who.acting(study.labels_path))
+        return True
+    except Refused as error:
+        st.session_state[_REFUSED] = str(error)
+        return False
+
+
+def cancel(study: Study, id: str) -> None:
+    """Cancel a job for whoever is at work; the panel says so where it is refused."""
+    try:
+        jobs.cancel(study, id, by=who.acting(study.labels_path))
+    except Refused as error:
+        st.session_state[_REFUSED] = str(error)
 
 
 @contextmanager
@@ -73,17 +98,23 @@ def panel(study: Study) -> None:
 
 
 def _list(study: Study, was_active: bool) -> None:
+    if who.gone(study.labels_path):
+        st.rerun()
+    if refused := st.session_state.pop(_REFUSED, None):
+        show(notice(refused, kind="error"))
     recent = jobs.recent(study, SHOWN)
     if not recent:
         return
     with st.container(key="jobs"):
         show(tag("h2", "Jobs"))
+        may_cancel = who.may(study.labels_path, "cancel jobs")
         for job in (job for job in recent if job.unfinished):
             left, right = st.columns([9, 1.6], vertical_alignment="center")
             with left:
                 show(_running(job))
             with right:
-                st.button("Cancel", key=f"cancel-{job.id}", on_click=jobs.cancel, args=(study, job.id))
+                if may_cancel:
+                    st.button("Cancel", key=f"cancel-{job.id}", on_click=cancel, args=(study, job.id))
         ended = [_ended(job) for job in recent if not job.unfinished]
         if ended:
             show(*ended)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from analysis.judged import JudgedFigures
-from app import url
+from app import blind, url
 from app.components.marks import figure, letter, percent
 from app.desk import desk
 from app.markup import Html, div, link, tag, term
@@ -18,7 +18,12 @@ _BOUNDS = "From: nothing that nobody judged is relevant. To: all of it is. The t
 
 
 def judged_table(study: Study, names: tuple[str, str], k: int, relevance: str, rule: str) -> Html:
-    """A panel for runs A and B; nothing as long as nobody has judged anything."""
+    """A panel for runs A and B; nothing as long as nobody has judged anything, or the reader has still to judge questions of theirs.
+
+    The figures follow from everybody's labels, those of hidden questions too.
+    """
+    if any(blind.any_hidden(study, study.run(name).question_ids) for name in names):
+        return Html("")
     last = desk(study).labels.last_event
     if not last:
         return Html("")

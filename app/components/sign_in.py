@@ -6,10 +6,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import who
+from app import url, who
 from app.components.marks import notice
-from app.markup import show, tag
+from app.markup import link, plain, show, tag
 from db.errors import BlindspotError
+from db.people import Person
 
 _NEW, _REFUSED = "sign-in-new", "sign-in-refused"
 
@@ -39,11 +40,31 @@ def sign_in(labels_path: Path, why: str) -> None:
             )
 
 
+def confirm_sign_out(labels_path: Path, person: Person) -> None:
+    """Ask before signing out: what a click on "change" beside the name opens."""
+    local = who.mode() == "local"
+    again = (
+        "Your labels are kept. You can come back under this name at any time."
+        if local
+        else "Your labels are kept. Sign in again to come back; a personal link works until a lead revokes it."
+    )
+    with st.container(key="sign-out"):
+        show(tag("h1", "Work as somebody else?" if local else "Sign out?"), tag("p", f"You are {person.name}. ", again))
+        with st.container(horizontal=True):
+            st.button("Sign out", on_click=_sign_out, args=(labels_path,), type="primary")
+            show(link("Stay", url.JUDGE, cls="button"))
+
+
+def _sign_out(labels_path: Path) -> None:
+    url.write("sign-out", None)
+    who.forget(labels_path)
+
+
 def _by_name(labels_path: Path) -> None:
     people = who.people(labels_path).all()
     for person in people:
         st.button(
-            f"I am {person.name} ({person.role})",
+            f"I am {plain(person.name)} ({person.role})",
             key=f"i-am-{person.name}",
             on_click=_say,
             args=(labels_path, person.name),

@@ -17,7 +17,7 @@ from app.components.readings import readings_panel
 from app.components.tables import accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, left_out
+from app.runs import convention, default_pair, left_out, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.comparison import method, reservation
@@ -45,9 +45,7 @@ def page() -> None:
                     "Make one on ",
                     link("Home", url.HOME),
                     ", or with ",
-                    tag("code", "blindspot retrieve --with bm25"),
-                    " and ",
-                    tag("code", "blindspot retrieve --with dense"),
+                    tag("code", retrieve_command()),
                     ".",
                 ),
             )

@@ -15,7 +15,10 @@ from app.components.run_table import run_table
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
 from backend.core.study import Study
-from backend.core.summary import next_steps, summary
+from backend.core.summary import summary
+from backend.retrieval.indexes import names
+from backend.retrieval.next_steps import command_line, next_steps
+from backend.retrieval.retriever import RESERVED, RETRIEVERS, kind_of, options_for
 
 
 def page() -> None:
@@ -38,9 +41,10 @@ def _page(opened: Study) -> None:
         with right:
             if held["passages"] is not None and held["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))
-            with st.container(key="next"):
-                _next(opened, held)
-                _make_more(opened, held)
+            if who.may(opened.labels_path, "retrieve"):
+                with st.container(key="next"):
+                    _next(opened, held)
+                    _make_more(opened, held)
             jobs.panel(opened)
 
 
@@ -57,15 +61,17 @@ def _welcome(name: str) -> Html:
     )
 
 
-def _road(held: dict[str, Any]) -> Html:
+def _road(opened: Study, held: dict[str, Any]) -> Html:
     """The way from an empty study to a comparison, and how far this one has come."""
-    indexes, runs = held["indexes"], held["runs"]
     done = {
         "Passages": held["passages"] is not None,
         "Questions": bool(held["questions"]),
-        "BM25 index": "bm25" in indexes,
-        "Dense index": any(manifest.get("kind") == "dense index" for manifest in indexes.values()),
-        "Two runs": len(runs) > 1,
+        **{
+            f"{kind.title[0].upper()}{kind.title[1:]} index": bool(kind.available(opened))
+            for kind in RETRIEVERS
+            if kind.suggested and not kind.fusion
+        },
+        "Two runs": len(held["runs"]) > 1,
     }
     here = next((name for name, is_done in done.items() if not is_done), None)
     return tag(
@@ -91,7 +97,7 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
                  link("read both lists", url.QUESTION), " question by question."))  # fmt: skip
         return
     steps = next_steps(opened)
-    show(tag("h2", "What to do next"), _road(held))
+    show(tag("h2", "What to do next"), _road(opened, held))
     if not steps:
         show(
             tag(
@@ -115,10 +121,12 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
 
 def _lacking(held: dict[str, Any], kind: str, arguments: dict[str, Any]) -> str:
     """The index that a retrieval still needs; "" when it can start."""
-    needed = {"bm25": ["bm25"], "hybrid": ["bm25", arguments.get("encoder")]}.get(
-        arguments.get("kind"), [arguments.get("encoder")]
-    )
-    missing = [index for index in needed if index not in held["indexes"]] if kind == "retrieve" else []
+    if kind != "retrieve":
+        return ""
+    retriever = RETRIEVERS.get(arguments["kind"])
+    given = {key: value for key, value in arguments.items() if key not in RESERVED}
+    needed = retriever.parts(retriever.name_of(options_for(retriever, given)))
+    missing = [index for index in needed if index not in held["indexes"]]
     return f"needs the {' and the '.join(missing)} index first" if missing else ""
 
 
@@ -129,31 +137,27 @@ def with_study(line: str, opened: Study) -> str:
 
 def _make_more(opened: Study, held: dict[str, Any]) -> None:
     """Runs and indexes beyond the first ones."""
-    indexes, counts = held["indexes"], held["questions"]
-    dense = [name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"]
-    kinds = {"bm25": "bm25"} if "bm25" in indexes else {}
-    kinds |= dict.fromkeys(dense, "dense")
-    kinds |= {f"hybrid of bm25 and {name}": "hybrid" for name in dense if "bm25" in indexes}
-    if not kinds or not counts:
+    counts = held["questions"]
+    retrievers = {name: kind for name in names(opened) if (kind := kind_of(name)) is not None}
+    if not retrievers or not counts:
         return
     with st.expander("Make another run"):
         left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
         with left:
-            retriever = st.selectbox("Retriever", list(kinds), key="more-retriever")
+            retriever = st.selectbox(
+                "Retriever",
+                list(retrievers),
+                key="more-retriever",
+                format_func=lambda name: retrievers[name].label(name),
+            )
         with middle:
             sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
             split = st.selectbox("Questions", sets, key="more-split", help="A split, or one named question set.")
-        arguments: dict[str, Any] = {"kind": kinds[retriever], "split": split}
-        if kinds[retriever] != "bm25":
-            arguments["encoder"] = retriever.rsplit(" ", 1)[-1]
-        encoder = f" --encoder {arguments['encoder']}" if "encoder" in arguments else ""
+        kind = retrievers[retriever]
+        arguments: dict[str, Any] = {"kind": kind.name, "split": split, **kind.options_of(retriever)}
         with right:
             jobs.start_button(opened, "retrieve", arguments, key="more-start", words="Retrieve")
-        st.code(
-            with_study(f"blindspot retrieve --with {kinds[retriever]}{encoder} --split {split}", opened),
-            language=None,
-            wrap_lines=True,
-        )
+        st.code(with_study(command_line(kind, retriever, split), opened), language=None, wrap_lines=True)
 
 
 enter(page)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from app import blind, url, who
 from app import study as opened_study
-from app import url
 from app.components.map import clusters, form, selection
 from app.components.map.data import Points, first_hits, known_of, open_map, points, runs_over
 from app.components.map.figure import height, held_figure, selectable
@@ -18,17 +18,9 @@ from app.entry import enter
 from app.markup import div, link, show, tag
 from backend.evaluation.saved_selections import saved_selection
 from backend.maps import Map, maps_of
+from backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
 from backend.maps.edits import Clusters, clusters_of
-from backend.maps.values import BY, SEVERAL, values
 
-COLOURS = {
-    "kind": "question or passage",
-    "relation": "relation",
-    "bucket": "frequency bucket",
-    "hit": "hit or miss",
-    "label": "label",
-    "cluster": "cluster",
-}
 DEFAULT_K = 20
 
 
@@ -50,9 +42,8 @@ def page() -> None:
         runs = runs_over(map)
         with columns[1]:
             usual = "relation" if any(question.relation for question in known_of(map).questions) else "kind"
-            by = url.select(
-                "Colour by", "by", [each for each in BY if runs or each != "hit"], usual, format_func=COLOURS.get
-            )
+            colours = {colour.name: colour for colour in MAP_COLOURS if runs or not colour.needs_run}
+            by = url.select("Colour by", "by", list(colours), usual, format_func=lambda name: colours[name].title)
         with columns[2]:
             run = url.select("Run", "run", runs, runs[0]) if runs else None
         with columns[3]:
@@ -60,9 +51,12 @@ def page() -> None:
         with columns[4]:
             view = _view(map)
         with columns[5]:
-            if not url.value("new"):
+            if not url.value("new") and who.may(study.labels_path, "make maps"):
                 show(div(link("make another map", address(map, new=1), cls="quiet"), cls="map-another"))
-    _picture(map, by, run, k, view)
+    if blind.any_hidden(study, map.question_ids):
+        show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
+        return
+    _picture(map, colours[by], run, k, view)
 
 
 def _make(study, taken: set[str]) -> None:
@@ -76,7 +70,8 @@ def _make(study, taken: set[str]) -> None:
         )
     elif url.value("new"):
         show(div(link("back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
-    form.form(study, taken)
+    if who.may(study.labels_path, "make maps"):
+        form.form(study, taken)
 
 
 def _k() -> int:
@@ -101,7 +96,7 @@ def _view(map: Map) -> list[int]:
     return [0, 1] if chosen == "both" else [int(chosen)]
 
 
-def _picture(map: Map, by: str, run: str | None, k: int, view: list[int]) -> None:
+def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[int]) -> None:
     shown, state = points(map), clusters_of(map)
     cluster = url.number("cluster", 0, 0) - 1
     cluster = cluster if cluster in state.ids else None
@@ -111,7 +106,7 @@ def _picture(map: Map, by: str, run: str | None, k: int, view: list[int]) -> Non
         left, right = st.columns([7, 4] if len(view) == 1 else [8, 3])
         with left:
             with st.container(key="map-picture"):
-                _plot(map, shown, state, by, run, k, view, _marked(map, shown, state, cluster, saved))
+                _plot(map, shown, state, colour, run, k, view, _marked(map, shown, state, cluster, saved))
             show(warnings(map, len(selectable(len(map), len(view)))), quality_line(map))
         with right:
             with st.container():
@@ -159,13 +154,21 @@ def _marked(
 
 
 def _plot(
-    map: Map, shown: Points, state: Clusters, by: str, run: str | None, k: int, view: list[int], marked: frozenset[str]
+    map: Map,
+    shown: Points,
+    state: Clusters,
+    colour: MapColour,
+    run: str | None,
+    k: int,
+    view: list[int],
+    marked: frozenset[str],
 ) -> None:
-    first = first_hits(map.study, run) if run and by == "hit" else None
-    found = values(map, known_of(map), by, state, first, map.study.run(run) if run and by == "hit" else None, k)
+    measured = run if colour.needs_run else None
+    first = first_hits(map.study, measured) if measured else None
+    found = values(map, known_of(map), colour.name, state, first, map.study.run(measured) if measured else None, k)
     labelled = (
         (lambda name: relation_label(name) if name != SEVERAL and name.startswith("P") else name)
-        if by == "relation"
+        if colour.relations
         else str
     )
     made = held_figure(map, found, view, marked, shown.titles, shown.starts, shown.ids, labelled)
@@ -176,18 +179,11 @@ def _plot(
         selection_mode=("points", "box", "lasso"),
         height=height(len(view)),
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-        alt=f"{len(map):,} points of the map {map.name}, coloured by {COLOURS[by]}; the clusters below list the same passages",
+        alt=f"{len(map):,} points of the map {map.name}, coloured by {colour.title}; the clusters below list the same passages",
     )
     map_link()
-    if by == "hit":
-        show(
-            tag(
-                "p",
-                f"A question is found if {run} has a relevant passage among its first {k}; a passage, if it stands there itself for a "
-                "question it is a positive of.",
-                cls="convention",
-            )
-        )
+    if colour.note is not None and run:
+        show(tag("p", colour.note(run, k), cls="convention"))
 
 
 enter(page)

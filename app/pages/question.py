@@ -7,7 +7,7 @@ import json
 import numpy as np
 import streamlit as st
 
-from app import selection, study, url, who
+from app import blind, selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
@@ -22,6 +22,7 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
 from backend.retrieval import live
+from backend.retrieval.retriever import kind_of
 from db.errors import BlindspotError, Missing
 from db.records import Question
 
@@ -91,6 +92,9 @@ def _listed(opened: Study) -> None:
         with right:
             _ask_box(opened)
     question = opened.questions.get(asked)
+    if blind.any_hidden(opened, [question.id]):
+        show(blind.notice_of_hidden(1))
+        return
     reader, _ = chosen_reader(opened, (a, b))
     lists = [
         column
@@ -260,7 +264,8 @@ def _own(opened: Study) -> None:
             )
         )
         return
-    second = next((name for name in retrievers if name not in ("bm25", retrievers[0])), retrievers[0])
+    others = [name for name in retrievers if name != retrievers[0]]
+    second = next((name for name in others if (kind := kind_of(name)) is None or not kind.lexical), retrievers[0])
     show(_way_back())
     with st.container(key="own"):
         columns = st.columns([6, 4, 2, 2], vertical_alignment="bottom")

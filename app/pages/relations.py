@@ -13,7 +13,7 @@ from app.components.plots import plot
 from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair
+from app.runs import convention, default_pair, retrieve_command
 from backend.evaluation import report_plots
 from backend.evaluation.panel import Panel, frequency_curves, relation_table, runs_named
 
@@ -33,7 +33,7 @@ def page() -> None:
                     "Retrieve on ",
                     link("Home", url.HOME),
                     ", or with ",
-                    tag("code", "blindspot retrieve --with bm25"),
+                    tag("code", retrieve_command()),
                     ".",
                 ),
             )

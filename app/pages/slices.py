@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from app import selection, study, url
+from app import selection, study, url, who
 from app.components.analysis import analysis_style
 from app.components.batches import send_to_judging
 from app.components.marks import count, empty, letter, notice
@@ -128,10 +128,11 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
     ))  # fmt: skip
     with st.container(key="save-slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
-        with columns[0]:
-            st.text_input("Save it as", key="slice-name", placeholder="a name")
-        with columns[1]:
-            st.button("Save", key="slice-save", on_click=_save, args=(opened, chosen.slice))
+        if who.may(opened.labels_path, "save slices"):
+            with columns[0]:
+                st.text_input("Save it as", key="slice-name", placeholder="a name")
+            with columns[1]:
+                st.button("Save", key="slice-save", on_click=_save, args=(opened, chosen.slice))
         with columns[2]:
             if said := st.session_state.pop("slice-said", None):
                 show(notice(said[0], kind=said[1]))
@@ -156,7 +157,7 @@ def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
 def _save(opened, expression: str) -> None:
     name = st.session_state.get("slice-name", "")
     try:
-        made = saved_slices.save(opened, name, expression)
+        made = saved_slices.save(opened, name, expression, by=who.acting(opened.labels_path))
         st.session_state["slice-said"] = (f"Saved as “{made.name}”.", "")
         st.session_state["slice-name"] = ""
     except BlindspotError as error:
@@ -165,7 +166,7 @@ def _save(opened, expression: str) -> None:
 
 def _delete(opened, name: str) -> None:
     try:
-        saved_slices.delete(opened, name)
+        saved_slices.delete(opened, name, by=who.acting(opened.labels_path))
     except BlindspotError as error:
         st.session_state["slice-said"] = (str(error), "error")
 
@@ -176,6 +177,8 @@ def _saved(opened, chosen: Selection, facts: Facts) -> None:
         return
     table = saved_table(slices, facts, chosen, lambda expression: address(chosen, slice=expression))
     show(div(tag("h2", f"Saved slices, Success@{chosen.k}, %"), scrolling(table), cls="panel"))
+    if not who.may(opened.labels_path, "save slices"):
+        return
     with st.expander("Delete a saved slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         with columns[0]:

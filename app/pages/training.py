@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app import study, url
+from app import study, url, who
 from app.components import jobs
 from app.components.marks import empty, notice
 from app.components.panel_tables import choices
@@ -18,6 +18,7 @@ from backend.core.study import Study
 from backend.training.checkpoints import models_of
 from backend.training.training_log import read_log
 from backend.training_sets.training_set import TrainingSet, training_sets
+from db.rights import SETTLERS
 
 VIEWS = {"": "sets and models", VIEW: "people, cross-encoder, answer match"}
 
@@ -32,11 +33,18 @@ def page() -> None:
             )
         )
         return
-    view = url.one_of("view", list(VIEWS), "")
+    views = VIEWS if who.may(opened.labels_path, "see others' labels") else {"": VIEWS[""]}
+    view = url.one_of("view", list(views), "")
+    if not view and url.value("view") == VIEW:
+        show(
+            notice(
+                f"That view shows other people's labels. It is for people who settle them: {' and '.join(SETTLERS)}s."
+            )
+        )
     show(
         div(
             choices(
-                "show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in VIEWS.items()]
+                "show", [(words, url.href(url.TRAINING, {"view": key}), key == view) for key, words in views.items()]
             ),
             cls="choosers",
         )

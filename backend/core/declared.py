@@ -23,7 +23,7 @@ from pydantic import dataclasses as pydantic_dataclasses
 
 from db.errors import BadInput
 
-__all__ = ["Declared", "Field", "build", "declared", "markdown_table", "settings_class", "toml_section"]
+__all__ = ["Declared", "Field", "build", "declared", "markdown_table", "plain", "settings_class", "toml_section"]
 
 C = TypeVar("C")
 LONGEST_COMMENT = 60  # characters of a comment behind a line of study.toml
@@ -83,20 +83,20 @@ class Declared:
             return "a text"
         if self.kind not in (int, float):
             return "a table"
-        least = None if self.minimum is None else f"at least {_plain(self.minimum)}"
-        least = f"above {_plain(self.above)}" if self.above is not None else least
-        most = None if self.maximum is None else f"at most {_plain(self.maximum)}"
-        most = f"below {_plain(self.below)}" if self.below is not None else most
+        least = None if self.minimum is None else f"at least {plain(self.minimum)}"
+        least = f"above {plain(self.above)}" if self.above is not None else least
+        most = None if self.maximum is None else f"at most {plain(self.maximum)}"
+        most = f"below {plain(self.below)}" if self.below is not None else most
         number = "a whole number" if self.kind is int else "a number"
         if self.minimum is not None and self.maximum is not None:
-            return f"{number} from {_plain(self.minimum)} to {_plain(self.maximum)}"
+            return f"{number} from {plain(self.minimum)} to {plain(self.maximum)}"
         bounds = " and ".join(bound for bound in (least, most) if bound)
         return f"{number} of {bounds}" if least and self.above is None else f"{number} {bounds}".rstrip()
 
     @property
-    def full_help(self) -> str:
-        """The help with the default at its end."""
-        return self.help if self.default is None else f"{self.help} (default {_plain(self.default)})"
+    def option(self) -> str:
+        """The name of the command-line option."""
+        return str(self.extra.get("option", f"--{self.name.replace('_', '-')}"))
 
 
 @cache
@@ -182,7 +182,7 @@ def _shown_key(key: str) -> str:
     return key if len(key) <= LONGEST_VALUE else f"{key[: LONGEST_VALUE - 1]}…"
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """A number without needless digits, yes and no for a flag, a word as it is."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -233,6 +233,6 @@ def markdown_table(cls: type) -> str:
     for name, one in declared(cls).items():
         if one.kind not in (int, float, bool, str):
             continue
-        default = "" if one.default is None else f"`{_plain(one.default)}`"
+        default = "" if one.default is None else f"`{plain(one.default)}`"
         rows.append(f"| `{name}` | {default} | {one.accepted.removeprefix('one of ')} | {one.help} |")
     return "\n".join(rows)

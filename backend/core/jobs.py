@@ -23,10 +23,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from backend.core.rights import require
 from backend.core.study import Study
 from backend.progress import Progress
 from db.errors import BlindspotError, Refused
 from db.jobs import Job, Jobs
+from db.rights import action_of_job
 
 KINDS = {
     "import passages": "backend.data.importing.importer:import_passages",
@@ -69,8 +71,9 @@ def run(study: Study, kind: str, arguments: dict[str, Any], watch: Progress | No
     return _execute(study, id, watch)
 
 
-def submit(study: Study, kind: str, arguments: dict[str, Any]) -> str:
-    """Start a job in a process of its own and return its id."""
+def submit(study: Study, kind: str, arguments: dict[str, Any], by: str | None = None) -> str:
+    """Start a job in a process of its own and return its id. `by`: who asks; see `backend.core.rights.require`."""
+    require(study, by, action_of_job(kind))
     id = _create(study, kind, arguments)
     folder = study.path("jobs", id)
     with open(folder / "log", "w") as log:
@@ -84,8 +87,9 @@ def submit(study: Study, kind: str, arguments: dict[str, Any]) -> str:
     return id
 
 
-def cancel(study: Study, id: str) -> None:
-    """Ask a job to stop; it does at its next report of progress, in half a second or so."""
+def cancel(study: Study, id: str, by: str | None = None) -> None:
+    """Ask a job to stop; it does at its next report of progress, in half a second or so. `by`: as in `submit`."""
+    require(study, by, "cancel jobs")
     if Jobs(study.labels_path).get(id).unfinished:
         (study.path("jobs", id) / "cancel").touch()
 

@@ -28,7 +28,7 @@ class Registry(Generic[T]):
         group: the entry point group through which installed packages add entries.
         name: gives the name of an entry; default its attribute `name`.
         order: sort key of the entries; default the order of registration, which is alphabetical by module.
-        accepts: says whether what an entry point names is an entry. Without it, anything but a module is.
+        check: raises for what an entry point names and is not a usable entry; its message says why.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Registry(Generic[T]):
         group: str | None = None,
         name: Callable[[T], str] = lambda entry: entry.name,  # type: ignore[attr-defined]
         order: Callable[[T], object] | None = None,
-        accepts: Callable[[object], bool] | None = None,
+        check: Callable[[object], None] | None = None,
     ):
         self.what, self.group = what, group
         self._package, self._modules = package, tuple(modules)
-        self._name, self._order, self._accepts = name, order, accepts
+        self._name, self._order, self._check = name, order, check
         self._entries: dict[str, T] = {}
         self._loaded = self._is_loading = False
         self._lock = threading.RLock()
@@ -133,6 +133,16 @@ class Registry(Generic[T]):
             for each in loaded:
                 self._add(each)
             return
-        if self._accepts is not None and not self._accepts(loaded):
-            raise TypeError(f"{type(loaded).__name__} is not a {self.what}")
+        if self._check is not None:
+            self._check(loaded)
         self.register(loaded)  # type: ignore[arg-type]
+
+
+def must_be(kind: type) -> Callable[[object], None]:
+    """A check that an entry is an instance of a class. Raises TypeError otherwise."""
+
+    def check(entry: object) -> None:
+        if not isinstance(entry, kind):
+            raise TypeError(f"{type(entry).__name__} is not a {kind.__name__}")
+
+    return check

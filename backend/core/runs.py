@@ -127,12 +127,12 @@ def write_run(
             {
                 "kind": "run",
                 "name": name,
+                "ties": "equal scores are ordered by the passage's row in the collection",
                 **settings,
                 "k": hits.k,
                 "questions": len(question_ids),
                 "question_set": question_set_hash(question_ids),
                 "corpus": study.corpus.digest,
-                "ties": "equal scores are ordered by the passage's row in the collection",
             },
         )
     return Run.open(study, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backend.core.runs import Run, answer_matrix
 from backend.core.splits import questions_in_split
+from backend.core.ties import check_ties, tied_order
 from backend.data.formats import find_writer
 from backend.data.formats.base import Format, Written
 from db.errors import Missing
@@ -24,25 +25,28 @@ QUESTIONS_PER_BLOCK = 200
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The file that was written, its rows, and one line for everything that the format has no place for."""
+    """The file that was written, its rows (`unit` names what a row is), and what the format has no place for, a line each."""
 
     path: Path
     rows: int
     notes: tuple[str, ...] = ()
+    unit: str = "row"
 
 
-def export_run(study: Study, name: str, format: str, path: Path | None = None) -> Exported:
+def export_run(study: Study, name: str, format: str, path: Path | None = None, ties: str = "file") -> Exported:
     """Write a run. `has_answer`, where the format has it, is by the run's own rule.
 
     Args:
         format: "trec", "dpr", "pyserini", "msmarco".
         path: default the run's name and the format's ending, in the current folder.
+        ties: the order of equal scores (see `backend.core.ties`); "file" keeps the run's own.
 
     Raises Refused for an unknown format or what the format cannot hold, Missing for an unknown run.
     """
     chosen = find_writer("runs", format)
+    check_ties(ties)
     run = study.run(name)
-    return _written(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run)))
+    return _written(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run, ties)))
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
@@ -81,7 +85,7 @@ def _written(chosen: Format, path: Path | None, name: str, write) -> Exported:
     # A split may be named "similar/dev": as a file name that must not lead elsewhere.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
     written: Written = write(target)
-    return Exported(target, written.rows, written.notes)
+    return Exported(target, written.rows, written.notes, written.unit)
 
 
 def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
@@ -92,11 +96,13 @@ def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
         yield [[next(passages) for _ in range(int((row >= 0).sum()))] for row in ordinals]
 
 
-def _entries(study: Study, run: Run) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
+def _entries(study: Study, run: Run, ties: str) -> Iterator[tuple[Question, list[tuple[Passage, float, bool]]]]:
     answers, row = answer_matrix(study, run), 0
     for block in _blocks(study, run):
         questions = study.questions.some(run.question_ids[row : row + len(block)])
         for question, passages in zip(questions, block, strict=True):
-            scores, matches = run.hits.scores[row].tolist(), answers[row].tolist()
-            yield question, list(zip(passages, scores, matches, strict=False))
+            found = len(passages)
+            scores, rows = run.hits.scores[row, :found], run.hits.ordinals[row, :found]
+            order = tied_order(scores, rows, [passage.id for passage in passages], ties)
+            yield question, [(passages[i], float(scores[i]), bool(answers[row, i])) for i in order]
             row += 1

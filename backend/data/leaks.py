@@ -1,7 +1,7 @@
-"""Which questions may train: none whose text, or whose (subject, relation), stands in a dev or test split.
+"""Select the questions that may train: none whose text, or whose (subject, relation), is in a dev or test split.
 
-Bucket and one-off sets count as test; of the one-off sets (EntityQuestions' `no-overlap` and `similar`) only what they themselves
-call train may train.
+Bucket and one-off sets count as test. Of the one-off sets (EntityQuestions' `no-overlap` and `similar`) only their own
+train split may train.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 HELD_OUT = ("dev", "test")
 TRAINS = ("train", "unlabelled")
-TEXT_LEAK = "its text stands in dev or test"
-FACT_LEAK = "its subject and relation stand in dev or test"
-BUCKET_LEAK = "it is of a bucket set, which counts as test"
+TEXT_LEAK = "its text is in dev or test"
+FACT_LEAK = "its subject and relation are in dev or test"
+BUCKET_LEAK = "it belongs to a bucket set, which counts as test"
 BAD = "people call the question bad"
 
 
 @dataclass(slots=True)
 class EligibleQuestions:
-    """The questions that may train, by id in rising order, and those left out, with the reason.
+    """The questions that may train, by ascending id, and the questions left out, each with its reason.
 
-    digest: of everything about the admitted questions that a training set depends on.
+    digest: hash of everything about the eligible questions that a training set depends on.
     """
 
     ids: list[str] = field(default_factory=list)
@@ -48,16 +48,16 @@ def eligible_questions(
     limit: int | None = None,
     seed: int = 0,
 ) -> EligibleQuestions:
-    """The questions of some splits, without leaks.
+    """Select the questions of some splits that leak nothing.
 
     Args:
         wanted: train, unlabelled, or SET/SPLIT of these splits.
         bad: ids of questions that people call bad.
-        relations: only questions that ask for one of these; empty for all.
-        limit: of those without leaks, so many at most, drawn with `seed`. A larger limit only adds to what a smaller one draws.
+        relations: only questions about these relations; empty for all.
+        limit: maximum number of questions, drawn with `seed`. A larger limit only adds to the draw of a smaller one.
 
     Raises:
-        Refused: a dev or test split. Missing: there are no such questions.
+        Refused: a dev or test split. Missing: no such questions.
     """
     conditions = [_condition(each) for each in wanted]
     texts, facts = _held_out(study)
@@ -78,7 +78,7 @@ def eligible_questions(
         else:
             rows[id] = json.dumps([id, text, relation, subject, *rest])
     if not rows and not made.left_out:
-        asking = f" that ask for {', '.join(relations)}" if relations else ""
+        asking = f" about {', '.join(relations)}" if relations else ""
         raise Missing(f"there are no questions of {', '.join(wanted)}{asking}; import some with --split train")
     made.ids = nested_sample(list(rows), limit, seed)
     made.digest = hashlib.sha256("".join(rows[id] for id in made.ids).encode()).hexdigest()
@@ -90,12 +90,12 @@ def _condition(wanted: str) -> tuple[str, list[str]]:
     if split in HELD_OUT:
         raise Refused(f"{wanted} questions never train; give train or unlabelled")
     if split not in TRAINS:
-        raise Refused(f"a training set is made of train, unlabelled, or SET/train, not of {wanted!r}")
+        raise Refused(f"a training set takes train, unlabelled, or SET/train, not {wanted!r}")
     return ("(split = ? AND dataset = ?)", [split, dataset]) if slash else ("split = ?", [split])
 
 
 def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
-    """Keys of the texts and of the facts that are asked in dev, test and bucket sets."""
+    """Keys of the texts and of the facts of all dev, test and bucket questions."""
     texts: set[bytes] = set()
     facts: set[bytes] = set()
     for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
@@ -113,7 +113,7 @@ def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tupl
 
 
 def _text_key(text: str) -> bytes:
-    """Of the words alone: capitals, signs and spaces make no other question."""
+    """A key of the words alone, so that case, punctuation and spaces make no difference."""
     words = [token for token in lower_tokens(text) if token[0].isalnum()]
     return text_key(" ".join(words) if words else text)
 

@@ -5,7 +5,7 @@ Every figure of a comparison is made here once, so that the page, the command an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -74,6 +74,17 @@ class Measured:
     @cached_property
     def facts(self) -> QuestionFacts:
         return QuestionFacts(self.study, self.questions)
+
+    def without(self, ids: Set[str], reason: str) -> Measured:
+        """The same run without some questions, which are counted as left out for this reason."""
+        kept = np.array([question.id not in ids for question in self.questions], dtype=bool)
+        return replace(
+            self,
+            questions=[question for question, keep in zip(self.questions, kept.tolist(), strict=True) if keep],
+            rows=self.rows[kept],
+            first=self.first[kept],
+            left_out={**self.left_out, reason: int((~kept).sum())},
+        )
 
 
 def measure(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from backend.core.manifest import read_json, write_json
+from backend.core.rights import require
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
@@ -54,9 +55,15 @@ def saved_selection(study: Study, name: str) -> SavedSelection:
 
 
 def save_selection(
-    study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str
+    study: Study, name: str, questions: Sequence[str], points: Sequence[str], map: str, by: str | None = None
 ) -> SavedSelection:
-    """Keep a selection. Raises BadInput for a name that cannot be, Refused for one that is taken or a selection without questions."""
+    """Keep a selection. `by`: who asks; see `backend.core.rights.require`.
+
+    Raises:
+        BadInput: a name that cannot be.
+        Refused: the name is taken, the selection has no questions, or `by` may not save selections.
+    """
+    require(study, by, "save slices")
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable() or '"' in name:
         raise BadInput("a selection needs a name of 1 to 100 characters, without quotation marks")

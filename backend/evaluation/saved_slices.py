@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from analysis.expressions import NotAnExpression, parse
 from backend.core.manifest import read_json, write_json
+from backend.core.rights import require
 from db.errors import BadInput, Missing, Refused
 
 if TYPE_CHECKING:
@@ -35,8 +36,14 @@ def saved(study: Study) -> dict[str, SavedSlice]:
         raise BadInput("is not a list of slices; mend it, or delete it to start anew", path) from error
 
 
-def save(study: Study, name: str, expression: str, replace: bool = False) -> SavedSlice:
-    """Save a slice in its plainest form. Raises BadInput for an expression or a name that cannot be, Refused for a name that is taken."""
+def save(study: Study, name: str, expression: str, replace: bool = False, by: str | None = None) -> SavedSlice:
+    """Save a slice in its plainest form. `by`: who asks; see `backend.core.rights.require`.
+
+    Raises:
+        BadInput: an expression or a name that cannot be.
+        Refused: the name is taken, or `by` may not save slices.
+    """
+    require(study, by, "save slices")
     name = " ".join(name.split())
     if not name or len(name) > 100 or not name.isprintable():
         raise BadInput("a slice needs a name of 1 to 100 characters")
@@ -53,8 +60,9 @@ def save(study: Study, name: str, expression: str, replace: bool = False) -> Sav
     return made
 
 
-def delete(study: Study, name: str) -> None:
-    """Raises Missing."""
+def delete(study: Study, name: str, by: str | None = None) -> None:
+    """Delete a saved slice. Raises Missing, and Refused where `by` may not delete slices."""
+    require(study, by, "save slices")
     with study.building("slices"):
         known = saved(study)
         if name not in known:

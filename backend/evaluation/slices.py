@@ -15,6 +15,7 @@ from analysis.accuracy import first_hit
 from analysis.expressions import OPERATORS, Condition, Expression, Not, NotAnExpression, evaluate, parse
 from backend.core.gold import gold_matrix
 from backend.evaluation.comparison import Comparison
+from backend.retrieval.retriever import is_lexical
 from backend.text.answers import match_run
 from db.errors import BadInput, Missing
 from db.labels import Labels
@@ -189,7 +190,7 @@ class Facts:
 
     def sides(self) -> tuple[str, str]:
         """("a", "b") where A is BM25 or neither is, ("b", "a") where B alone is: BM25's side first."""
-        kinds = [side.run.manifest.get("retriever") == "bm25" for side in (self.comparison.a, self.comparison.b)]
+        kinds = [is_lexical(side.run.manifest) for side in (self.comparison.a, self.comparison.b)]
         return ("b", "a") if kinds == [False, True] else ("a", "b")
 
     def tag(self, name: str) -> np.ndarray:
@@ -198,7 +199,7 @@ class Facts:
         codes = flips.cells(compared.first_a, compared.first_b, self.k)
         sparse, other = self.sides()
         if name in ("bm25_only", "dense_only"):
-            if [side.run.manifest.get("retriever") for side in (compared.a, compared.b)].count("bm25") != 1:
+            if is_lexical(compared.a.run.manifest) == is_lexical(compared.b.run.manifest):
                 raise BadInput(
                     f"tag:{name} needs BM25 and another run; compare those, or write tag:only_a or tag:only_b"
                 )

@@ -196,8 +196,10 @@ class BlockIndex(Part):
         return "encoding blocks" if self.encoder else "indexing blocks for BM25"
 
     def finished(self, bench: Workbench) -> bool:
-        held = self.blocks.study(bench).parts("indexes")
-        return (self.encoder[0].encoder if self.encoder else "bm25") in held
+        from backend.retrieval.bm25 import is_indexed
+
+        study = self.blocks.study(bench)
+        return self.encoder[0].encoder in study.parts("indexes") if self.encoder else is_indexed(study)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.retrieval import bm25, dense

@@ -29,7 +29,9 @@ class Bm25Index(Part):
     folder, plural = "indexes", "indexes"
 
     def own_name(self, bench: Workbench) -> str:
-        return "bm25"
+        from backend.retrieval.bm25 import NAME
+
+        return NAME
 
     def title(self) -> str:
         return "indexing passages for BM25"
@@ -169,8 +171,7 @@ class TunedHybridHits(HybridHits):
     tuned_on: Asked = None
 
     def search(self, bench, questions, k, progress):
-        from backend.retrieval.hybrid import Hybrid
-        from backend.retrieval.retrieve import accuracy_by_weight
+        from backend.retrieval.hybrid import Hybrid, accuracy_by_weight
         from backend.text.answers import DEFAULT_RULE
 
         retriever = Hybrid(bench, bench.name(self.index), "weighted", device=bench.device)

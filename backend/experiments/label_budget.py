@@ -27,6 +27,7 @@ from backend.experiments.finding import find
 from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
+from backend.retrieval.bm25 import is_indexed
 from backend.training.training_settings import DualEncoderSettings, check
 from backend.training_sets.denoising import policy_named
 from db.errors import BadInput, Missing, Refused
@@ -232,7 +233,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
     return {
         "budgets": [asdict(budget) for budget in budgets],
         "last_event": labels.last_event,
-        "positives": ["gold", "distant"] if "bm25" in asked.study.parts("indexes") else ["gold"],
+        "positives": ["gold", "distant"] if is_indexed(asked.study) else ["gold"],
     }
 
 

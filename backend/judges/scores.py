@@ -1,6 +1,8 @@
-"""What a cross-encoder gave: a probability for each (question, passage) pair, kept by model in `scores/<model>/`.
+"""The scores of a cross-encoder: a probability for each (question, passage) pair, stored by model in
+`scores/<model>/`.
 
-Absent means unknown, never zero. Pairs are added in transactions, so scoring that was killed goes on with what is absent.
+An absent pair is unknown, never zero. Pairs are added in transactions, so a killed scoring resumes with the absent
+ones.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ _SCHEMA = """
 
 
 class PairScorer(Protocol):
-    """Anything that knows probabilities of pairs. What it leaves out is not known. `backend.judging.batches` takes one too."""
+    """Anything that knows probabilities of pairs. It leaves out the pairs that it does not know."""
 
     def __call__(self, pairs: Sequence[PairKey]) -> Mapping[PairKey, float]: ...
 
 
 class ScoreStore(PerThread):
-    """The scores of one model. Threads may share it.
+    """The scores of one model. Threads may share a store.
 
-    manifest: `model`, `calibrated` (whether the probabilities were fitted to labels), and what the maker added.
+    manifest: `model`, `calibrated` (whether the probabilities were fitted to labels), and what the scorer added.
     """
 
     def __init__(self, study: Study, model: str, manifest: dict):
@@ -49,7 +51,10 @@ class ScoreStore(PerThread):
 
     @classmethod
     def open(cls, study: Study, model: str) -> ScoreStore:
-        """Raises Missing where this model scored nothing, Refused where it scored other passages."""
+        """Open the scores of a model.
+
+        Raises Missing if the model scored nothing, Refused if it scored other passages.
+        """
         check_name(model, "model")
         manifest = read_manifest(study.path("scores", model))
         if manifest is None:
@@ -61,14 +66,14 @@ class ScoreStore(PerThread):
 
     @classmethod
     def create(cls, study: Study, model: str, calibrated: bool, about: Mapping[str, Any] | None = None) -> ScoreStore:
-        """The store to add to; made if there is none.
+        """Open the store to add scores to, and create it if necessary.
 
         Args:
-            calibrated: whether the probabilities are calibrated on labels; `positive_aware` needs that they are.
-            about: what the scores come from, such as the model's hash; part of the manifest.
+            calibrated: whether the probabilities are calibrated on labels; `positive_aware` requires it.
+            about: the origin of the scores, such as the model's hash; part of the manifest.
 
         Raises:
-            Refused: there are scores of another model, or other calibration, under this name.
+            Refused: this name holds scores of another model, or of another calibration.
         """
         check_name(model, "model")
         folder = study.path("scores", model)
@@ -87,22 +92,22 @@ class ScoreStore(PerThread):
             store.manifest = write_manifest(folder, wanted)
             return store
         if differs := [key for key, value in wanted.items() if manifest.get(key) != value]:
-            raise Refused(
-                f"the scores kept as {model!r} are of something else ({', '.join(differs)}); take another name"
-            )
+            raise Refused(f"the scores stored as {model!r} differ in {', '.join(differs)}; take another name")
         return cls(study, model, manifest)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
-        """Keep (question id, passage id, probability) rows, all or none; a pair that is there gets the new value. Gives their number.
+        """Store (question id, passage id, probability) rows, all or none, and return their number.
+
+        A new value replaces an old one.
 
         Raises:
-            BadInput: a probability that is none.
+            BadInput: a value that is not a probability.
         """
         rows = [(question, passage, float(probability)) for question, passage, probability in rows]
         for question, passage, probability in rows:
             if not (math.isfinite(probability) and 0 <= probability <= 1):
                 raise BadInput(
-                    f"the score of question {question!r} and passage {passage!r} is {probability}; a probability lies "
+                    f"the score of question {question!r} and passage {passage!r} is {probability}; a probability must be "
                     "between 0 and 1"
                 )
         with writing(self.connection) as connection:
@@ -118,12 +123,12 @@ class ScoreStore(PerThread):
         return self.connection.execute("SELECT count(*) FROM score").fetchone()[0]
 
     def __call__(self, pairs: Sequence[PairKey]) -> dict[PairKey, float]:
-        """Those of the pairs that are known."""
+        """The known probabilities among these pairs."""
         known = self.of({question for question, _ in pairs})
         return {pair: known[pair[0]][pair[1]] for pair in pairs if pair[1] in known.get(pair[0], ())}
 
     def of(self, questions: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Everything that is known of some questions: probability by passage, by question."""
+        """Every known probability of some questions: question to passage to probability."""
         rows = self.connection.execute(
             "SELECT question, passage, probability FROM score WHERE question IN (SELECT value FROM json_each(?))",
             (json.dumps(sorted(questions)),),
@@ -134,12 +139,12 @@ class ScoreStore(PerThread):
         return found
 
     def questions(self) -> set[str]:
-        """Ids of the questions of which some pair is known."""
+        """Ids of the questions with at least one known pair."""
         return {question for (question,) in self.connection.execute("SELECT DISTINCT question FROM score")}
 
     @property
     def digest(self) -> str:
-        """Changes with every pair that is added: what was made of these scores can say which they were."""
+        """A hash that changes with every added pair. Records which scores something was made from."""
         return self._digest(self.connection)
 
     @staticmethod

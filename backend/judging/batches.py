@@ -21,6 +21,7 @@ import numpy as np
 
 from analysis.buckets import bucket_group
 from backend.core.manifest import text_sha256
+from backend.core.rights import require
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.priority import Calibration, Pooled, harm, served
@@ -90,13 +91,14 @@ def make_batch(
         candidates: passages shown of a question, at most.
         scores: a cross-encoder's probabilities, once there is one; else a calibrated guess from answer match and rank is used.
         trained: passages that the current training set has as hard negatives, by question.
-        by: who asks; a lead, or None for the keeper of the files.
+        by: who asks; see `backend.core.rights.require`.
 
     Raises:
         BadInput: no run, an unknown split, a size, depth or share that is out of range.
         Missing: an unknown run or question, or no question with unlabelled candidates.
-        Refused: the name is taken, or `by` is no lead.
+        Refused: the name is taken, or `by` may not make batches.
     """
+    require(study, by, "make batches")
     mix = mix or Mix()
     _check(size, candidates, splits, mix)
     rule_named(rule)
@@ -145,8 +147,9 @@ def batch_of_pairs(
 
     Raises:
         Missing: a question or passage that the study does not hold.
-        Refused: no pairs, the name is taken, or `by` is no lead.
+        Refused: no pairs, the name is taken, or `by` may not make batches.
     """
+    require(study, by, "make batches")
     asked: dict[str, dict[str, None]] = defaultdict(dict)
     for question, passage in pairs:
         asked[question][passage] = None

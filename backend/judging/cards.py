@@ -40,7 +40,11 @@ class Cards:
         self._held: OrderedDict[str, Card] = OrderedDict()
 
     def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
-        """Cards of the batches, in the order of the leases. Run, rank and score are there to be shown once a label is given."""
+        """Cards of the batches, in the order of the leases.
+
+        Run, rank and score of a passage, and what was settled of it in practice, are left out until the annotator has labelled it:
+        what the browser does not have, nobody can look up there.
+        """
         by_batch: dict[str, list[str]] = {}
         practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
         for lease in leases:
@@ -49,8 +53,14 @@ class Cards:
         for batch, questions in by_batch.items():
             given = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
-                settled = self._settled(card["question"]) if (batch, card["question"]) in practice else None
-                made[card["key"]] = card | {"given": given.get(card["question"], {}), "settled": settled}
+                labels = given.get(card["question"], {})
+                settled = None
+                if (batch, card["question"]) in practice:
+                    settled = {id: one for id, one in self._settled(card["question"]).items() if id in labels}
+                candidates = [
+                    each if each["passage"] in labels else each | {"where": ""} for each in card["candidates"]
+                ]
+                made[card["key"]] = card | {"given": labels, "settled": settled, "candidates": candidates}
         return [made[name] for lease in leases if (name := key(lease.batch, lease.question)) in made]
 
     def disputed(self, questions: Sequence[str]) -> list[Card]:
@@ -77,7 +87,7 @@ class Cards:
                 one["others"] = ", ".join(
                     f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common()
                 )
-            cards.append(card | {"given": given.get(question.id, {}), "blind": False})
+            cards.append(card | {"given": given.get(question.id, {})})
         return cards
 
     def _of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:
@@ -105,7 +115,7 @@ class Cards:
         wanted = [id for id in (*(each.passage for each in candidates), *question.gold) if id in ordinals]
         passages = dict(zip(wanted, self._study.corpus.passages([ordinals[id] for id in wanted]), strict=True))
         return {
-            "key": key(batch, question.id), "batch": batch, "question": question.id, "text": question.text, "blind": True,
+            "key": key(batch, question.id), "batch": batch, "question": question.id, "text": question.text,
             "answers": list(question.answers[:SHOWN_ANSWERS]), "more_answers": list(question.answers[SHOWN_ANSWERS:]) or None,
             "positives": [_shown(passages[id], question) for id in question.gold if id in passages],
             "candidates": [_candidate(each, passages[each.passage], question, place, candidates)

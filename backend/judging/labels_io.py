@@ -20,6 +20,7 @@ from backend.data.formats.trec import read_qrels, write_qrels
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.tools import writable
 from backend.progress import Progress
+from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing, Refused
 from db.events import EventRow
 from db.labels import Labels
@@ -142,9 +143,13 @@ def _write_qrels(labels: Labels, target: Path, last: int) -> tuple[int, tuple[st
     settled = [pair for pair in pairs if pair.label in _GRADES]
     rows = write_qrels(target, ((pair.question, pair.passage, _GRADES[pair.label]) for pair in settled)).rows
     open_pairs, related = len(pairs) - len(settled), sum(pair.label == "related" for pair in settled)
-    notes = (f"{open_pairs:,} pairs are in dispute or unsure, and have no line",) if open_pairs else ()
+    notes = (
+        (f"{counted(open_pairs, 'pair')} in dispute or unsure {noun(open_pairs, 'has')} no line",) if open_pairs else ()
+    )
     notes += (
-        (f"{related:,} related passages have the grade 0, as negatives have; jsonl and csv keep them apart",)
+        (
+            f"{counted(related, 'related passage')} {noun(related, 'has')} the grade 0, as negatives have; jsonl and csv keep them apart",
+        )
         if related
         else ()
     )

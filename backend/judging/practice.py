@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from backend.core.rights import require
 from backend.judging.batches import BatchMade, batch_of_pairs
 from db.errors import BadInput, Refused
 from db.judgements import Consensus
@@ -35,8 +36,9 @@ def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = No
 
     Raises:
         BadInput: a size below 1.
-        Refused: fewer questions are settled; the name is taken; `by` is no lead.
+        Refused: fewer questions are settled; the name is taken; `by` may not make batches.
     """
+    require(study, by, "make batches")
     if size < 1:
         raise BadInput("practice has one question at least")
     labels = Labels(study.labels_path)

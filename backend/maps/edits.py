@@ -16,6 +16,7 @@ from analysis import clusters
 from analysis.clusters import NOISE
 from analysis.projection import geometry, principal_components
 from backend.core.manifest import read_json, write_json
+from backend.core.rights import require
 from backend.maps.making import named
 from backend.maps.stored import Map
 from db.errors import BadInput, Missing, Refused
@@ -151,14 +152,14 @@ def split(map: Map, id: int, parts: int = 2, seed: int = 0, seen: int | None = N
     return _edit(map, edit, seen, by)
 
 
-def undo(map: Map, seen: int | None = None) -> Clusters:
+def undo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
     """Take the last edit back. Raises Refused where there is none."""
-    return _move(map, "edits", "undone", "nothing to undo", seen)
+    return _move(map, "edits", "undone", "nothing to undo", seen, by)
 
 
-def redo(map: Map, seen: int | None = None) -> Clusters:
+def redo(map: Map, seen: int | None = None, by: str | None = None) -> Clusters:
     """Do again what was undone last. Raises Refused where there is nothing, or something was changed since."""
-    return _move(map, "undone", "edits", "nothing to do again", seen)
+    return _move(map, "undone", "edits", "nothing to do again", seen, by)
 
 
 def _components(map: Map, members: np.ndarray) -> np.ndarray:
@@ -212,6 +213,7 @@ def _told(edits: Sequence[Mapping]) -> str | None:
 
 
 def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
+    require(map.study, by, "edit maps")
     with _held(map):
         now, log = clusters_of(map), _read(map)
         _refuse_stale(now, seen)
@@ -221,7 +223,8 @@ def _edit(map: Map, make, seen: int | None, by: str | None) -> Clusters:
         return clusters_of(map)
 
 
-def _move(map: Map, source: str, target: str, nothing: str, seen: int | None) -> Clusters:
+def _move(map: Map, source: str, target: str, nothing: str, seen: int | None, by: str | None) -> Clusters:
+    require(map.study, by, "edit maps")
     with _held(map):
         log = _read(map)
         _refuse_stale(clusters_of(map), seen)

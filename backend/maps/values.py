@@ -1,4 +1,4 @@
-"""What the points of a map can be coloured by, and what is known of each cluster."""
+"""What the study knows of a map's points and clusters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.accuracy import Estimate, found_by, proportion
-from analysis.buckets import bucket_group
 from backend.maps.edits import Clusters
 from backend.maps.stored import Map
 from db.labels import Labels
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.core.runs import Run
+    pass
 
-BY = ("kind", "relation", "bucket", "hit", "label", "cluster")
-NOBODYS, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
-FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
 UNLABELLED = "unlabelled"
 _STRONGEST = ("positive", "gold", "open", "related", "negative", UNLABELLED)
 
@@ -70,71 +66,6 @@ def known(map: Map) -> Known:
     ]
     judged = frozenset((pair.question, ordinals[pair.passage]) for pair in pairs if pair.passage in ordinals)
     return Known(questions, positives, dict(asked), labels, judged)
-
-
-def values(
-    map: Map,
-    what: Known,
-    by: str,
-    state: Clusters,
-    first: Mapping[str, int] | None = None,
-    run: Run | None = None,
-    k: int = 20,
-) -> list[str]:
-    """A category for each point, questions first.
-
-    Args:
-        by: one of BY. A question's relation and bucket are its own; a passage's are those of the questions it is a positive of.
-            "hit": a question is found if it has a relevant passage in the run's first k; a passage if it stands there for a
-            question it is a positive of.
-        first: rank of the first relevant passage by question id, 0 for none, of the questions of `run` that can be measured.
-    """
-    drawn = what.questions[: map.drawn]
-    if by == "kind":
-        return ["question"] * len(drawn) + [
-            "positive" if place in what.asked else "other passage" for place in range(len(map.ordinals))
-        ]
-    if by in ("relation", "bucket"):
-        name = (
-            (lambda q: q.relation or NO_RELATION)
-            if by == "relation"
-            else (lambda q: bucket_group(q.bucket, q.frequency))
-        )
-        of = [name(question) for question in what.questions]
-        return of[: len(drawn)] + [
-            _one({of[i] for i in what.asked.get(place, ())}, by) for place in range(len(map.ordinals))
-        ]
-    if by == "label":
-        return ["question"] * len(drawn) + what.labels
-    if by == "cluster":
-        return ["question"] * len(drawn) + [state.name(int(label)) for label in state.labels]
-    if run is None or first is None:
-        return [NOT_IN_RUN] * len(map)
-    found = {id: FOUND if 0 < rank <= k else MISSED for id, rank in first.items()}
-    return [found.get(question.id, NOT_IN_RUN) for question in drawn] + _passages_found(map, what, run, k)
-
-
-def _one(names: set[str], by: str) -> str:
-    if not names:
-        return NOBODYS
-    return names.pop() if len(names) == 1 else SEVERAL if by == "relation" else "of several groups"
-
-
-def _passages_found(map: Map, what: Known, run: Run, k: int) -> list[str]:
-    top: dict[int, set[int]] = {}
-    for number, question in enumerate(what.questions):
-        if what.positives[number] and (row := run.row(question.id)) is not None:
-            top[number] = set(np.asarray(run.hits.ordinals[row, :k]).tolist())
-    made = []
-    for place, ordinal in enumerate(map.ordinals.tolist()):
-        askers = [number for number in what.asked.get(place, ()) if number in top]
-        if place not in what.asked:
-            made.append(NOBODYS)
-        else:
-            made.append(
-                NOT_IN_RUN if not askers else FOUND if any(ordinal in top[number] for number in askers) else MISSED
-            )
-    return made
 
 
 def categories(found: Iterable[str], most: int = 12) -> list[str]:

@@ -285,7 +285,7 @@ def retrieve_joint(
     from backend.core.splits import questions_in_split
     from backend.retrieval.retrieve import default_name
 
-    questions, run = questions_in_split(study, split), run or default_name("dense", name, split)
+    questions, run = questions_in_split(study, split), run or default_name(name, split)
     with claim_run(study, run, replace_old):
         index, vectors = question_vectors(study, name, [question.text for question in questions], device)
         hits = index.search_vectors(vectors, min(k, len(study.corpus)), progress)

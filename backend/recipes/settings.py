@@ -54,6 +54,9 @@ JUDGED_POLICY = "answer_match"
 what was labelled rather than what answers."""
 
 
+DENOISED_BY = (Thresholds().keep_below, Thresholds().propose_above)
+
+
 @settings_class
 class RecipeSettings:
     """The choices of a recipe. `dual` and `cross` hold what differs from the model settings that the other choices give."""
@@ -70,7 +73,7 @@ class RecipeSettings:
     )
     seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
     thresholds: tuple[float, float] = Field(
-        (0.1, 0.9),
+        DENOISED_BY,
         title="Thresholds",
         description="Probabilities: a passage below the first is a negative, one above the second a pseudo-positive",
     )
@@ -86,7 +89,7 @@ class RecipeSettings:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
         """The settings from plain values, as a job stores them. Raises BadInput or Refused for values that cannot train."""
-        thresholds = values.get("thresholds", (0.1, 0.9))
+        thresholds = values.get("thresholds", DENOISED_BY)
         made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
         check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
         build(CrossEncoderSettings, made.cross_settings(), "cross")

@@ -15,6 +15,7 @@ from backend.core.settings import add_encoder
 from backend.progress import Progress
 from backend.recipes.settings import JUDGED_POLICY, RecipeSettings
 from backend.recipes.state import Kind, State, hash_of
+from backend.retrieval.bm25 import is_indexed
 from db.errors import Refused
 from db.labels import Labels
 
@@ -340,7 +341,7 @@ def begin(
         if state.begun
         else {
             **_labels(study),
-            "positives": ["gold", "distant"] if "bm25" in study.parts("indexes") else ["gold"],
+            "positives": ["gold", "distant"] if is_indexed(study) else ["gold"],
             "dev": "dev" in splits,
             "before": "dev" in splits and start in study.parts("indexes"),
         },

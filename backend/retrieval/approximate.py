@@ -11,14 +11,16 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.declared import build as build_options
 from backend.core.manifest import write_json
 from backend.progress import Progress
+from backend.retrieval.faiss_options import KINDS, FaissOptions
 from backend.retrieval.retriever import pad, top_k
 from backend.retrieval.search import finite_questions
 from db.errors import Missing, Refused
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.retrieval.dense import Dense
 
-KINDS = ("flat", "hnsw", "ivfpq")
 ROWS_PER_BLOCK = 16_384
 TRAINING_PER_LIST = 64  # vectors per inverted list to train on; FAISS asks for 39 or more
 SECONDS_BETWEEN_REPORTS = 2.0
@@ -36,40 +37,7 @@ RECALL_QUESTIONS = 500
 RECALL_AT = (20, 100)
 
 
-@dataclass(frozen=True)
-class Options:
-    """Settings of an approximate index; those of other kinds are not used.
-
-    HNSW: `links` per vector (M), `build_effort` (efConstruction), `search_effort` (efSearch). DPR (2020, section 3) took 512, 200
-    and 128, at 4 KB a vector for links alone; 32 links are enough for recall in most collections.
-    IVF-PQ: `lists` (0: four times the square root of n), `code_bytes` per vector, `probes` lists searched.
-
-    Raises Refused for a number that is none of these.
-    """
-
-    links: int = 32
-    build_effort: int = 200
-    search_effort: int = 128
-    lists: int = 0
-    code_bytes: int = 64
-    probes: int = 64
-
-    def __post_init__(self):
-        for field in fields(self):
-            value, least = getattr(self, field.name), 0 if field.name == "lists" else 1
-            if not isinstance(value, int) or value < least:
-                raise Refused(f"{field.name} must be a whole number of at least {least}, not {value!r}")
-
-    @classmethod
-    def of(cls, given: dict) -> Options:
-        """Raises Refused for a name that is no setting."""
-        names = [field.name for field in fields(cls)]
-        if unknown := [name for name in given if name not in names]:
-            raise Refused(f"an approximate index has no setting {unknown[0]!r}; it has {', '.join(names)}")
-        return cls(**given)
-
-
-DPR_HNSW = Options(links=512, build_effort=200, search_effort=128)
+DPR_HNSW = FaissOptions(links=512, build_effort=200, search_effort=128)
 
 
 def build(
@@ -84,7 +52,7 @@ def build(
 
     Args:
         kind: "flat", "hnsw" or "ivfpq".
-        options: fields of `Options`.
+        options: fields of `FaissOptions`.
         device: "cuda" trains and fills flat and ivfpq on the GPU, with faiss-gpu; the file is the same.
 
     Raises Refused for settings that do not fit the vectors, or while another process builds it.
@@ -95,7 +63,7 @@ def build(
 
     if kind not in KINDS:
         raise Refused(f"an approximate index is one of {', '.join(KINDS)}, not {kind!r}")
-    chosen, started = Options.of(options or {}), time.monotonic()
+    chosen, started = build_options(FaissOptions, options or {}), time.monotonic()
     dense, folder = Dense(study, name, device), study.path("indexes", name)
     with study.building(f"indexes/{name}-{kind}"):
         index = _empty(kind, chosen, dense, study.settings.seed)
@@ -129,7 +97,7 @@ def build(
         return manifest
 
 
-def _empty(kind: str, options: Options, dense: Dense, seed: int) -> Any:
+def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
     import faiss
 
     width = dense.vectors.shape[1]
@@ -260,7 +228,7 @@ class Approximate:
                 f"{path} holds {self._index.ntotal:,} vectors, not {len(dense.vectors):,}; build it again "
                 "with 'blindspot index faiss'"
             )
-        options = Options(**manifest["options"])
+        options = FaissOptions(**manifest["options"])
         if manifest["kind"] == "hnsw":
             self._index.hnsw.efSearch = options.search_effort
         elif manifest["kind"] == "ivfpq":

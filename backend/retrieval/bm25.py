@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,16 @@ import numpy as np
 
 from backend.core.children import child
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.lucene import java_class, java_command, on_jvm
 from backend.retrieval.lucene_batch import FIELD, BatchSearch
-from backend.retrieval.retriever import top_k
+from backend.retrieval.retriever import RETRIEVERS, NoOptions, RetrieverKind, top_k
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
+    from backend.core.settings import Settings
     from backend.core.study import Study
     from db.corpus import Corpus
 
@@ -272,3 +274,43 @@ def _blocks(questions: int, hits: int) -> Iterator[slice]:
     size = max(1, min(QUESTIONS_PER_CALL, HITS_PER_CALL // hits))
     for start in range(0, questions, size):
         yield slice(start, start + size)
+
+
+def is_indexed(study: Study) -> bool:
+    """Whether the study has a finished BM25 index."""
+    return NAME in study.parts("indexes")
+
+
+class BM25Kind(RetrieverKind):
+    name, title = NAME, "BM25"
+    help = "Lucene's BM25"
+    lexical = suggested = True
+
+    def available(self, study: Study) -> list[str]:
+        return [NAME] if is_indexed(study) else []
+
+    def open(
+        self,
+        study: Study,
+        options: NoOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> BM25:
+        return BM25(study)
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return (NAME,)
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        return (settings.bm25,)
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        return f"BM25, k1 {manifest.get('k1', '?')}, b {manifest.get('b', '?')}"
+
+    def steps(self, study: Study) -> list[Step]:
+        if is_indexed(study):
+            return []
+        return [Step("BM25 needs an index.", "blindspot index bm25", ("index bm25", {}))]
+
+
+RETRIEVERS.register(BM25Kind())

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from backend.core.declared import Field, settings_class
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
+from backend.core.summary import Step
 from backend.progress import Progress
 from backend.retrieval.encoder import Encoder, load_encoder
 from backend.retrieval.passage_encoder import PassageEncoder
+from backend.retrieval.retriever import RETRIEVERS, RetrieverKind
 from backend.retrieval.search import ExactSearch
 from backend.retrieval.shards import Shard, encode_shard, whole_set
 from backend.retrieval.shards import merge as merge_blocks
@@ -22,7 +25,7 @@ from db.errors import BadInput, Missing, Refused
 from db.records import Hits
 
 if TYPE_CHECKING:
-    from backend.core.settings import EncoderSettings
+    from backend.core.settings import EncoderSettings, Settings
     from backend.core.study import Study
 
 PER_STEP = 256  # questions encoded between two reports of progress
@@ -275,3 +278,101 @@ def _mapped(path: Path, name: str) -> np.ndarray:
         raise BadInput(
             f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path
         ) from error
+
+
+@settings_class
+class EncoderOptions:
+    """The options of a kind of retriever that searches an encoder's vectors."""
+
+    encoder: str = Field(
+        "minilm", title="Encoder", description="An encoder of study.toml", json_schema_extra={"ignored_elsewhere": True}
+    )
+
+
+@settings_class
+class DenseOptions(EncoderOptions):
+    approximate: Literal["flat", "hnsw", "ivfpq"] | None = Field(
+        None, title="FAISS index", description="Search this FAISS index instead of all vectors"
+    )
+
+
+def dense_indexes(study: Study) -> list[str]:
+    """The names of the finished dense indexes, oldest first."""
+    return [name for name, manifest in study.parts("indexes").items() if manifest.get("kind") == "dense index"]
+
+
+class EncoderKind(RetrieverKind):
+    """Base of the kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
+
+    options = EncoderOptions
+    uses_torch = True
+
+    def owns(self, name: str) -> bool:
+        return name.startswith(f"{self.name}:")
+
+    def encoder(self, name: str) -> str:
+        return name.removeprefix(f"{self.name}:")
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        return {"encoder": self.encoder(name)}
+
+    def name_of(self, options: EncoderOptions) -> str:
+        return f"{self.name}:{options.encoder}"
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return (self.encoder(name),)
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        return (settings.encoders.get(self.encoder(name)),)
+
+
+class DenseKind(EncoderKind):
+    name, title = "dense", "dense"
+    help = "exact search over an encoder's vectors"
+    options = DenseOptions
+    suggested = True
+
+    def available(self, study: Study) -> list[str]:
+        return dense_indexes(study)
+
+    def owns(self, name: str) -> bool:
+        return ":" not in name and not any(kind.owns(name) for kind in RETRIEVERS if kind is not self)
+
+    def encoder(self, name: str) -> str:
+        return name
+
+    def name_of(self, options: DenseOptions) -> str:
+        return options.encoder
+
+    def open(
+        self,
+        study: Study,
+        options: DenseOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> Dense:
+        return Dense(study, options.encoder, device, options.approximate)
+
+    def run_name(self, options: DenseOptions) -> str:
+        return f"{options.encoder}-{options.approximate}" if options.approximate else options.encoder
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == "dense"
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        return f"dense, {manifest.get('retriever')}"
+
+    def steps(self, study: Study) -> list[Step]:
+        encoder = next(iter(study.settings.encoders), None)
+        if encoder is None or dense_indexes(study):
+            return []
+        return [
+            Step(
+                f"Dense retrieval needs the passages encoded with {encoder}.",
+                f"blindspot index dense --encoder {encoder}",
+                ("index dense", {"name": encoder}),
+            )
+        ]
+
+
+RETRIEVERS.register(DenseKind())

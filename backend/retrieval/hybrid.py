@@ -10,23 +10,28 @@ Two ways, both over the union of the two lists (2,000 deep by default) with ties
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from backend.core.declared import Field, declared, settings_class
+from backend.core.splits import questions_in_split
 from backend.progress import Progress
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.dense import Dense
-from backend.retrieval.retriever import top_k
+from backend.retrieval.bm25 import BM25, BM25Kind
+from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from backend.retrieval.retriever import RETRIEVERS, top_k
 from db.errors import Refused
-from db.records import Hits
+from db.records import Hits, Question
 
 if TYPE_CHECKING:
+    from backend.core.settings import Settings
     from backend.core.study import Study
 
 MISSING = ("exact", "minimum")
+WEIGHTS = (0.25, 0.5, 1.0, 1.1, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 QUESTIONS_PER_BLOCK = 256
 
 
@@ -99,6 +104,7 @@ class Hybrid:
     Args:
         method: "weighted", "rrf" or "auto" (weighted, unless the dense vectors have unit length).
         missing: "exact" or "minimum", for "weighted".
+        sparse, dense: the open parts, where the caller shares them.
     """
 
     def __init__(
@@ -109,10 +115,12 @@ class Hybrid:
         weight: float | None = None,
         missing: str = "exact",
         device: str | None = None,
+        sparse: BM25 | None = None,
+        dense: Dense | None = None,
     ):
         settings = study.settings.hybrid
         self.name = "hybrid"
-        self.sparse, self.dense = BM25(study), Dense(study, encoder, device)
+        self.sparse, self.dense = sparse or BM25(study), dense or Dense(study, encoder, device)
         method = method or settings.method
         if method not in ("auto", "weighted", "rrf"):
             raise Refused(f"hybrid method must be auto, weighted or rrf, not {method!r}")
@@ -169,3 +177,116 @@ class Hybrid:
         return Candidates(
             ordinals, np.where(np.isnan(by_bm25), exact[0], by_bm25), np.where(np.isnan(by_dense), exact[1], by_dense)
         )
+
+
+@settings_class
+class HybridOptions(EncoderOptions):
+    method: Literal["auto", "weighted", "rrf"] | None = Field(
+        None,
+        title="Fusion",
+        description="How hybrid joins the lists; default from study.toml",
+        json_schema_extra={"option": "--fusion"},
+    )
+    weight: float | None = Field(
+        None, title="Weight", description="BM25 + WEIGHT x dense (DPR: 1.1); default from study.toml"
+    )
+    missing: Literal["exact", "minimum"] = Field(
+        "exact", title="Missing scores", description="Weighted fusion: the score of a passage that one list lacks"
+    )
+    tune: bool = Field(False, title="Tune", description="Weighted fusion: choose the weight on dev (Success@20)")
+
+
+class HybridKind(EncoderKind):
+    name, title = "hybrid", "hybrid"
+    help = "BM25 and dense joined"
+    options = HybridOptions
+    fusion = suggested = True
+
+    def available(self, study: Study) -> list[str]:
+        if not BM25Kind().available(study):
+            return []
+        return [f"{self.name}:{name}" for name in dense_indexes(study)]
+
+    def open(
+        self,
+        study: Study,
+        options: HybridOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> Hybrid:
+        sparse, dense = (None, None) if part is None else (part(BM25.name), part(options.encoder))
+        return Hybrid(study, options.encoder, options.method, options.weight, options.missing, device, sparse, dense)
+
+    def label(self, name: str) -> str:
+        return f"hybrid of BM25 and {self.encoder(name)}"
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return (BM25.name, self.encoder(name))
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        return (settings.bm25, *super().settings_of(settings, name), settings.hybrid)
+
+    def run_name(self, options: HybridOptions) -> str:
+        default = declared(HybridOptions)["encoder"].default
+        return "hybrid" if options.encoder == default else f"hybrid-{options.encoder}"
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        encoder = manifest.get("dense", {}).get("retriever", "dense")
+        how = f"{manifest['weight']:g} × dense" if "weight" in manifest else "reciprocal ranks"
+        return f"BM25 + {encoder}, {how}"
+
+    def tuned(
+        self, study: Study, retriever: Hybrid, options: HybridOptions, rule: str, progress: Progress | None
+    ) -> dict[str, Any]:
+        return tune_weight(study, retriever, rule, progress) if options.tune else {}
+
+
+def tune_weight(study: Study, retriever: Hybrid, rule: str, progress: Progress | None) -> dict[str, Any]:
+    """Set the retriever's weight to the best of WEIGHTS on dev; returns what the manifest records about it."""
+    if retriever.method != "weighted":
+        raise Refused("--tune chooses the weight of --with hybrid --fusion weighted; there is no weight to tune here")
+    dev = questions_in_split(study, "dev")
+    by_gold = not any(question.answers for question in dev)
+    questions = [question for question in dev if (question.gold if by_gold else question.answers)]
+    if not questions:
+        raise Refused("no question of dev has answers or gold passages to tune the weight on")
+    accuracy = accuracy_by_weight(study, retriever, questions, rule, progress)
+    retriever.weight = max(WEIGHTS, key=lambda weight: (accuracy[weight], -weight))
+    return {
+        "tuned": {
+            "on": "dev",
+            "n": len(questions),
+            "measure": f"Success@{TUNED_AT}",
+            "rule": "gold" if by_gold else rule,
+            "accuracy": {str(weight): round(value, 4) for weight, value in accuracy.items()},
+        }
+    }
+
+
+def accuracy_by_weight(
+    study: Study, hybrid: Hybrid, questions: Sequence[Question], rule: str, progress: Progress | None = None
+) -> dict[float, float]:
+    """Success@20 on `questions` of each weight of WEIGHTS, from one search: by answers, or by gold where none has any."""
+    from backend.core.gold import gold_matrix
+    from backend.text.answers import match_run
+
+    tops = []
+    for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
+        if progress is not None:
+            progress(start, len(questions), "tuning the weight on dev")
+        candidates = hybrid.candidates([question.text for question in questions[start : start + QUESTIONS_PER_BLOCK]])
+        tops.append(np.stack([_top(candidates, weight).ordinals for weight in WEIGHTS], axis=1))
+    ordinals = np.concatenate(tops)  # (q, weights, 20)
+    flat = ordinals.reshape(len(ordinals), -1)
+    if any(question.answers for question in questions):
+        matched = match_run(study.corpus, questions, flat, rule=rule, progress=progress).reshape(ordinals.shape)
+    else:
+        matched = gold_matrix(study.corpus, flat, questions)[0].reshape(ordinals.shape)
+    return dict(zip(WEIGHTS, matched.any(axis=2).mean(axis=0).tolist(), strict=True))
+
+
+def _top(candidates: Candidates, weight: float) -> Hits:
+    return weighted(candidates, weight, TUNED_AT)
+
+
+RETRIEVERS.register(HybridKind())

@@ -10,12 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backend.core.manifest import MANIFEST, file_sha256
-from backend.retrieval.bm25 import BM25
-from backend.retrieval.bm25 import NAME as SPARSE
-from backend.retrieval.dense import Dense
-from backend.retrieval.hybrid import Hybrid
-from backend.retrieval.milvus import FILE as MILVUS_FILE
-from backend.retrieval.milvus import Milvus
+from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of
 from db.errors import Missing
 from db.records import Hits
 
@@ -23,8 +18,6 @@ if TYPE_CHECKING:
     from backend.core.settings import Settings
     from backend.core.study import Study
     from backend.retrieval.retriever import Retriever
-
-HYBRID, MILVUS = "hybrid:", "milvus:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +29,14 @@ class Opened:
 
 
 def names(study: Study) -> list[str]:
-    """What can answer a question: "bm25", each dense index, "hybrid:NAME" for each pair, "milvus:NAME" for each filled collection."""
-    found = study.parts("indexes")
-    dense = [name for name, manifest in found.items() if manifest.get("kind") == "dense index"]
-    sparse = [SPARSE] if SPARSE in found else []
-    collections = [name for name in dense if study.path("indexes", name, MILVUS_FILE).is_file()]
-    return [*sparse, *dense, *(HYBRID + name for name in dense if sparse), *(MILVUS + name for name in collections)]
+    """The retrievers that the study can open now, of every registered kind: "bm25", each dense index, "hybrid:NAME", ..."""
+    return [name for kind in RETRIEVERS for name in kind.available(study)]
 
 
 def parts(name: str) -> tuple[str, ...]:
     """The indexes that a retriever of `names` searches."""
-    return (SPARSE, name.removeprefix(HYBRID)) if name.startswith(HYBRID) else (name.removeprefix(MILVUS),)
+    kind = kind_of(name)
+    return () if kind is None else kind.parts(name)
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
@@ -74,7 +64,7 @@ class Indexes:
     @staticmethod
     def one_thread(name: str) -> str:
         """Retrievers of which this gives the same word share an encoder and belong on the same thread."""
-        return parts(name)[-1]
+        return (parts(name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
         """Raises Missing when an index is not there, Refused when it was made over other passages."""
@@ -84,7 +74,8 @@ class Indexes:
     def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
         """Search with what `open` gives. On a CPU dense retrieval takes half of the cores, so that BM25 and the app have theirs."""
         opened = self.open(name)
-        if name == SPARSE:
+        kind = kind_of(name)
+        if kind is None or not kind.uses_torch:
             return opened.retriever.search(questions, k), opened
         with nullcontext() if self._loaded.get(name) is opened else self._loading, _half_the_cores():
             hits = opened.retriever.search(questions, k)
@@ -106,30 +97,26 @@ class Indexes:
         return held[1]
 
     def _load(self, name: str) -> Retriever:
-        if name == SPARSE:
-            return BM25(self.study)
-        if name.startswith(MILVUS):
-            encoder = name.removeprefix(MILVUS)
-            return Milvus(self.study, encoder, dense=self._open(encoder).retriever)
-        if not name.startswith(HYBRID):
-            return Dense(self.study, name, self.device)
-        hybrid = Hybrid(self.study, name.removeprefix(HYBRID), device=self.device)
-        hybrid.sparse, hybrid.dense = (self._open(part).retriever for part in parts(name))
-        return hybrid
+        kind = self._kind(name)
+        return kind.open(self.study, kind.options(**kind.options_of(name)), self.device, self._part)
+
+    def _part(self, name: str) -> Retriever:
+        return self._open(name).retriever
 
     def _stamp(self, name: str) -> tuple:
-        """Changes when what `name` is made of does: the manifests' files, and those settings that act on it."""
-        settings = self._read_settings()
-        acting = tuple(settings.bm25 if part == SPARSE else settings.encoders.get(part) for part in parts(name))
-        files = [self.study.path("indexes", part, MANIFEST) for part in parts(name)]
-        if name.startswith(MILVUS):
-            files.append(self.study.path("indexes", parts(name)[0], MILVUS_FILE))
-        found = [path.stat() if path.is_file() else None for path in files]
+        """Changes when what `name` is made of does: its files, and the settings that act on it."""
+        kind = self._kind(name)
+        found = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
         return (
-            acting,
-            settings.hybrid if name.startswith(HYBRID) else None,
+            kind.settings_of(self._read_settings(), name),
             tuple(None if stat is None else (stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in found),
         )
+
+    def _kind(self, name: str) -> RetrieverKind:
+        kind = kind_of(name)
+        if kind is None:
+            raise Missing(f"there is no retriever {name!r} here; known kinds: {', '.join(RETRIEVERS.names())}")
+        return kind
 
     def _read_settings(self) -> Settings:
         changed = self.study.settings_path.stat().st_mtime_ns

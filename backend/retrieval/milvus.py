@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,8 @@ import numpy as np
 
 from backend.core.manifest import read_json, write_json
 from backend.progress import Progress
-from backend.retrieval.dense import Dense
-from backend.retrieval.retriever import top_k
+from backend.retrieval.dense import Dense, EncoderKind, EncoderOptions, dense_indexes
+from backend.retrieval.retriever import RETRIEVERS, top_k
 from db.errors import BlindspotError, Missing, Refused
 from db.records import Hits
 
@@ -291,3 +291,35 @@ def _one_line(uri: str) -> Iterator[None]:
             raise
         said = " ".join(str(getattr(error, "message", error)).split())
         raise BlindspotError(f"Milvus at {uri} failed: {said[:300]}; is it running, and is ${TOKEN} right?") from error
+
+
+class MilvusKind(EncoderKind):
+    name, title = "milvus", "Milvus"
+    help = "an encoder's vectors in a Milvus collection"
+
+    def available(self, study: Study) -> list[str]:
+        return [f"{self.name}:{name}" for name in dense_indexes(study) if study.path("indexes", name, FILE).is_file()]
+
+    def open(
+        self,
+        study: Study,
+        options: EncoderOptions,
+        device: str | None = None,
+        part: Callable[[str], Any] | None = None,
+    ) -> Milvus:
+        return Milvus(study, options.encoder, device, None if part is None else part(options.encoder))
+
+    def files(self, study: Study, name: str) -> list[Path]:
+        return [*super().files(study, name), study.path("indexes", self.encoder(name), FILE)]
+
+    def run_name(self, options: EncoderOptions) -> str:
+        return f"{options.encoder}-milvus"
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        return manifest.get("kind") == "milvus"
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        return str(manifest.get("retriever"))
+
+
+RETRIEVERS.register(MilvusKind())

@@ -1,20 +1,40 @@
-"""What a retriever is. BM25, dense, hybrid, an imported run and a remote engine all look the same from outside."""
+"""What a retriever is, and the registry of the kinds of retriever.
+
+BM25, dense, hybrid, an imported run and a remote engine all look the same from outside. To add a kind, write one file with a subclass of
+`RetrieverKind` and register it in `RETRIEVERS`, in this package or in an installed one (entry point group `blindspot.retrievers`).
+The command line, Home, Compare, live questions, the service and the docs take it from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from backend.core.declared import declared, settings_class
+from backend.core.manifest import MANIFEST
+from backend.core.registry import Registry
+from db.errors import BadInput, Refused
 from db.records import Hits
+
+if TYPE_CHECKING:
+    from backend.core.settings import Settings
+    from backend.core.study import Study
+    from backend.core.summary import Step
+    from backend.progress import Progress
 
 
 @runtime_checkable
 class Retriever(Protocol):
-    name: str
+    """Anything with a name, a search and settings, which the manifests of its runs record."""
 
-    def search(self, questions: Sequence[str], k: int) -> Hits:
+    name: str
+    settings: dict[str, Any]
+
+    def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question, best first, ties by ordinal; short rows padded with -1."""
         ...
 
@@ -26,6 +46,162 @@ class Scorer(Retriever, Protocol):
     def score(self, questions: Sequence[str], ordinals: np.ndarray) -> np.ndarray:
         """Exact scores (q, m) float32 of the passages `ordinals` (q, m) int32; 0 rows of -1 score -inf."""
         ...
+
+
+@settings_class
+class NoOptions:
+    """The options of a kind of retriever that has none."""
+
+
+class RetrieverKind(ABC):
+    """One kind of retriever: how to find, open and describe its retrievers.
+
+    A retriever of a study has a name: "bm25", an encoder's name for a dense index, "hybrid:ENCODER". `available` lists the names that
+    a study can open now; the same names appear in live questions and in the service.
+
+    Attributes:
+        name: what `blindspot retrieve --with` takes. title: its name for people. help: one line.
+        options: a settings class (`backend.core.declared`), the options of `blindspot retrieve` for this kind.
+        lexical: it ranks by shared words, so Compare puts it on side A. fusion: it joins other retrievers.
+        uses_torch: its searches compete for the processor's cores with PyTorch.
+        suggested: Home suggests a run with it.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    options: ClassVar[type] = NoOptions
+    lexical: ClassVar[bool] = False
+    fusion: ClassVar[bool] = False
+    uses_torch: ClassVar[bool] = False
+    suggested: ClassVar[bool] = False
+
+    @abstractmethod
+    def available(self, study: Study) -> list[str]:
+        """The names of the retrievers of this kind that the study can open now."""
+
+    @abstractmethod
+    def open(
+        self, study: Study, options: Any, device: str | None = None, part: Callable[[str], Any] | None = None
+    ) -> Retriever:
+        """Open a retriever. Raises Missing when an index is not there, Refused when it was made over other passages.
+
+        Args:
+            options: an instance of `self.options`.
+            part: gives an open retriever by name, where the caller shares open ones.
+        """
+
+    def owns(self, name: str) -> bool:
+        """Whether `name` is the name of a retriever of this kind."""
+        return name == self.name or name.startswith(f"{self.name}:")
+
+    def options_of(self, name: str) -> dict[str, Any]:
+        """The options that open the retriever `name`."""
+        return {}
+
+    def name_of(self, options: Any) -> str:
+        """The name of the retriever that these options open: the inverse of `options_of`."""
+        return self.name
+
+    def label(self, name: str) -> str:
+        """The retriever `name` in a list for people."""
+        return name
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The folders in indexes/ that the retriever `name` searches. Retrievers with the same last part share an encoder."""
+        return ()
+
+    def files(self, study: Study, name: str) -> list[Path]:
+        """The files that change when the retriever `name` must be opened again."""
+        return [study.path("indexes", part, MANIFEST) for part in self.parts(name)]
+
+    def settings_of(self, settings: Settings, name: str) -> tuple:
+        """The settings of study.toml that act on the retriever `name`."""
+        return ()
+
+    def run_name(self, options: Any) -> str:
+        """The default name of a run, without its split."""
+        return self.name
+
+    def tuned(self, study: Study, retriever: Any, options: Any, rule: str, progress: Progress | None) -> dict[str, Any]:
+        """Tune the open retriever where the options ask for it; returns what the run's manifest records about it."""
+        return {}
+
+    def made(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether a retriever of this kind made the run with this manifest."""
+        return manifest.get("retriever") == self.name
+
+    def describe(self, manifest: Mapping[str, Any]) -> str:
+        """The retriever of a run that this kind made, for people."""
+        return self.title
+
+    def steps(self, study: Study) -> list[Step]:
+        """What to do before the first retriever of this kind can be opened, as Home and `blindspot status` suggest it."""
+        return []
+
+
+RESERVED = ("kind", "retriever", "k", "split", "name", "rule", "replace", "device", "study", "progress")
+"""Names of the options that `blindspot retrieve` has itself."""
+
+
+def _check(entry: object) -> None:
+    if not isinstance(entry, RetrieverKind):
+        raise TypeError(f"{type(entry).__name__} is not a RetrieverKind")
+    for word in ("name", "title", "help"):
+        if not isinstance(getattr(entry, word, None), str):
+            raise TypeError(f"it has no {word}")
+    if taken := [option for option in declared(entry.options) if option in RESERVED]:
+        raise TypeError(f"its option {taken[0]!r} is one of 'blindspot retrieve' itself")
+
+
+RETRIEVERS: Registry[RetrieverKind] = Registry(
+    "retriever",
+    package="backend.retrieval",
+    group="blindspot.retrievers",
+    order=lambda kind: (not type(kind).__module__.startswith("backend."), kind.name),
+    check=_check,
+)
+
+
+def kind_of(name: str) -> RetrieverKind | None:
+    """The kind of the retriever `name`; None for one of a package that is not installed here."""
+    return next((kind for kind in RETRIEVERS if kind.owns(name)), None)
+
+
+def kind_of_run(manifest: Mapping[str, Any]) -> RetrieverKind | None:
+    """The kind of retriever that made a run; None for an imported run and for one of a package that is not installed here."""
+    return next((kind for kind in RETRIEVERS if kind.made(manifest)), None)
+
+
+def is_lexical(manifest: Mapping[str, Any]) -> bool:
+    """Whether a retriever that ranks by shared words made the run with this manifest."""
+    kind = kind_of_run(manifest)
+    return kind is not None and kind.lexical
+
+
+def options_for(kind: RetrieverKind, given: Mapping[str, Any]) -> Any:
+    """The options of a retriever from those of a command or a job. What is None is not given.
+
+    Raises Refused for an option of another kind, BadInput for an unknown option or a wrong value.
+    """
+    chosen: dict[str, Any] = {}
+    for name, value in given.items():
+        takers = [other for other in RETRIEVERS if name in declared(other.options)]
+        if value is None:
+            continue
+        if not takers:
+            raise BadInput(
+                f"no retriever has an option {name!r}; {kind.name} has: {', '.join(declared(kind.options)) or 'none'}"
+            )
+        if kind in takers:
+            chosen[name] = value
+            continue
+        one = declared(takers[0].options)[name]
+        if value != one.default and not one.extra.get("ignored_elsewhere"):  # jobs of older versions hold every default
+            raise Refused(
+                f"{one.option} is for --with {' and '.join(taker.name for taker in takers)}, not for --with {kind.name}"
+            )
+    return kind.options(**chosen)
 
 
 def top_k(ordinals: np.ndarray, scores: np.ndarray, k: int) -> Hits:

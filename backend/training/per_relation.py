@@ -211,7 +211,7 @@ def retrieve_per_relation(
     from backend.retrieval.retrieve import default_name
 
     retriever, questions = PerRelationRetriever(study, name, device), questions_in_split(study, split)
-    run = run or default_name("dense", name, split)
+    run = run or default_name(name, split)
     with claim_run(study, run, replace_old):
         hits = retriever.search(questions, min(k, len(study.corpus)), progress)
         routed = sum(question.relation in retriever.about["relations"] for question in questions)

@@ -1,4 +1,7 @@
-"""The pairs of a question: what is positive, what of the mined stays a negative, where people have the last word."""
+"""Assemble the pairs of one question: positives, negatives that stay, and passages that are dropped.
+
+People's labels decide last.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,20 @@ from backend.training_sets.mining import NegativeCandidate
 from backend.training_sets.training_set import ROLES, SOURCES, Pair
 
 NO_POSITIVE = "no positive"
-DENIED = "people deny all its positives, or disagree on them"
+DENIED = "people deny all its positives, or disagree about them"
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvidence:
-    """Everything that is known of a question's passages.
+    """Everything known about the passages of one question. Passages are corpus rows.
 
-    gold: ordinals. unused: gold that is not asked for as positives, and is no negative either. distant: one, or None.
-    candidates: to be negatives. labels: what people hold, by ordinal, "open" in dispute; empty where the policy has no labels.
-    probabilities: a cross-encoder's, by ordinal. ids: the passage id of every ordinal named. listed: by run, the run's scores of
-    positives at any rank; floors: its last score for the question.
+    gold: gold passages that count as positives. unused: gold that this set does not take as positives, and that is no
+    negative either.
+    distant: the positive from distant supervision, or None. candidates: passages that may become negatives.
+    labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels.
+    probabilities: the cross-encoder's probability of each passage. ids: the id of every passage named here.
+    listed: for each run, its scores of the positives at any rank. floors: for each run, its last score for the
+    question.
     """
 
     gold: Sequence[int]
@@ -50,10 +56,10 @@ class QuestionEvidence:
 def assemble(
     question: str, evidence: QuestionEvidence, policy: Policy, thresholds: Thresholds, pseudo: bool
 ) -> tuple[list[Pair], str | None]:
-    """The pairs of a question, and why it cannot train where it cannot: None where it has a positive.
+    """Return the pairs of a question and None, or no pairs and the reason why the question cannot train.
 
     Args:
-        pseudo: whether what the cross-encoder is sure of becomes a positive; else it is dropped.
+        pseudo: passages that the cross-encoder is sure of become positives; otherwise they are dropped.
     """
     known = dict.fromkeys(evidence.gold, ("gold", GOLD))
     if evidence.distant is not None:
@@ -119,7 +125,9 @@ def _pair(
 
 
 class _ScoreCeilings:
-    """The bar of `positive_aware`: of probabilities one for all, of scores one for each run."""
+    """The ceilings of `positive_aware`: one for all passages if scores are probabilities, one for each run if they
+    are the run's.
+    """
 
     def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
         self._evidence, self._thresholds, self._made = evidence, thresholds, {}
@@ -140,5 +148,7 @@ class _ScoreCeilings:
         found = self._evidence.listed.get(run, {})
         scores = [found[each] for each in self._positives if each in found]
         if len(scores) < len(self._positives) and run in self._evidence.floors:
-            scores.append(self._evidence.floors[run])  # what the run did not find scores no higher than its last
+            scores.append(
+                self._evidence.floors[run]
+            )  # A positive that the run did not find scores no higher than the run's last hit.
         return score_ceiling(scores, self._thresholds) if self._positives else ScoreCeiling(None, True)

@@ -1,7 +1,7 @@
-"""Making a training set: a part for some hundred questions at a time, then the whole folder by one rename.
+"""Build a training set: shards of some hundred questions each, then the whole folder by one rename.
 
-Parts are kept until the set is whole, so a build that was cancelled or killed goes on where it was, as long as nothing that it was
-made of has changed. The same inputs give the same `pairs.parquet`, byte for byte.
+Shards stay until the set is whole. A cancelled or killed build resumes from them, unless one of its sources has
+changed. The same sources give the same `pairs.parquet`, byte for byte.
 """
 
 from __future__ import annotations
@@ -47,17 +47,20 @@ class NothingTrains(BadInput):
 def build(
     study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
 ) -> TrainingSet:
-    """Make a training set from plain values, as a job has them: the fields of `TrainingSetSpec`. See `make_training_set`."""
+    """Build a training set from plain values, as a job holds them: the fields of `TrainingSetSpec`.
+
+    See `make_training_set`.
+    """
     return make_training_set(study, TrainingSetSpec.of(name, runs, **settings), progress)
 
 
 def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | None = None) -> TrainingSet:
-    """Make a training set.
+    """Build a training set.
 
     Raises:
-        BadInput: settings that make no sense, or no question that can train.
-        Missing: a run, model, index or split that is not there.
-        Refused: the name is taken, a policy without meaning on these scores, or another process makes this set.
+        BadInput: invalid settings, or no question that can train.
+        Missing: a run, model, index or split does not exist.
+        Refused: the name is taken, the policy has no meaning on these scores, or another process builds this set.
     """
     scores = None if spec.model is None else ScoreStore.open(study, spec.model)
     spec.check(scores)
@@ -103,7 +106,7 @@ def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
     return (
         f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
-        f"labels), from BM25 (positives distant) or a cross-encoder; asked for were {', '.join(spec.positives) or 'none'}"
+        f"labels), from BM25 (positives distant) or a cross-encoder; this set takes: {', '.join(spec.positives) or 'none'}"
     )
 
 
@@ -131,7 +134,7 @@ def _write_lines(path: Path, rows) -> None:
 
 
 class PairBuilder:
-    """Makes the pairs of some questions."""
+    """Builds the pairs of a training set, some questions at a time."""
 
     def __init__(self, study: Study, spec: TrainingSetSpec, sources: TrainingSetSources):
         self.study, self.spec, self.sources = study, spec, sources
@@ -140,7 +143,7 @@ class PairBuilder:
         self._bm25 = None
 
     def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
-        """(question, its pairs, why it cannot train: None where it can) of each."""
+        """Yield (question, its pairs, why it cannot train, or None) for each question."""
         spec, corpus = self.spec, self.study.corpus
         questions = self.study.questions.some(ids)
         people = {id: self.sources.labels.get(id, {}) for id in ids}
@@ -189,7 +192,7 @@ class PairBuilder:
     def _distant(
         self, questions: Sequence[Question], golds: Sequence[Sequence[int]], labels: Mapping[str, Mapping[int, str]]
     ) -> list[int | None]:
-        """BM25's passage with an answer for the questions that have no other positive."""
+        """The distant positive of each question that has no other positive."""
         if "distant" not in self.spec.positives:
             return [None] * len(questions)
         bare = [
@@ -207,7 +210,7 @@ class PairBuilder:
         return [by_id.get(question.id) for question in questions]
 
     def _easy(self, questions, golds, best, labels, mined) -> list[list[NegativeCandidate]]:
-        """Drawn negatives, none of them known, mined or judged."""
+        """Draw easy negatives for each question: none of its known, mined or judged passages."""
         if not self.spec.random and not self.spec.other_gold:
             return [[] for _ in questions]
         drawn = []
@@ -222,7 +225,7 @@ class PairBuilder:
         return match_answers(questions, drawn, self.study.corpus, self.spec.rule)
 
     def _names(self, golds, best, mined, easy, rows: Mapping[str, int]) -> dict[int, str]:
-        """The id of every passage of these questions, by ordinal."""
+        """The id of every passage of these questions, by corpus row."""
         names = {ordinal: passage for passage, ordinal in rows.items()}
         wanted = {ordinal for gold in golds for ordinal in gold} | {ordinal for ordinal in best if ordinal is not None}
         wanted |= {each.ordinal for row in (*mined, *easy) for each in row}

@@ -1,4 +1,4 @@
-"""What changed between two training sets: pair by pair, and why."""
+"""The differences between two training sets, pair by pair, and the labels given since a set was built."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from db.labels import Labels
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-NOT_ASKED = "the question is not among those asked for"
+NOT_ASKED = "the question was not selected"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A pair whose role or source differs. before, after: (role, source); None where the set does not hold the pair."""
+    """A pair whose role or source differs. before, after: (role, source); None if the set does not hold the pair."""
 
     question: str
     passage: str
@@ -31,7 +31,9 @@ class Change:
 
 @dataclass(slots=True)
 class ChangeSummary:
-    """changes: by (role before, role after, why), a role None where the pair is not held. same: pairs that did not change."""
+    """changes: counts by (role before, role after, reason); a role is None if the set does not hold the pair. same:
+    unchanged pairs.
+    """
 
     changes: Counter = field(default_factory=Counter)
     same: int = 0
@@ -42,12 +44,12 @@ class ChangeSummary:
 
 
 def diff(before: TrainingSet, after: TrainingSet) -> Iterator[Change]:
-    """The changes, by question and passage. A row group of each set is held at a time."""
+    """Yield the changes by question and passage. Holds one row group of each set in memory."""
     return (change for change in _changes(before, after) if change is not None)
 
 
 def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
-    """How often each kind of change comes."""
+    """Count the changes of each kind."""
     made = ChangeSummary()
     for change in _changes(before, after):
         if change is None:
@@ -58,7 +60,7 @@ def change_summary(before: TrainingSet, after: TrainingSet) -> ChangeSummary:
 
 
 def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]:
-    """A change, or None, for each pair that either set holds."""
+    """Yield a change, or None if nothing changed, for each pair of either set."""
     left_before, left_after = before.left_out(), after.left_out()
     for question, old, new in _merged_groups(before, after):
         olds, news = ({pair.passage: pair for pair in pairs or ()} for pairs in (old, new))
@@ -71,7 +73,7 @@ def _changes(before: TrainingSet, after: TrainingSet) -> Iterator[Change | None]
 def _merged_groups(
     before: TrainingSet, after: TrainingSet
 ) -> Iterator[tuple[str, list[Pair] | None, list[Pair] | None]]:
-    """(question, its pairs before, after) by question id; None where a set does not hold the question."""
+    """Yield (question, pairs before, pairs after) by question id; None for a set that does not hold the question."""
     olds, news = before.groups(), after.groups()
     old, new = next(olds, None), next(news, None)
     while old is not None or new is not None:
@@ -114,16 +116,17 @@ def _absence_reason(old: Pair, after: TrainingSet) -> str:
     if old.mined:
         return f"not at ranks {request['first']} to {request['last']} of {', '.join(request['runs'])}"
     if old.source == "label":
-        return "nobody's label is used" if not after.manifest["inputs"]["labels"]["used"] else "no label stands"
+        return "the set uses no labels" if not after.manifest["inputs"]["labels"]["used"] else "the label was withdrawn"
     return "not drawn" if old.source in ("random", "other_gold") else f"no longer {old.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class NewLabel:
-    """A pair of a question of the set, of which people hold something else than when it was made.
+    """A pair whose label has changed since the set was built.
 
-    before, now: the label, "open" in dispute, None where nobody judges it. role: what the set has it as; None where it has it not.
-    becomes: what labels make of it, with the set's settings; None where they no longer say anything.
+    before, now: the label, "open" in dispute, None if nobody judged the pair.
+    role: the pair's role in the set; None if the set does not hold it.
+    becomes: the role that the label now gives it, by the set's settings; None if there is no label any more.
     """
 
     question: str
@@ -135,14 +138,15 @@ class NewLabel:
 
     @property
     def matters(self) -> bool:
-        """Whether the pair may change its role: not where a label confirms what the set has."""
+        """Whether the pair may change its role. A label that confirms the set's role changes nothing."""
         return self.becomes is None or self.becomes != self.role
 
 
 def new_labels(study: Study, training_set: TrainingSet) -> list[NewLabel]:
-    """By question and passage; of the questions of the set, and of those left out of it that may train with a new positive.
+    """Return the changed labels by question and passage.
 
-    A set whose policy uses no labels counts as made before all of them.
+    Covers the questions of the set, and questions left out of it that a new positive would let train. A set whose
+    policy uses no labels counts as built before all labels.
     """
     used = training_set.manifest["inputs"]["labels"]
     labels = Labels(study.labels_path, read_only=True)

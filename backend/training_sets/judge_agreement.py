@@ -1,6 +1,7 @@
-"""What people, a cross-encoder and answer matching say of the passages that a run found: three judges, set side by side.
+"""Where people, a cross-encoder and answer matching agree about the passages of a run.
 
-RocketQA (Qu et al. 2021) trusts a cross-encoder where nobody looked, DPR an answer match; labels say how far either can be trusted.
+RocketQA (Qu et al. 2021) trusts a cross-encoder where nobody looked; DPR trusts an answer match. Labels show how far
+to trust each.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ if TYPE_CHECKING:
 
 PEOPLE, CROSS_ENCODER, ANSWERS = "people", "cross-encoder", "answer match"
 DEPTH = 100
-BLOCK = 200  # questions that are looked up together
+BLOCK = 200  # questions looked up together
 VOTE_OF_LABEL = {"positive": YES, "related": NO, "negative": NO}
-"""What a settled label says; unsure and what is in dispute say nothing."""
+"""The vote of a settled label. Unsure and disputed pairs have no vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
-    """The pairs of a run that every judge spoke of, among the first DEPTH passages of each question.
+    """The pairs of a run that every judge voted on, among the first DEPTH passages of each question.
 
-    judges: those who are there, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: of the others, why, and how to get them.
-    questions: ids of the run's questions. rows, ranks: (n,) int32, of which question, and where. ordinals: (n,) int32.
-    people, answers: (n,) int8 of YES, NO, SILENT. probabilities: (n,) float64, nan where unknown. labels: what people hold.
-    found: (DEPTH,) int64 passages that the run has at each rank, over all questions.
+    judges: the available judges, of PEOPLE, CROSS_ENCODER and ANSWERS. missing: for each other judge, why it is
+    missing and how to add it.
+    questions: ids of the run's questions. rows, ranks: (n,) int32, the question's row and the passage's rank.
+    ordinals: (n,) int32.
+    people, answers: (n,) int8 of YES, NO, SILENT. probabilities: (n,) float64, nan if unknown. labels: people's
+    labels.
+    found: (DEPTH,) int64, number of passages that the run has at each rank, over all questions.
     """
 
     judges: tuple[str, ...]
@@ -50,7 +54,7 @@ class JudgeAgreement:
     found: np.ndarray
 
     def votes(self, threshold: float) -> np.ndarray:
-        """(judges, n) int8; the cross-encoder says yes from this probability on."""
+        """(judges, n) int8. The cross-encoder votes yes from this probability upwards."""
         said = {
             PEOPLE: self.people,
             ANSWERS: self.answers,
@@ -62,12 +66,13 @@ class JudgeAgreement:
 
 
 def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement:
-    """
+    """Compare the judges of a run.
+
     Args:
-        model: the cross-encoder whose kept scores count; None for none.
+        model: the cross-encoder whose stored scores count; None for no cross-encoder.
 
     Raises:
-        Missing: no such run, or no scores of that model.
+        Missing: the run does not exist, or that model has no scores.
     """
     opened = study.run(run)
     known, missing = _PeopleLabels(study, opened), {}
@@ -77,13 +82,13 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     scored = store.questions() if store is not None else set()
     if store is None:
         missing[CROSS_ENCODER] = (
-            "None has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
+            "No cross-encoder has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
             f"'blindspot train score NAME --run {run}'"
         )
     elif scored.isdisjoint(opened.question_ids):
         missing[CROSS_ENCODER] = f"{model} has scored no question of {run}: 'blindspot train score {model} --run {run}'"
     if not known.asked_with_answers:
-        missing[ANSWERS] = f"No question of {run} comes with answers to look for"
+        missing[ANSWERS] = f"No question of {run} has answers to match"
     judges = tuple(judge for judge in (PEOPLE, CROSS_ENCODER, ANSWERS) if judge not in missing)
     return _gather(study, opened, known, store, scored, judges, missing)
 
@@ -157,7 +162,7 @@ def _pairs(
     answers: list[bool],
     judges: tuple[str, ...],
 ) -> Iterable[tuple]:
-    """(row, rank, ordinal, label, probability, answer) of the passages that every judge spoke of."""
+    """Yield (row, rank, ordinal, label, probability, answer) for each passage that every judge voted on."""
     for place, ordinal in enumerate(ordinals):
         spoken = (
             ordinal >= 0

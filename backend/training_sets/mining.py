@@ -1,6 +1,7 @@
-"""Where positives and negatives come from, for some questions at a time: runs at chosen ranks, random passages, others' gold, BM25.
+"""Mine candidates for some questions at a time: from runs at chosen ranks, at random, from other questions' gold, and
+    from BM25.
 
-Our own miner, because a library's re-sorts, normalises and loses passage ids: what is mined here is the run as it stands.
+A miner of our own, because library miners re-sort, normalise and lose passage ids. This one takes the run as it is.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 DISTANT_DEPTH = 100
-"""Ranks of BM25 in which a passage with an answer is looked for (DPR, section 4.2)."""
+"""Ranks of BM25 searched for a passage with an answer (DPR, section 4.2)."""
 
 
 class NegativeCandidate(NamedTuple):
-    """A passage that is to be a negative unless something speaks against it. run, rank, score: None where it was drawn."""
+    """A passage that becomes a negative unless something speaks against it. run, rank, score: None if the passage
+    was drawn.
+    """
 
     ordinal: int
     source: Source
@@ -41,7 +44,10 @@ class NegativeCandidate(NamedTuple):
 def mine_runs(
     runs: Sequence[Run], questions: Sequence[Question], first: int, last: int, corpus, rule: str
 ) -> list[list[NegativeCandidate]]:
-    """Each question's passages at ranks `first` to `last` (from 1), of several runs the better rank, then the earlier run."""
+    """Return each question's passages at ranks `first` to `last` (from 1).
+
+    Of several runs the better rank counts, then the earlier run.
+    """
     mined: list[dict[int, NegativeCandidate]] = [{} for _ in questions]
     for run in runs:
         rows = [run.row(question.id) for question in questions]
@@ -82,7 +88,7 @@ def _answers(
 def run_scores(
     runs: Sequence[Run], question: str, ordinals: AbstractSet[int]
 ) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
-    """Of each run: the scores of those of the passages that it found, at any rank, and its last score for the question."""
+    """Return, for each run, the scores of these passages at any rank, and the run's last score for the question."""
     found: dict[str, dict[int, float]] = {}
     floors: dict[str, float] = {}
     for run in runs:
@@ -98,9 +104,12 @@ def run_scores(
 
 @dataclass(slots=True)
 class EasyNegativeSampler:
-    """Draws easy negatives. A question's draw hangs on the seed and its id alone, not on what else is in the set.
+    """Draws easy negatives.
 
-    golds, facts: (g,) of the questions that may train and have gold: the ordinal of the first, and the fact that is asked.
+    A question's draw depends only on the seed and the question's id, not on the rest of the set.
+
+    golds, facts: (g,) for each question that may train and has gold: its first gold passage, and the fact that it asks
+    for.
     """
 
     passages: int
@@ -110,7 +119,7 @@ class EasyNegativeSampler:
 
     @classmethod
     def over(cls, study: Study, ids: Sequence[str], seed: int, with_gold: bool) -> EasyNegativeSampler:
-        """`with_gold`: whether others' gold is to be drawn; then it is looked up here, once."""
+        """A sampler over the study's passages. `with_gold` looks up the gold of the other questions, once."""
         if not with_gold:
             return cls(len(study.corpus), seed)
         golds: list[int] = []
@@ -125,7 +134,7 @@ class EasyNegativeSampler:
         return cls(len(study.corpus), seed, np.array(golds, np.int32), facts)
 
     def random(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
-        """`count` different passages of the whole collection, none of `taken`; fewer where there are no more."""
+        """Draw `count` different passages of the whole collection, none of `taken`; fewer if there are not enough."""
         count = min(count, self.passages - len(taken))
         drawn: dict[int, None] = {}
         rng = self._rng(question, "random")
@@ -138,7 +147,7 @@ class EasyNegativeSampler:
         return [NegativeCandidate(ordinal, "random") for ordinal in list(drawn)[:count]]
 
     def other_gold(self, question: Question, count: int, taken: AbstractSet[int]) -> list[NegativeCandidate]:
-        """`count` gold passages of questions that ask something else, none of `taken`; fewer where there are no more."""
+        """Draw `count` gold passages of questions about other facts, none of `taken`; fewer if there are not enough."""
         fact = _fact_of(question)
         drawn: dict[int, None] = {}
         tried = (
@@ -167,7 +176,7 @@ def _fact_of(question: Question) -> bytes | None:
 def match_answers(
     questions: Sequence[Question], candidates: Sequence[Sequence[NegativeCandidate]], corpus, rule: str
 ) -> list[list[NegativeCandidate]]:
-    """The same candidates, those that were drawn with whether they hold an answer."""
+    """The same candidates, each with whether it contains an answer."""
     width = max((len(row) for row in candidates), default=0)
     ordinals = np.full((len(questions), width), -1, np.int32)
     for row, drawn in zip(ordinals, candidates, strict=True):
@@ -187,14 +196,15 @@ def distant_positives(
     denied: Mapping[str, AbstractSet[int]],
     depth: int = DISTANT_DEPTH,
 ) -> list[int | None]:
-    """Of each question the highest passage of BM25 that holds an answer, in the top `depth` (DPR, section 4.2, appendix A).
+    """Return, for each question, the highest BM25 passage that contains an answer, in the top `depth` (DPR, section
+    4.2, appendix A).
 
-    The query is the question with its first answer; where answers are patterns, the question alone. None where no passage holds
-    an answer, and for a question without answers.
+    The query is the question with its first answer, or the question alone if its answers are patterns. None if no
+    passage contains an answer, or if the question has no answers.
 
     Args:
-        bm25: anything with `search(texts, k) -> Hits`.
-        denied: passages, by question, of which people say that they do not answer, or disagree.
+        bm25: an object with `search(texts, k) -> Hits`.
+        denied: for each question, the passages that people deny or disagree about.
     """
     asked = [question for question in questions if question.answers]
     if not asked:

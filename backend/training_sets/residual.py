@@ -1,4 +1,4 @@
-"""How many false negatives are left among the negatives that a set keeps: from the random audits, and from nothing else."""
+"""Estimate the false negatives that remain among the negatives of a training set, from random audits alone."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResidualFalseNegatives:
-    """rate: the share of positives among mined passages that the machine's part of the policy keeps as negatives. It is about the ranks
-    that the audits drew from. unjudged: kept mined negatives that nobody judged, to which the share applies; all of them where the
-    set uses no labels."""
+    """rate: the share of positives among the mined passages that the policy, without labels, keeps as negatives.
+
+    It holds for the ranks
+    that the audits drew from. unjudged: kept mined negatives without a label, to which the share applies; all of them
+    if the set uses no labels.
+    """
 
     rate: Rate
     unjudged: int
 
 
 def residual_false_negatives(study: Study, training_set: TrainingSet) -> ResidualFalseNegatives | None:
-    """None where no audited question with a kept negative is in the set.
+    """Return the estimate; None if the set holds no audited question with a kept negative.
 
-    People's labels take judged false negatives out of a set, and leave the others: so the share is taken before labels.
+    People's labels remove the judged false negatives from a set and leave the others. The share is therefore estimated
+    before labels.
     """
     rows = _audited_pairs(study)
     by_question: dict[str, set[str]] = {question: set() for question, _ in rows}
@@ -60,7 +64,9 @@ def residual_false_negatives(study: Study, training_set: TrainingSet) -> Residua
 
 
 def _audited_pairs(study: Study) -> list[tuple[str, Candidate]]:
-    """(question, passage) of the audits of all batches, as one sample; only of questions whose sampled passages all have labels."""
+    """Return (question, candidate) of all audits as one sample, for questions whose sampled passages all have
+    labels.
+    """
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
     batches = [batch for batch in queue.batches() if not batch.practice]
     drawn = [(batch.name, item) for batch in batches for item in queue.items(batch.name) if item.arm == "audit"]

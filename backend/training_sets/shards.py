@@ -1,4 +1,4 @@
-"""The parts of a training set in the making: each whole or not there, kept until the set is."""
+"""The shards of a training set under construction: each is whole or absent, and stays until the set is whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from db.backup import sync
 
 
 class Shards:
-    """The parts in a folder; those that were made of something else are thrown away."""
+    """The shards in a folder. Shards with another fingerprint are discarded."""
 
     def __init__(self, folder: Path, fingerprint: str):
         self.folder = folder
@@ -28,7 +28,7 @@ class Shards:
         return self._path(number, "json").is_file()
 
     def write(self, number: int, pairs: Sequence[Pair], about: dict) -> None:
-        """The pairs first: a part whose `json` is there is whole."""
+        """Write the pairs first: a shard is whole once its `json` exists."""
         import pyarrow.parquet as parquet
 
         partial = self._path(number, "partial")
@@ -45,7 +45,7 @@ class Shards:
         return counts, left_out
 
     def join(self, path: Path) -> None:
-        """One file, a row group for each part."""
+        """Join the shards into one file, with one row group for each shard."""
         import pyarrow.parquet as parquet
 
         with parquet.ParquetWriter(path, schema(), compression="zstd") as writer:

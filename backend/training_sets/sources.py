@@ -1,4 +1,4 @@
-"""What a training set is made of, as it stands when the making begins: runs, scores, questions without leaks, people's labels."""
+"""The sources of a training set at the start of the build: runs, scores, questions without leaks, people's labels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from backend.core.runs import Run
     from backend.core.study import Study
 
-VERSION = 1
-"""Of how pairs are made: a part that another version made is not gone on with."""
-NOT_SEARCHED = "the runs did not search it"
+VERSION = 2
+"""Version of the way pairs are built. Shards of another version are discarded."""
+NOT_SEARCHED = "no run searched it"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetSources:
-    """What a set is made of, as it stood when the making began. labels: by question and passage, "open" in dispute."""
+    """The sources of a training set, read when the build starts. labels: question to passage to label, "open" in
+    dispute.
+    """
 
     runs: list[Run]
     scores: ScoreStore | None
@@ -55,7 +57,7 @@ class TrainingSetSources:
             "labels": {"last_event": last, "used": spec.cleaning.labels},
             "scores": None if scores is None else {"model": scores.model, "digest": scores.digest},
         }
-        # Labels that came since count only where they are used.
+        # Labels given in the meantime matter only if the policy uses labels.
         asked = {key: value for key, value in spec.as_dict().items() if key not in ("name", "until")}
         held = {**about, "labels": last if spec.cleaning.labels else None, "left_out": sorted(left_out.items())}
         return cls(
@@ -70,7 +72,7 @@ class TrainingSetSources:
 
 
 def _labels(study: Study, spec: TrainingSetSpec) -> tuple[int, dict[str, dict[str, str]], set[str]]:
-    """The last event used, what people hold by question and passage, and the questions that they call bad."""
+    """The last event used, people's labels by question and passage, and the questions that people call bad."""
     store = Labels(study.labels_path, read_only=True)
     last = store.last_event if spec.until is None else min(spec.until, store.last_event)
     if not spec.cleaning.labels:

@@ -1,4 +1,4 @@
-"""What a training set is made of: which questions, where passages are mined, by which policy they are cleaned."""
+"""The specification of a training set: which questions, which runs to mine, and which policy cleans the negatives."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ POSITIVES = ("gold", "distant", "cross_encoder")
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetSpec:
-    """How to make a training set.
+    """How to build a training set.
 
-    name: of the set; a folder.
-    runs: over its questions; negatives are mined from their ranks `first` to `last`. None where all negatives are drawn.
-    policy: of `denoising.POLICIES`. thresholds: see `denoising.Thresholds`.
-    questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: those that ask for these alone; empty for all.
-    limit: so many of them at most, drawn with `seed`.
-    positives: of POSITIVES, besides people's, which a policy with labels always takes. gold: the questions' own. distant: for a
-        question without another, BM25's best passage that holds an answer. cross_encoder: mined passages above `propose_above`.
-    model: whose scores (`scores/<model>/`) are used; None for none.
-    random, other_gold: so many easy negatives for each question, drawn with `seed`.
-    rule: of answer matching. until: the last label event to use; None for all there are.
+    name: name of the set and of its folder.
+    runs: runs over the questions; negatives are mined from their ranks `first` to `last`. Empty if all negatives are
+    drawn.
+    policy: a name of `denoising.policy_names()`. thresholds: see `denoising.Thresholds`.
+    questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
+    for all.
+    limit: maximum number of questions, drawn with `seed`.
+    positives: of POSITIVES, besides people's, which a policy with labels always takes. gold: the question's own gold.
+        distant: for a question without another positive, the highest BM25 passage that contains an answer.
+        cross_encoder: mined passages above `propose_above`.
+    model: the model whose scores (`scores/<model>/`) are used; None for none.
+    random, other_gold: number of easy negatives for each question, drawn with `seed`.
+    rule: the rule of answer matching. until: the last label event to use; None for all events.
     """
 
     name: str
@@ -54,7 +57,7 @@ class TrainingSetSpec:
     def of(
         cls, name: str, runs: Sequence[str], thresholds: dict[str, Any] | None = None, **more: Any
     ) -> TrainingSetSpec:
-        """From plain values, as a job has them."""
+        """A specification from plain values, as a job holds them."""
         lists = {key: tuple(value) for key, value in more.items() if key in ("questions", "positives", "relations")}
         return cls(name, tuple(runs), thresholds=Thresholds(**(thresholds or {})), **{**more, **lists})
 
@@ -63,7 +66,7 @@ class TrainingSetSpec:
         return policy_named(self.policy)
 
     def check(self, scores: ScoreStore | None) -> None:
-        """Raises BadInput for values that make no sense, Refused for a policy that has no meaning on these scores."""
+        """Raises BadInput for invalid values, Refused for a policy that has no meaning on these scores."""
         check_name(self.name, "training set")
         rule_named(self.rule)
         self.thresholds.check()
@@ -73,21 +76,21 @@ class TrainingSetSpec:
                 "a training set is mined from one run at least; make one with 'blindspot retrieve --split train'"
             )
         if self.limit is not None and self.limit < 1:
-            raise BadInput(f"a training set has one question at least, not {self.limit}")
+            raise BadInput(f"a training set needs at least one question, not {self.limit}")
         if not 1 <= self.first <= self.last:
-            raise BadInput(f"ranks go from 1, the first before the last, not {self.first} to {self.last}")
-        if min(self.random, self.other_gold) < 0:
-            raise BadInput("the number of negatives drawn for a question is 0 or more")
-        if unknown := [each for each in self.positives if each not in POSITIVES]:
-            raise BadInput(f"there are no positives {unknown[0]!r}; there are: {', '.join(POSITIVES)}")
-        if not self.questions:
-            raise BadInput("say which questions: train, unlabelled, or SET/train")
-        if "cross_encoder" in (base, *self.positives) and scores is None:
-            raise BadInput("the cross-encoder's scores are asked for, and no model is named; give one that has scores")
-        if "cross_encoder" in self.positives and base != "cross_encoder":
             raise BadInput(
-                "pseudo-positives are proposed by the policy cross_encoder alone; choose it, or leave them out"
+                f"ranks start at 1 and the first must not be above the last, not {self.first} to {self.last}"
             )
+        if min(self.random, self.other_gold) < 0:
+            raise BadInput("the number of negatives drawn for a question must be 0 or more")
+        if unknown := [each for each in self.positives if each not in POSITIVES]:
+            raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(POSITIVES)}")
+        if not self.questions:
+            raise BadInput("name the questions: train, unlabelled, or SET/train")
+        if "cross_encoder" in (base, *self.positives) and scores is None:
+            raise BadInput("the cross-encoder's scores are needed, and no model is named; give one that has scores")
+        if "cross_encoder" in self.positives and base != "cross_encoder":
+            raise BadInput("only the policy cross_encoder proposes pseudo-positives; choose it, or leave them out")
         if base == "positive_aware":
             check_scale(self.thresholds, None if scores is None else bool(scores.manifest["calibrated"]))
 

@@ -1,26 +1,30 @@
-"""What a training set counts while it is made; counts of parts add up to those of the whole."""
+"""Statistics of a training set, counted while it is built. The statistics of shards add up to those of the set."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from analysis.buckets import bucket_group, bucket_order
 from analysis.relations import relation_order
 from backend.training_sets.denoising import PEOPLE_REASONS, RELABELLED
-from backend.training_sets.training_set import ROLES, SOURCES, Pair
+from backend.training_sets.training_set import ROLES, SOURCES, Pair, Role
 from db.records import Question
 
 FATES = ("kept", "removed", "relabelled", "removed_by_people")
-"""What becomes of a passage that was mined at a rank: a negative; dropped, or proposed as a positive, by a machine; made a positive by
-people; dropped by people."""
+"""What becomes of a passage mined at a rank: kept as a negative; removed, or proposed as a positive, by a machine;
+relabelled as a positive by people; removed by people.
+"""
 
 
 @dataclass(slots=True)
 class SetStats:
-    """questions, pairs: how many. sources: pairs by role and source. reasons: by reason. ranks: by rank at which a passage was mined
-    and by fate. groups: "relation" and "bucket", by group: questions, positives, negatives, and mined passages by fate."""
+    """questions, pairs: counts. sources: pairs by role and source. reasons: pairs by reason. ranks: pairs by mined
+    rank and fate.
+    groups: for "relation" and for "bucket", by group: questions, positives, negatives, and mined passages by fate.
+    """
 
     questions: int = 0
     pairs: int = 0
@@ -48,20 +52,29 @@ class SetStats:
         self.groups["bucket"][bucket_group(question.bucket, question.frequency)].update(mine)
 
     def as_json(self) -> dict:
-        """Plain and in a fixed order."""
+        """Plain values in a fixed order."""
         orders = {"relation": relation_order, "bucket": bucket_order}
-        return {
-            "questions": self.questions, "pairs": self.pairs,
-            "sources": {role: {source: self.sources[role, source] for source in SOURCES if self.sources[role, source]} for role in ROLES},
-            "reasons": dict(sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))),
+        result: dict[str, Any] = {
+            "questions": self.questions,
+            "pairs": self.pairs,
+            "sources": {role: self._by_source(role) for role in ROLES},
+            "reasons": tally_order(self.reasons),
             "by_rank": {str(rank): _fates(self.ranks[rank]) for rank in sorted(self.ranks)},
-            **{f"by_{kind}": {name: {key: found[key] for key in ("questions", "positives", "negatives", "dropped")} | _fates(found)
-                              for name, found in sorted(groups.items(), key=lambda item: orders[kind](item[0]))}
-               for kind, groups in self.groups.items()},
-        }  # fmt: skip
+        }
+        for kind, groups in self.groups.items():
+            names = sorted(groups, key=orders[kind])
+            result[f"by_{kind}"] = {
+                name: {key: groups[name][key] for key in ("questions", "positives", "negatives", "dropped")}
+                | _fates(groups[name])
+                for name in names
+            }
+        return result
+
+    def _by_source(self, role: Role) -> dict[str, int]:
+        return {source: self.sources[role, source] for source in SOURCES if self.sources[role, source]}
 
     def merge(self, made: dict) -> None:
-        """Add what `as_json` gave of a part."""
+        """Add the output of `as_json` of a shard."""
         self.questions += made["questions"]
         self.pairs += made["pairs"]
         self.sources.update(
@@ -76,7 +89,7 @@ class SetStats:
 
 
 def fate_of(pair: Pair) -> str:
-    """Of a pair that was mined."""
+    """The fate of a mined pair."""
     if pair.role == "negative":
         return "kept"
     if pair.reason in PEOPLE_REASONS:
@@ -85,8 +98,13 @@ def fate_of(pair: Pair) -> str:
 
 
 def tally(reasons: Iterable[str]) -> dict[str, int]:
-    """How often each reason comes, the commonest first."""
-    return dict(sorted(Counter(reasons).items(), key=lambda item: (-item[1], item[0])))
+    """Count each reason, the most frequent first."""
+    return tally_order(Counter(reasons))
+
+
+def tally_order(counts: Counter[str]) -> dict[str, int]:
+    """Counts as a plain dict, the most frequent first."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _fates(found: Counter) -> dict[str, int]:

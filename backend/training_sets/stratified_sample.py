@@ -1,8 +1,9 @@
-"""Random pairs of each kind that a machine decided, for people to check: how many of the removed negatives answer, of those kept,
-and how many of the pseudo-positives do not. RocketQA's authors checked their data so, and found over 90% right (section 4.1.3).
+"""A random sample of each kind of machine decision, for people to check.
 
-Pairs that people have decided are of no stratum. Within one, every pair is drawn with the same chance, so that the share of right
-ones stands for the stratum.
+The sample estimates how many removed negatives answer, how many kept negatives answer, and how many pseudo-positives
+do not. RocketQA's authors checked their data this way and found over 90% right (section 4.1.3). Pairs that people have
+decided belong to no stratum. Within a stratum every pair has the same chance, so the share of right pairs is an
+estimate for the stratum.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
+from backend.core.rights import require
 from backend.training_sets.training_set import Pair, TrainingSet
 from db.errors import BadInput, Missing
 
@@ -23,7 +25,7 @@ STRATA = (KEPT, REMOVED, PSEUDO)
 
 
 class SampledPair(NamedTuple):
-    """A pair to judge, by the name of its stratum."""
+    """A pair to judge, with the name of its stratum."""
 
     question: str
     passage: str
@@ -31,7 +33,7 @@ class SampledPair(NamedTuple):
 
 
 def stratum_of(pair: Pair) -> str | None:
-    """The stratum of a pair; None for what people decided, gold, and what was drawn at random."""
+    """The stratum of a pair; None for pairs that people decided, gold, and drawn pairs."""
     if pair.label is not None:
         return None
     if pair.role == "positive":
@@ -42,13 +44,15 @@ def stratum_of(pair: Pair) -> str | None:
 
 
 def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[SampledPair]:
-    """Up to `n` pairs of each stratum, drawn with `seed`; mixed, so that a place does not betray a stratum. Questions stay together.
+    """Draw up to `n` pairs of each stratum with `seed`, in an order that does not reveal the stratum.
+
+    Questions stay together.
 
     Raises:
-        Missing: no such set, or none of its pairs is of a stratum. BadInput: n below 1.
+        Missing: no such set, or no pair of it belongs to a stratum. BadInput: n below 1.
     """
     if n < 1:
-        raise BadInput("draw one pair of each stratum at least")
+        raise BadInput("draw at least one pair of each stratum")
     lowest: dict[str, list[tuple[int, str, str]]] = {stratum: [] for stratum in STRATA}
     for _, pairs in TrainingSet.open(study, name).groups():
         for pair in pairs:
@@ -73,12 +77,13 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
 def queue_stratified_sample(
     study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
 ) -> BatchMade:
-    """Put a sample of each stratum into the queue; Quality shows how right the machine was, stratum by stratum.
+    """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
 
     Raises as `stratified_sample` and `backend.judging.batches.batch_of_pairs` do.
     """
     from backend.judging.batches import batch_of_pairs
 
+    require(study, by, "make batches")
     drawn = stratified_sample(study, training_set, n, seed)
     pairs = [(each.question, each.passage) for each in drawn]
     return batch_of_pairs(
@@ -87,5 +92,5 @@ def queue_stratified_sample(
 
 
 def _pseudo_random(seed: int, question: str, passage: str) -> int:
-    """A number that seems random, the same for the same pair and seed."""
+    """A pseudo-random number, the same for the same pair and seed."""
     return int.from_bytes(hashlib.blake2b(f"{seed}\0{question}\0{passage}".encode(), digest_size=8).digest(), "big")

@@ -1,4 +1,8 @@
-"""Training sets that are made: an immutable folder `training_sets/<name>/` with pairs.parquet, left_out.jsonl and manifest.json."""
+"""A finished training set: an immutable folder `training_sets/<name>/` with pairs.parquet, left_out.jsonl and
+    manifest.json.
+
+pairs.parquet is sorted by question id and has one row group for some hundred questions.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,36 @@ if TYPE_CHECKING:
 PAIRS, LEFT_OUT = "pairs.parquet", "left_out.jsonl"
 
 
-class TrainingSet:
-    """A finished set. Its pairs are read from the file a row group at a time, so a set may be larger than the memory.
+RENAMED_REASONS = {
+    "gold, which this set does not take as positives": "gold, but this set takes no gold as positives",
+    "the best passage of BM25 that holds an answer": "the highest BM25 passage that contains an answer",
+    "mined, not looked at": "mined, not checked",
+    "drawn, not looked at": "drawn, not checked",
+    "holds no answer": "contains no answer",
+    "holds an answer": "contains an answer",
+    "the cross-encoder is sure that it does not answer": "the cross-encoder is sure it does not answer",
+    "the cross-encoder is sure that it answers": "the cross-encoder is sure it answers",
+    "scores well under the positive": "scores well below the positive",
+    "people say it is related and does not answer": "people say it is related but does not answer",
+    "people deny all its positives, or disagree on them": "people deny all its positives, or disagree about them",
+    "its text stands in dev or test": "its text is in dev or test",
+    "its subject and relation stand in dev or test": "its subject and relation are in dev or test",
+    "it is of a bucket set, which counts as test": "it belongs to a bucket set, which counts as test",
+    "the runs did not search it": "no run searched it",
+}
+"""Reasons of pairs and of questions left out as older versions stored them, with the present text."""
 
-    manifest: `request` (how it was made), `inputs` (hashes, the last label event), `fingerprint` (equal for equal inputs), `counts`,
-    `left_out` (questions by reason), `sha256` of the files.
+
+def current_reason(reason: str) -> str:
+    """The present text of a stored reason."""
+    return RENAMED_REASONS.get(reason, reason)
+
+
+class TrainingSet:
+    """A finished set. Reads its pairs one row group at a time, so a set may be larger than the memory.
+
+    manifest: `request` (the specification), `inputs` (hashes, the last label event), `fingerprint` (equal for equal
+    inputs), `counts`, `left_out` (questions by reason), `sha256` of the files.
     """
 
     def __init__(self, folder: Path, manifest: dict):
@@ -33,7 +62,7 @@ class TrainingSet:
 
     @classmethod
     def open(cls, study: Study, name: str) -> TrainingSet:
-        """Raises Missing for a set that is absent or unfinished, Refused for one of other passages."""
+        """Open a set. Raises Missing if the set is absent or unfinished, Refused if it is over other passages."""
         check_name(name, "training set")
         manifest = read_manifest(study.path("training_sets", name))
         if manifest is None:
@@ -43,31 +72,40 @@ class TrainingSet:
             )
             raise Missing(f"there is no training set {name!r}; sets here: {known}")
         if manifest["inputs"]["corpus"] != study.corpus.digest:
-            raise Refused(f"training set {name!r} was made over other passages than this study holds; build another")
+            raise Refused(f"training set {name!r} was built over other passages than this study holds; build another")
         return cls(study.path("training_sets", name), manifest)
 
     def groups(self, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:
-        """(question id, its pairs), by question id: of all, or of some. Positives come first, then negatives by rank, then the dropped."""
+        """Yield (question id, its pairs) by question id, for all questions or some.
+
+        Positives come first, then negatives by rank, then dropped pairs.
+        """
         return read_groups(self.folder / PAIRS, questions)
 
     def examples(self, hard: bool = False) -> Iterator[tuple[str, list[Pair], list[Pair]]]:
-        """(question id, positives, negatives), what a trainer takes; each question has a positive at least, maybe no negative.
+        """Yield (question id, positives, negatives) for a trainer.
 
-        Positives stand in the order of trust: people's first.
+        Each question has at least one positive, and perhaps no negative.
+
+        Positives come in the order of trust: people's first.
 
         Args:
-            hard: only hard negatives (mined or people's); else random ones and other questions' gold as well.
+            hard: only hard negatives (mined ones and people's); otherwise random ones and other questions' gold as
+                well.
         """
         for question, pairs in self.groups():
             negatives = [pair for pair in pairs if pair.role == "negative" and (pair.hard or not hard)]
             yield question, positives_of(pairs), negatives
 
     def roles(self, question: str) -> dict[str, tuple[Role, Source]]:
-        """(role, source) of each passage of a question; empty where the set does not hold it."""
+        """(role, source) of each passage of a question; empty if the set does not hold the question."""
         return {pair.passage: (pair.role, pair.source) for _, pairs in self.groups([question]) for pair in pairs}
 
     def hard_negatives(self, questions: Iterable[str] | None = None) -> dict[str, set[str]]:
-        """The passages that training pushes away, by question: what `backend.judging.batches.make_batch` takes as `trained`."""
+        """The passages that training pushes away, by question.
+
+        `backend.judging.batches.make_batch` takes them as `trained`.
+        """
         wanted = None if questions is None else list(questions)
         found = {question: {pair.passage for pair in pairs if pair.hard} for question, pairs in self.groups(wanted)}
         return {question: passages for question, passages in found.items() if passages}
@@ -75,7 +113,7 @@ class TrainingSet:
     def left_out(self) -> dict[str, str]:
         """Why each question that could not train was left out."""
         with open(self.folder / LEFT_OUT, encoding="utf-8") as file:
-            return {row["question"]: row["reason"] for row in map(json.loads, file)}
+            return {row["question"]: current_reason(row["reason"]) for row in map(json.loads, file)}
 
 
 def positives_of(pairs: Sequence[Pair]) -> list[Pair]:
@@ -91,7 +129,7 @@ def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Sourc
 
 
 def training_sets(study: Study) -> dict[str, dict]:
-    """The finished sets: name to manifest, oldest first."""
+    """The finished sets, oldest first: name to manifest."""
     return study.parts("training_sets")
 
 
@@ -101,19 +139,20 @@ ROLES = ("positive", "negative", "dropped")
 SOURCES = ("label", "gold", "distant", "cross_encoder", "run", "random", "other_gold")
 """In the order of trust. `other_gold`: a gold passage of another question, taken as a negative."""
 HARD = ("label", "run")
-"""Sources of hard negatives; the others' negatives are easy ones."""
+"""Sources of hard negatives; negatives of all other sources are easy."""
 
 
 class Pair(NamedTuple):
-    """What became of a passage for a question.
+    """The fate of one passage for one question.
 
-    role: positive, negative, or dropped (seen, and neither).
-    source: who has the last word on it, of SOURCES.
-    run, rank, score: where it was mined, where it was.
-    probability: a cross-encoder's; None is unknown. answer: whether it holds an answer; None where the question has none.
-    label: what people hold of it ("open" in dispute); None where nobody judged it or labels are not used.
-    machine, origin: the role and the source that it has without people's labels; None where only they brought it in.
-    reason: why it has this role, of `backend.training_sets.denoising`.
+    role: positive, negative, or dropped (seen, but neither).
+    source: who decided last, of SOURCES.
+    run, rank, score: where the passage was mined; None if it was not.
+    probability: the cross-encoder's; None is unknown. answer: whether the passage contains an answer; None if the
+    question has no answers.
+    label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
+    machine, origin: the role and the source without people's labels; None if only people named the passage.
+    reason: why the pair has this role, one of the reasons in `backend.training_sets.denoising`.
     """
 
     question: str
@@ -132,7 +171,7 @@ class Pair(NamedTuple):
 
     @property
     def mined(self) -> bool:
-        """Whether a run put it among the negatives to be."""
+        """Whether a run mined the passage as a possible negative."""
         return self.rank is not None and self.origin in ("run", "cross_encoder")
 
     @property
@@ -158,7 +197,10 @@ def as_table(pairs: Sequence[Pair]) -> pyarrow.Table:
 
 
 def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[tuple[str, list[Pair]]]:
-    """(question id, its pairs), by question id; some questions alone where they are named. One row group is held at a time."""
+    """Yield (question id, its pairs) by question id, for all questions or those named.
+
+    Holds one row group in memory.
+    """
     import pyarrow.parquet as parquet
 
     wanted = None if questions is None else set(questions)
@@ -167,6 +209,7 @@ def read_groups(path: Path, questions: Sequence[str] | None = None) -> Iterator[
             if wanted is not None and not _may_hold(file.metadata.row_group(number), wanted):
                 continue
             columns = file.read_row_group(number).to_pydict()
+            columns["reason"] = [current_reason(reason) for reason in columns["reason"]]
             rows = map(Pair._make, zip(*(columns[name] for name in Pair._fields), strict=True))
             for question, pairs in groupby(rows, attrgetter("question")):
                 if wanted is None or question in wanted:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import sqlite3
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -182,6 +183,25 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
         tab.wait_for_selector(SAVED)
         events = list(Labels(desk.labels_path).events())
         assert len(events) == PASSAGES and len(labels(desk)) == PASSAGES
+
+
+@pytest.mark.slow
+def test_a_study_that_pauses_does_not_break_the_page(tab, desk):
+    """Another process holds the database for longer than SQLite waits: one line, the question stays, all is saved in the end."""
+    with serving(desk) as port:
+        sit_down(tab, port)
+        with closing(sqlite3.connect(desk.labels_path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            press(tab, "x", "Enter", "x", "Enter", gap=300)
+            tab.wait_for_selector("text=This page tries again every few seconds", timeout=60_000)
+            assert tab.locator(".judge .candidate.here").is_visible() and shown(tab) == "Where is thing 2?"
+            assert tab.locator("text=encountered an error").count() == 0
+            other.execute("ROLLBACK")
+        tab.wait_for_selector(SAVED)
+        tab.wait_for_selector("text=This page tries again every few seconds", state="detached")
+        assert shown(tab) == "Where is thing 2?" and len(labels(desk)) == 2 * PASSAGES
+        press(tab, "1")
+        tab.wait_for_selector(SAVED)
 
 
 def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):

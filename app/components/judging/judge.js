@@ -66,6 +66,7 @@ class Judging {
     const first = this.data === undefined;
     this.data = data;
     this.outbox.received(data.receipts, data.attempt, data.trouble);
+    if (data.paused) { this.cards.clear(); this.key = null; }
     for (const card of data.cards) this.cards.set(card.key, card);
     this.order = data.order;
     if (first) this.comeBack();
@@ -130,7 +131,7 @@ class Judging {
   gesture(kind, choices = [], more = {}) {
     const card = this.card;
     return this.outbox.push({
-      kind, question: card.question, batch: card.batch, choices, blind: card.blind, guideline_version: this.data.guideline,
+      kind, question: card.question, batch: card.batch, choices,
       milliseconds: Math.round(performance.now() - (choices.length > 1 ? this.questionAt : this.shownAt)), ...more,
     });
   }
@@ -160,8 +161,7 @@ class Judging {
   undo() {
     const last = this.live.at(-1);
     if (!last) { this.say("There is nothing to take back"); return; }
-    this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [],
-      blind: last.blind ?? true, guideline_version: this.data.guideline });
+    this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [] });
     const key = cardKey(last);
     this.done.delete(key);
     const passage = last.choices?.[0]?.passage;

@@ -69,7 +69,7 @@ class OnQuestion {
     const hit = this.here;
     if (!hit) { this.move(1); this.say("This passage has the focus now: press the key again to label it"); return; }
     this.outbox.push({ kind: "label", question: this.data.question, batch: null, choices: [{ passage: hit.dataset.id, label: name }],
-      blind: false, guideline_version: this.data.guideline, milliseconds: null });
+      milliseconds: null });
     this.say(`${name}: ${hit.querySelector(".title")?.textContent ?? hit.dataset.id}`);
     this.paint();
     this.move(1);
@@ -78,8 +78,7 @@ class OnQuestion {
   undo() {
     const last = this.live.at(-1);
     if (!last) { this.say("There is nothing of yours to take back on this question"); return; }
-    this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [], blind: false,
-      guideline_version: this.data.guideline });
+    this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [] });
     this.say(`Took back: ${last.choices?.[0]?.label ?? last.kind}`);
     this.paint();
   }

@@ -12,7 +12,6 @@ from app.components.marks import count
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag
 from backend.core.study import Study
-from backend.judging.guidelines import guidelines
 from db.judgements import Consensus
 from db.people import Person
 from db.records import Question
@@ -29,6 +28,7 @@ def on_question(study: Study, question: Question, person: Person | None) -> None
 
 
 def _keys(study: Study, question: Question, person: Person) -> None:
+    judging.at_work(study, person)
     stores = desk(study)
     history = [
         gesture
@@ -38,13 +38,13 @@ def _keys(study: Study, question: Question, person: Person) -> None:
     judging.mount("on_question", f"on-question-{person.name}", {
         "session": judging.session(study.labels_path, person, "question"), "question": question.id,
         "given": stores.labels.labels_by(person.name, [question.id]).get(question.id, {}),
-        "history": [asdict(gesture) for gesture in reversed(history)], "guideline": guidelines(study.folder).version,
-    }, stores.labels, person.name)  # fmt: skip
+        "history": [asdict(gesture) for gesture in reversed(history)],
+    }, study, person.name)  # fmt: skip
 
 
 def judged(study: Study, question: Question, person: Person | None) -> Html:
-    """What people said of this question's passages; nothing for annotators, who judge without seeing it."""
-    if person is not None and not person.may("see others"):
+    """What people said of this question's passages, for those who may see the labels of others."""
+    if person is None or not person.may("see others' labels"):
         return Html("")
     pairs = desk(study).labels.consensus([question.id])
     if not pairs:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
+from app import who
 from app.components.map.data import Points, first_hits, known_of
 from app.components.map.parts import address
-from app.components.map.selection import attempt, panel, person
+from app.components.map.selection import acting, attempt, panel
 from app.components.marks import WILSON, figure
 from app.components.tables import scrolling
 from app.markup import Html, div, link, show, span, tag, term
@@ -57,20 +58,20 @@ def _undone(map: Map, state: Clusters) -> Html:
 
 
 def _undo_buttons(map: Map, state: Clusters) -> None:
-    if not (state.undoable or state.redoable):
+    if not (state.undoable or state.redoable) or not who.may(map.study.labels_path, "edit maps"):
         return
     left, right, _ = st.columns([2, 2, 3])
     if state.undoable:
         left.button(
             f"Undo: {state.undoable}",
             key="map-undo",
-            on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits), "Undone.")),
+            on_click=lambda: attempt(lambda: _did(changes.undo(map, state.edits, acting(map)), "Undone.")),
         )
     if state.redoable:
         right.button(
             f"Do again: {state.redoable}",
             key="map-redo",
-            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits), "Done again.")),
+            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits, acting(map)), "Done again.")),
         )
 
 
@@ -139,26 +140,41 @@ def opened_cluster(map: Map, points: Points, state: Clusters, id: int, run: str 
 
 def _change(map: Map, state: Clusters, id: int) -> None:
     """What is typed is read when the button is pressed: the run of the script that drew the button knew only what stood there before."""
+    if not who.may(map.study.labels_path, "edit maps"):
+        return
     others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
-    seen, by, at = state.edits, person(map), f"{id}-{state.edits}"
+    seen, at = state.edits, f"{id}-{state.edits}"
     typed = st.session_state
     with st.expander("Rename or note"):
         st.text_input("Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="empty: its telling words")
         _button(
-            "Rename", "map-rename", lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, by), "Renamed."
+            "Rename",
+            "map-rename",
+            lambda: changes.rename(map, id, typed[f"map-rename-{at}"], seen, acting(map)),
+            "Renamed.",
         )
         st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
         _button(
             "Keep the note",
             "map-note",
-            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, by),
+            lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting(map)),
             "Kept the note.",
         )
     with st.expander("Split or merge"):
         st.number_input("Parts", 2, 20, 2, key="map-parts", help="By k-means in the original space.")
-        _button("Split", "map-split", lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=by), "Split.")
+        _button(
+            "Split",
+            "map-split",
+            lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=acting(map)),
+            "Split.",
+        )
         st.multiselect("Merge with", list(others), format_func=others.get, key=f"map-merge-{at}")
-        _button("Merge", "map-merge", lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, by), "Merged.")
+        _button(
+            "Merge",
+            "map-merge",
+            lambda: changes.merge(map, [id, *typed[f"map-merge-{at}"]], seen, acting(map)),
+            "Merged.",
+        )
 
 
 def _button(words: str, key: str, work: Callable[[], Clusters], done: str) -> None:

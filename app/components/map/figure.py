@@ -15,8 +15,8 @@ import numpy as np
 import streamlit as st
 
 from backend.maps import Map
-from backend.maps.edits import NO_CLUSTER
-from backend.maps.values import FOUND, MISSED, NOBODYS, NOT_IN_RUN, UNLABELLED, categories
+from backend.maps.colours import FOUND, MISSED, quiet_categories
+from backend.maps.values import categories
 
 SELECTABLE = 20_000
 OTHERS = "other"
@@ -48,16 +48,6 @@ SHAPES = (
     "triangle-right",
     "hourglass",
     "bowtie",
-)
-QUIET = (
-    NOBODYS,
-    NOT_IN_RUN,
-    UNLABELLED,
-    NO_CLUSTER,
-    OTHERS,
-    "other passage",
-    "of several relations",
-    "of several groups",
 )
 FIXED = {
     FOUND: ("#0072b2", "circle"),
@@ -122,9 +112,10 @@ def figure(
     every = categories(found, most=len(COLOURS))
     kept = set(every)
     drawn = np.array([name if name in kept else OTHERS for name in found], dtype=object)[shown]
-    order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in QUIET, -int((drawn == name).sum())))
+    quiet = quiet_categories() | {OTHERS}
+    order = sorted({*every, *drawn.tolist()}, key=lambda name: (name not in quiet, -int((drawn == name).sum())))
     texts = [_hover(titles[i], starts[i], labelled(found[i])) for i in shown.tolist()]
-    colours = _colours([name for name in every if name not in QUIET])
+    colours = _colours([name for name in every if name not in quiet])
     is_question = shown < map.drawn
     for column, view in enumerate(views, 1):
         places = np.asarray(map.coordinates(view))
@@ -150,7 +141,7 @@ def figure(
                         colour,
                         _shape(shape, name, question),
                         name not in in_legend,
-                        name in QUIET,
+                        name in quiet,
                     ),
                     1,
                     column,

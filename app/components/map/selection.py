@@ -15,7 +15,7 @@ from app.markup import div, link, show, span, tag
 from backend.evaluation.saved_selections import save_selection
 from backend.maps import Map
 from backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
-from db.errors import BlindspotError, Refused
+from db.errors import BlindspotError
 
 PLOT, _CHOSEN, _EPOCH, _SAID = "map-plot", "map-chosen", "map-epoch", "map-said"
 
@@ -69,10 +69,9 @@ def said() -> None:
             show(notice(words, kind=kind))
 
 
-def person(map: Map) -> str | None:
-    """Who is at work, where that is known."""
-    here = who.who(map.study.labels_path)
-    return here.name if here else None
+def acting(map: Map) -> str | None:
+    """Who acts now, for the `by` of what a button does. Raises Refused where nobody is signed in and somebody must be."""
+    return who.acting(map.study.labels_path)
 
 
 def panel(
@@ -89,8 +88,10 @@ def panel(
                 cls="list-head",
             )
         )
-        _judge(map, known, ids, run, k, f"map {map.name}" if can_clear else f"map {map.name}, {heading}")
-        _save(map, known, ids)
+        if who.may(map.study.labels_path, "make batches"):
+            _judge(map, known, ids, run, k, f"map {map.name}" if can_clear else f"map {map.name}, {heading}")
+        if who.may(map.study.labels_path, "save slices"):
+            _save(map, known, ids)
         show(point_list(map, points, ids, url.number("list", 1, 1, 500)))
         if can_clear:
             st.button("Clear the selection", key="map-clear", on_click=clear)
@@ -131,10 +132,7 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
 
 
 def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
-    by = person(map)
-    if by is None and who.mode() != "local":
-        raise Refused("sign in first: a batch has somebody who made it")
-    made = send_to_judging(map, known, run, ids, k, name.strip(), by=by)
+    made = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
     return f"Made the batch “{made.name}”: {count(made.frame, 'question')}, {count(made.passages, 'passage')} to judge."
 
 
@@ -159,7 +157,7 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
 
 
 def _kept(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
-    made = save_selection(map.study, name, questions, ids, map.name)
+    made = save_selection(map.study, name, questions, ids, map.name, acting(map))
     url.write("selection", made.name)
     return f"Saved “{made.name}”: {count(len(questions), 'question')}. This page's address now opens it."
 

@@ -26,7 +26,7 @@ STYLE = Path(__file__).parent / "quality.css"
 
 def render(opened: Study, person: Person | None) -> None:
     """The page as somebody may see it."""
-    if person is None or not person.may("see others"):
+    if person is None or not person.may("see others' labels"):
         show(_refusal(person))
         return
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}</style>")

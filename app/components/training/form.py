@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import url
+from app import url, who
 from app.components import jobs
 from app.components.jobs import duration
 from app.components.marks import count, notice
@@ -33,6 +33,9 @@ DISTIL = (
 
 def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
     """On a CPU few steps, as a proof that it runs."""
+    if not who.may(opened.labels_path, "train"):
+        show(notice("Models are trained by a lead of the study."))
+        return
     gpu = has_gpu()
     number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)
     with st.form("train", border=False):
@@ -55,13 +58,10 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         with st.spinner("Trying two steps …"), one_line():
             show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
-        jobs.submit(
-            opened,
-            "train dual-encoder",
-            {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings},
-        )
-        st.session_state[BEGUN] = name.strip()
-        url.write("model", name.strip())
+        arguments = {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings}
+        if jobs.submit(opened, "train dual-encoder", arguments):
+            st.session_state[BEGUN] = name.strip()
+            url.write("model", name.strip())
         st.rerun()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import study, url
+from app import study, url, who
 from app.components import jobs
 from app.components.jobs import duration
 from app.components.marks import notice
@@ -14,6 +14,7 @@ from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
 from backend.core.study import Study
+from backend.retrieval.retriever import kind_of_run
 from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import trial_run_name
 from backend.training.training_log import read_log
@@ -111,6 +112,8 @@ def _go_on(opened: Study, name: str) -> None:
 
 
 def _watch(opened: Study, name: str, was_running: bool) -> None:
+    if who.gone(opened.labels_path):
+        st.rerun()
     log = read_log(opened, name)
     losses = [line for line in log if "loss" in line]
     compared_by = next((figure for figure in COMPARED_BY for line in log if figure in line), "average_rank")
@@ -197,7 +200,7 @@ def after_training(opened: Study, name: str) -> None:
         before = [
             run
             for run, manifest in runs.items()
-            if run != made and manifest.get("split") == split and manifest.get("retriever") != "hybrid"
+            if run != made and manifest.get("split") == split and not ((kind := kind_of_run(manifest)) and kind.fusion)
         ]
         start = start_name(opened, models_of(opened).get(name, {}))
         first = next(

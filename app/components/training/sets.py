@@ -15,7 +15,8 @@ from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
-from backend.training_sets.denoising import POLICIES
+from backend.retrieval.retriever import RETRIEVERS
+from backend.training_sets.denoising import policy_help, policy_names
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
 from backend.training_sets.training_set import TrainingSet, training_sets
@@ -30,10 +31,6 @@ FATES = {
     "removed_by_people": ("removed by people", "#cc79a7"),
     "relabelled": ("made positives by people", "#009e73"),
 }
-POLICY = (
-    "none: every mined passage is a negative. answer_match: not those that hold an answer. "
-    "labels: people's word; +labels sets it over the rest."
-)
 
 
 def sets_table(made: dict[str, dict], chosen: str) -> Html:
@@ -81,6 +78,9 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
 
 def build_form(opened: Study, made: dict[str, dict]) -> None:
     """A set out of the runs over training questions."""
+    if not who.may(opened.labels_path, "build training sets"):
+        show(notice("Training sets are built by a lead of the study."))
+        return
     runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
     if not runs:
         _run_over_train(opened)
@@ -91,7 +91,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mined from", runs, runs[:1])
         policy = columns[2].selectbox(
-            "Cleaned by", list(POLICIES), index=list(POLICIES).index("answer_match+labels"), help=POLICY
+            "Cleaned by", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
         )
         last = columns[3].number_input("Down to rank", 1, 1000, 100)
         with columns[4]:
@@ -114,18 +114,14 @@ def _run_over_train(opened: Study) -> None:
         )
         return
     show(notice("Negatives are mined from a run over the training questions, and there is none yet."))
-    indexes = opened.parts("indexes")
-    for kind, there in (
-        ("bm25", "bm25" in indexes),
-        ("dense", any(m.get("kind") == "dense index" for m in indexes.values())),
-    ):
-        if there:
+    for kind in RETRIEVERS:
+        for name in kind.available(opened)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 opened,
                 "retrieve",
-                {"kind": kind, "split": "train", **fewer(opened)},
-                key=f"train-{kind}",
-                words=f"Retrieve over train with {kind}",
+                {"kind": kind.name, "split": "train", **kind.options_of(name), **fewer(opened)},
+                key=f"train-{kind.name}",
+                words=f"Retrieve over train with {kind.title}",
             )
 
 
@@ -145,10 +141,12 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     if ranks:
         show(div(tag("h2", "What became of the passages that were mined, by rank"), cls="list-head"))
         plot(_fates(ranks), f"fates-{chosen.name}")
-    _new(opened, chosen)
+    sees_labels = who.may(opened.labels_path, "see others' labels")
+    if sees_labels:
+        _new(opened, chosen)
     _judge_strata(opened, chosen)
     others = [name for name in made if name != chosen.name]
-    if others:
+    if others and sees_labels:
         with st.columns([1, 2])[0]:
             before = url.select(
                 "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
@@ -167,20 +165,19 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
 
 def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
     """For leads: people check what the machine decided."""
-    lead = who.who(opened.labels_path)
-    if lead is None or not lead.may("lead"):
+    if not who.may(opened.labels_path, "make batches"):
         return
     words = "Let people check a sample of what the machine decided"
-    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name, lead.name))
+    st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name))
     if said := st.session_state.pop(_SAID, None):
         show(notice(said, " ", link("Judge", url.JUDGE), "; Quality shows how right each stratum is."))
 
 
-def _send(opened: Study, name: str, lead: str) -> None:
+def _send(opened: Study, name: str) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
-        made = queue_stratified_sample(opened, batch, name, by=lead)
+        made = queue_stratified_sample(opened, batch, name, by=who.acting(opened.labels_path))
         st.session_state[_SAID] = f"Batch {batch}: {made.passages:,} passages are in the queue."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)

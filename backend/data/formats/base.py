@@ -105,10 +105,11 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many rows a writer wrote, and one line for everything that the format has no place for."""
+    """How many rows a writer wrote, what a row is, and one line for everything that the format has no place for."""
 
     rows: int
     notes: tuple[str, ...] = ()
+    unit: str = "row"
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from backend.data.formats import fields
 from backend.data.formats.base import Context, Entry, wrong_with_id, wrong_with_text
 from db.errors import BadInput
 
+LINES_PER_BLOCK = 300_000  # of a run without texts: about 60 MB
 IDS = ("id", "docid", "passage_id", "psg_id")
 _LARGEST = 3.4e38  # float32; scores are kept so
 
@@ -31,6 +33,31 @@ def entry(record: dict[str, Any], passages: str, question_id: str | None, path: 
         except fields.Wrong as error:
             problems.append(BadInput(f"passage {number} of the question {question[:60]!r}: {error}", path, line))
     return Entry(question_id, question, answers, contexts, str(path), line, tuple(problems))
+
+
+def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[Entry | BadInput]:
+    """Entries out of a run whose lines name a question and a passage each, in any order.
+
+    Lines of one question need not stand together: those within LINES_PER_BLOCK lines become one entry. A bad line comes after
+    the entries of the lines before it, so that whoever stops at the first problem stops at the file's first.
+    """
+    block: dict[str, list[Context]] = {}
+    held = 0
+
+    def entries() -> Iterator[Entry]:
+        for question_id, contexts in block.items():
+            yield Entry(question_id, None, (), contexts, str(path), contexts[0].line)
+
+    for row in rows:
+        if isinstance(row, BadInput) or held == LINES_PER_BLOCK:
+            yield from entries()
+            block, held = {}, 0
+        if isinstance(row, BadInput):
+            yield row
+            continue
+        block.setdefault(row[0], []).append(row[1])
+        held += 1
+    yield from entries()
 
 
 def score(value: Any) -> float:

@@ -16,6 +16,7 @@ from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, W
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from backend.text.counting import counted
 from db.errors import BadInput
 from db.records import Question
 
@@ -106,7 +107,9 @@ def write(path: Path, questions: Iterable[Question]) -> Written:
             folded += text != question.text
             writer.writerow([text, repr(list(question.answers))])
             rows += 1
-    return Written(rows, (f"{folded:,} questions held tabs or line ends, which became spaces",) if folded else ())
+    return Written(
+        rows, (f"{counted(folded, 'question')} held tabs or line ends, which became spaces",) if folded else ()
+    )
 
 
 FORMATS = [

@@ -51,7 +51,7 @@ def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
-    return Written(write_results(path, entries))
+    return Written(write_results(path, entries), unit="question")
 
 
 def _entry(question: Question, retrieved: Retrieved) -> dict:

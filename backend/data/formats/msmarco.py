@@ -23,10 +23,12 @@ from backend.data.formats.base import (
     wrong_with_id,
     wrong_with_question,
 )
+from backend.data.formats.contexts import by_question
 from backend.data.formats.dpr_results import Retrieved
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from backend.text.counting import counted, noun
 from db.errors import BadInput
 from db.records import SPLITS, Passage, Question
 
@@ -95,20 +97,16 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | B
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
     """The score is 1 / rank."""
-    question_id, first, contexts = None, 0, []
+    yield from by_question(path, _run_lines(path))
+
+
+def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
-            columns = _run_columns(text)
+            question_id, passage_id, rank = _run_columns(text)
+            yield question_id, Context(passage_id, 1 / int(rank), line)
         except fields.Wrong as error:
             yield BadInput(str(error), path, line)
-            continue
-        if columns[0] != question_id:
-            if contexts:
-                yield Entry(question_id, None, (), contexts, str(path), first)
-            question_id, first, contexts = columns[0], line, []
-        contexts.append(Context(columns[1], 1 / int(columns[2]), line))
-    if contexts:
-        yield Entry(question_id, None, (), contexts, str(path), first)
 
 
 def _run_columns(text: str) -> list[str]:
@@ -131,8 +129,12 @@ def write_collection(path: Path, passages: Iterable[Passage]) -> Written:
             text = one_line(passage.text)
             file.write(f"{passage.id}\t{text}\n")
             rows, titles, folded = rows + 1, titles + bool(passage.title), folded + (text != passage.text)
-    notes = [f"{titles:,} titles were left out: the collection has no place for them"] if titles else []
-    return Written(rows, (*notes, *_folded(folded, "texts")))
+    notes = (
+        [f"{counted(titles, 'title')} {noun(titles, 'was')} left out: the format has no place for titles"]
+        if titles
+        else []
+    )
+    return Written(rows, (*notes, *_folded(folded, "text")))
 
 
 def write_queries(path: Path, questions: Iterable[Question]) -> Written:
@@ -142,7 +144,7 @@ def write_queries(path: Path, questions: Iterable[Question]) -> Written:
             text = one_line(question.text)
             file.write(f"{question.id}\t{text}\n")
             rows, folded = rows + 1, folded + (text != question.text)
-    return Written(rows, _folded(folded, "questions"))
+    return Written(rows, _folded(folded, "question"))
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Written:
@@ -154,12 +156,12 @@ def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved
     with written_whole(path) as file:
         for question, retrieved in entries:
             file.writelines(f"{question.id}\t{p.id}\t{rank}\n" for rank, (p, _, _) in enumerate(retrieved, 1))
-            rows += 1
-    return Written(rows, ("scores were left out: the form has ranks only",))
+            rows += len(retrieved)
+    return Written(rows, ("The format has ranks only; scores were left out.",), "line")
 
 
 def _folded(count: int, what: str) -> tuple[str, ...]:
-    return (f"{count:,} {what} held tabs or line ends, which became spaces",) if count else ()
+    return (f"{counted(count, what)} held tabs or line ends, which became spaces",) if count else ()
 
 
 FORMATS = [

@@ -9,11 +9,14 @@ from pathlib import Path
 from backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, Written
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, text_blocks
-from db.errors import BadInput
+from db.errors import BadInput, Refused
 from db.records import Passage
 
 COLUMNS = ("id", "title", "text")
 MAX_RECORD_LINES = 1000
+SETTINGS = {"quotes": "csv"}
+QUOTES = ("csv", "none")
+_ADVICE = "; if the file quotes nothing, read it with --set quotes=none"
 _BATCH = 4096
 
 
@@ -32,12 +35,15 @@ def recognise(head: Head) -> bool:
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
     """Passages in batches, streamed. Raises BadInput for a header without the columns or a broken file."""
+    quotes = {**SETTINGS, **options.settings}["quotes"]
+    if quotes not in QUOTES:
+        raise Refused(f"--set quotes={quotes}: quotes must be one of {', '.join(QUOTES)}")
     source = ByteSource(path)
     parser: _Parser | None = None
     for block in text_blocks(source):
         lines, line = block.lines, block.line
         if parser is None:
-            parser, lines, line = _Parser(path, lines[0]), lines[1:], line + 1
+            parser, lines, line = _Parser(path, lines[0], quotes == "csv"), lines[1:], line + 1
         yield from _shared(parser.parse(lines, line), source)
     if parser is None:
         raise BadInput("the file is empty", path)
@@ -54,8 +60,8 @@ def _shared(batches: Iterator[PassageBatch], source: ByteSource) -> Iterator[Pas
 class _Parser:
     """Lines to rows. A line without quotes, or whose quoted fields end in it, takes the short way: a split at tabs."""
 
-    def __init__(self, path: Path, header: str):
-        self.path = path
+    def __init__(self, path: Path, header: str, quoted: bool = True):
+        self.path, self.quoted = path, quoted
         self.crlf = header.endswith("\r")
         names = [name.strip().lower() for name in _fields(header.removesuffix("\r"), path)]
         missing = [column for column in COLUMNS if names.count(column) != 1]
@@ -81,7 +87,7 @@ class _Parser:
             here = at
             row = lines[at]
             at += 1
-            if '"' in row:
+            if self.quoted and '"' in row:
                 fields = _quoted(row)
                 if fields is None:
                     try:
@@ -91,7 +97,7 @@ class _Parser:
                         self.kept, self.kept_line = raw[here:], line + here
                         break
                     except _Malformed as error:
-                        batch.problems.append(BadInput(str(error), self.path, line + here))
+                        batch.problems.append(BadInput(str(error) + _ADVICE, self.path, line + here))
                         continue
             else:
                 fields = row.split("\t")
@@ -210,4 +216,15 @@ def _written(value: str) -> str:
     return value
 
 
-FORMATS = [Format("psgs", "passages", "DPR's tab-separated passages (id, text, title)", recognise, read, write, ".tsv")]
+FORMATS = [
+    Format(
+        "psgs",
+        "passages",
+        "DPR's tab-separated passages (id, text, title)",
+        recognise,
+        read,
+        write,
+        ".tsv",
+        settings=SETTINGS,
+    )
+]

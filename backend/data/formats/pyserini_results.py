@@ -50,7 +50,7 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
             json.dump(_entry(question, retrieved), file, ensure_ascii=False)
             count += 1
         file.write("\n}\n")
-    return Written(count)
+    return Written(count, unit="question")
 
 
 def _entry(question: Question, retrieved: Retrieved) -> dict:

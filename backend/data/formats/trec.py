@@ -22,14 +22,15 @@ from backend.data.formats.base import (
     Written,
     wrong_with_id,
 )
+from backend.data.formats.contexts import by_question
 from backend.data.formats.contexts import score as score_of
 from backend.data.formats.dpr_results import Retrieved
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from backend.text.counting import counted, noun
 from db.errors import BadInput, Refused
 from db.records import Question
 
-_AT_ONCE = 10_000  # lines of one question that are handed on together
 _ITERATION = ("0", "Q0")
 
 
@@ -44,21 +45,16 @@ def recognise_qrels(head: Head) -> bool:
 
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
-    question_id, first, contexts = None, 0, []
+    yield from by_question(path, _run_lines(path))
+
+
+def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
             parts = _parts(text, 6, "question Q0 passage rank score run")
-            context = Context(parts[2], score_of(parts[4]), line)
+            yield parts[0], Context(parts[2], score_of(parts[4]), line)
         except fields.Wrong as error:
             yield BadInput(str(error), path, line)
-            continue
-        if parts[0] != question_id or len(contexts) == _AT_ONCE:
-            if contexts:
-                yield Entry(question_id, None, (), contexts, str(path), first)
-            question_id, first, contexts = parts[0], line, []
-        contexts.append(context)
-    if contexts:
-        yield Entry(question_id, None, (), contexts, str(path), first)
 
 
 def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement | BadInput]:
@@ -106,9 +102,11 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
                 np.array([score for _, score, _ in retrieved], dtype=np.float32),
             )
 
-    _write_lines(path, name, rows())
-    notes = (f"{silent:,} questions have no hits, and so no line",) if silent else ()
-    return Written(questions, notes)
+    lines = _write_lines(path, name, rows())
+    notes = [counted(questions, "question")]
+    if silent:
+        notes.append(f"{counted(silent, 'question')} without hits {noun(silent, 'has')} no line")
+    return Written(lines, tuple(notes), "line")
 
 
 def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> Written:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from backend.data.formats.base import Item, Paragraph
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_for
+from backend.text.counting import counted, noun
 from backend.text.gold_matching import THRESHOLD, Wanted, containment, lower_tokens, match_gold
 from db.gold import GoldMatch
 from db.records import Question
@@ -96,7 +97,7 @@ def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]
     with_gold = {match.question for match in matches if match.passage is not None}
     bare = sum(item.question.id not in with_gold and not item.question.gold for item in items)
     if bare:
-        lines.append(f"{bare:,} questions are without gold.")
+        lines.append(f"{counted(bare, 'question')} {noun(bare, 'has')} no gold.")
     return tuple(lines)
 
 

@@ -18,6 +18,7 @@ from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import count_mentions
 from backend.data.importing.tools import Paced, refuse_other, source_file, source_sha256, writable
 from backend.progress import Progress
+from backend.text.counting import counted, noun
 from db.corpus import CorpusWriter, DuplicateId, pack
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord, Imports
@@ -77,7 +78,11 @@ def import_passages(
     size = path.stat().st_size
     asked = json.dumps(dict(options.settings)) if options.settings else ""
     _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count, asked))
-    notes = (f"{written.spanning:,} passages go over several lines",) if written.spanning else ()
+    notes = (
+        (f"{counted(written.spanning, 'passage')} {noun(written.spanning, 'goes', 'go')} over several lines",)
+        if written.spanning
+        else ()
+    )
     return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
@@ -152,7 +157,11 @@ def import_frequencies(
         tell.now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
-    notes = (f"{absent:,} of {len(subjects):,} subjects are not in {path.name}",) if absent else ()
+    notes = (
+        (f"{absent:,} of {counted(len(subjects), 'subject')} {noun(absent, 'is')} not in {path.name}",)
+        if absent
+        else ()
+    )
     return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
@@ -262,7 +271,7 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
     source = study.corpus.source
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {len(study.corpus):,} passages); "
+    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {counted(len(study.corpus), 'passage')}); "
                   "make a new study for another one")  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from backend.data.importing.importer import ImportResult
 from backend.data.importing.left_out import LeftOut
 from backend.data.importing.tools import Paced, writable
 from backend.progress import Progress
+from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing
 from db.gold import GoldMatch
 from db.imports import ImportRecord, Imports
@@ -67,8 +68,10 @@ def import_qrels(
         tell.now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     least = sum(match.score <= 0 for match in matches)
-    notes = [f"{grown:,} questions have more gold than before"]
-    notes += [f"{least:,} lines have a grade of 0 or less, and make no gold"] if least else []
+    notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
+    notes += (
+        [f"{counted(least, 'line')} with a grade of 0 or less {noun(least, 'makes', 'make')} no gold"] if least else []
+    )
     return ImportResult(len(matches), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
 
 

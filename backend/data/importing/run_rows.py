@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.text.counting import counted
 from db.errors import Refused
 from db.records import Hits
 
@@ -34,8 +35,8 @@ class Flags:
         if not self.compared:
             return f"{file} says of no passage whether it holds an answer."
         if not self.differing:
-            return f"has_answer: all {self.compared:,} flags of {file} agree with the rule {rule!r}."
-        return (f"has_answer: {self.differing:,} of {self.compared:,} flags of {file} disagree with the rule {rule!r} "
+            return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
+        return (f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule {rule!r} "
                 f"({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts.")  # fmt: skip
 
 
@@ -73,7 +74,7 @@ class RunRows:
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MOST_CELLS:
             raise Refused(
-                f"{len(ids):,} questions with up to {k:,} hits each are too many for a run; cut the file's depth"
+                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; cut the file's depth"
             )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)
         scores = np.full(ordinals.shape, -np.inf, dtype=np.float32)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from backend.core.manifest import read_manifest
 from backend.core.runs import claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
+from backend.core.ties import TIES, check_ties, tied_order
 from backend.data.formats import find_format
 from backend.data.formats.base import Entry, Options
 from backend.data.formats.streams import file_sha256
@@ -22,11 +25,15 @@ from backend.data.importing.run_rows import RunRows, compare_flags
 from backend.data.importing.tools import Paced, writable
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
+from backend.text.counting import counted, noun
 from db.errors import BadInput
-from db.records import Question
+from db.records import Hits, Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+
+
+HITS_LOOKED_UP = 20_000
 
 
 def import_run(
@@ -36,14 +43,16 @@ def import_run(
     format: str | None = None,
     split: str | None = None,
     rule: str = DEFAULT_RULE,
+    ties: str = "file",
     replace: bool = False,
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import a run. `rows` is the number of its questions. Scores order the hits; equal ones stay as the file has them.
+    """Import a run. `rows` is the number of its questions. Scores order the hits.
 
     Args:
         split: as `retrieve` takes it. Its questions alone are looked for, and one that the file does not name found nothing.
+        ties: the order of hits with equal scores: "id", "row" of the collection, or as in the "file".
         rule: of the answer matrix; the file's own flags are compared with it and not used.
 
     Raises:
@@ -53,10 +62,16 @@ def import_run(
     """
     began, path = time.monotonic(), Path(path)
     check_name(name, "run")
+    check_ties(ties)
     chosen, tell = find_format(path, "runs", format), Paced(progress)
     sha256 = file_sha256(path)
     made = read_manifest(study.path("runs", name))
-    if made and not replace and (made.get("sha256"), made.get("split")) == (sha256, split):
+    if (
+        made
+        and not replace
+        and (made.get("sha256"), made.get("split")) == (sha256, split)
+        and made.get("tie_order", "file") == ties
+    ):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)
     with (
@@ -69,22 +84,40 @@ def import_run(
             raise left.first or BadInput("holds no hits", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
+        if ties != "file":
+            hits, flags = _reordered(corpus, hits, flags, ties)
         run = write_run(
             study, name, ids, hits,
-            {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": chosen.name, "split": split, "rule": rule},
+            {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": chosen.name, "split": split, "rule": rule,
+             "ties": TIES[ties], "tie_order": ties},
             rule=rule, replace=replace, progress=progress,
         )  # fmt: skip
     compared = compare_flags(run, flags, rule)
     notes = [compared.told(path.name, rule)] if compared.compared else []
     if silent:
-        notes.append(f"{len(silent):,} questions of {split!r} are not in {path.name}; they count as not found")
+        notes.append(
+            f"{counted(len(silent), 'question')} of {split!r} {noun(len(silent), 'is')} not in {path.name}, and "
+            f"{noun(len(silent), 'counts')} as not found"
+        )
     return ImportResult(len(ids), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+
+
+def _reordered(corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
+    """The hits and the file's flags with equal scores in another order."""
+    ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
+    for row in range(len(ordinals)):
+        found = int((ordinals[row] >= 0).sum())
+        ids = [passage.id for passage in corpus.passages(ordinals[row, :found].tolist())] if ties == "id" else []
+        order = tied_order(scores[row, :found], ordinals[row, :found], ids, ties)
+        for matrix in (ordinals, scores, flags):
+            matrix[row, :found] = matrix[row, :found][order]
+    return Hits(ordinals, scores), flags
 
 
 def _rows(corpus, questions: Sequence[Question], entries, left: LeftOut, tell: Paced) -> RunRows:
     finder, rows = _Finder(questions), RunRows()
     with closing(entries) as entries:
-        for entry in entries:
+        for entry, ordinals in _with_ordinals(corpus, entries):
             if isinstance(entry, BadInput):
                 left.add(entry)
                 continue
@@ -97,13 +130,32 @@ def _rows(corpus, questions: Sequence[Question], entries, left: LeftOut, tell: P
             except BadInput as problem:
                 left.add(problem)
                 continue
-            rows.add(question.id, _hits(corpus, entry, rows.known(question.id), left))
+            rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), left))
             tell(len(rows), None, "reading the run")
     return rows
 
 
-def _hits(corpus, entry: Entry, seen: set[int], left: LeftOut) -> Iterable[tuple[int, float, bool | None]]:
-    ordinals = find_ordinals(corpus, [context.id for context in entry.contexts])
+def _with_ordinals(corpus, entries: Iterable[Entry | BadInput]) -> Iterator[tuple[Entry | BadInput, Mapping[str, int]]]:
+    """Each entry with the rows of its passages. Many entries are looked up at once: a file may hold one hit an entry."""
+    waiting: list[Entry | BadInput] = []
+    ids: set[str] = set()
+    count = 0
+    for entry in entries:
+        waiting.append(entry)
+        if isinstance(entry, Entry):
+            ids.update(context.id for context in entry.contexts)
+            count += len(entry.contexts)
+        if isinstance(entry, BadInput) or count >= HITS_LOOKED_UP:
+            ordinals = find_ordinals(corpus, ids)
+            yield from ((each, ordinals) for each in waiting)
+            waiting, ids, count = [], set(), 0
+    ordinals = find_ordinals(corpus, ids)
+    yield from ((each, ordinals) for each in waiting)
+
+
+def _hits(
+    ordinals: Mapping[str, int], entry: Entry, seen: set[int], left: LeftOut
+) -> Iterable[tuple[int, float, bool | None]]:
     hits = []
     for context in entry.contexts:
         if context.id not in ordinals:

@@ -30,6 +30,7 @@ from backend.data.importing.tools import Paced, writable
 from backend.data.importing.triple_files import read_templates, read_triples
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES
+from backend.text.counting import counted
 from db.corpus import Row
 from db.errors import BadInput, Refused
 from db.imports import ImportRecord
@@ -210,7 +211,7 @@ def made_of(
     for relation in sorted(by_relation, key=relation_order):
         told = sorted((fact for fact in by_relation[relation] if fact.told), key=lambda fact: fact.subject)
         answers = len({answer for fact in told for answer in fact.answers})
-        said = f"{relation}: {len(by_relation[relation]):,} facts, {len(told):,} told by a passage, {answers:,} different answers"
+        said = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(told):,} told by a passage, {counted(answers, 'different answer')}"
         if len(told) < least:
             notes.append(f"{said}; left out, fewer than {least:,} facts")
         elif answers < least_answers:
@@ -259,5 +260,5 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
 
 
 def _counts(unknown: Counter) -> str:
-    most = ", ".join(f"{relation} ({count:,} triples)" for relation, count in unknown.most_common(5))
+    most = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
     return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

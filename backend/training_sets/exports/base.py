@@ -1,4 +1,4 @@
-"""What every form is made of: its description, and the rows of a set with their texts, streamed."""
+"""What all export formats share: options, the registry, and the rows of a set with their texts, streamed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from backend.core.declared import Field, settings_class
+from backend.core.registry import Registry, must_be
 from backend.data.formats.files import written_whole
 from backend.training_sets.training_set import Pair, TrainingSet, positives_of
 from db.errors import Refused
@@ -18,32 +20,39 @@ from db.records import Passage, Question
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-DRAWS = ("top", "random")
 TEMPLATE = "{title} [SEP] {text}"
-"""DPR's: a [SEP] in the text gives its token ids."""
+"""DPR's template. A tokenizer turns [SEP] in the text into its token."""
 _BLOCK = 100  # questions whose texts are read together
 
 
-@dataclass(frozen=True, slots=True)
+@settings_class
 class ExportOptions:
-    """negatives: of a question at most, mined and people's; None for all. draw: "top" takes those that stand highest (DPR), "random"
-    draws them (RocketQA) with `seed`. template: how title and text become one, for forms that have one text."""
+    """The options of an export."""
 
-    negatives: int | None = None
-    draw: str = "top"
-    seed: int = 0
-    template: str = TEMPLATE
+    negatives: int | None = Field(
+        None,
+        title="Hard negatives",
+        description="Maximum hard negatives of a question, mined ones and people's; default the format's",
+        ge=1,
+    )
+    draw: Literal["top", "random"] = Field(
+        "top",
+        title="Draw",
+        description="Which hard negatives: top takes the highest-ranked (DPR), random draws them (RocketQA)",
+    )
+    seed: int = Field(0, title="Seed", description="Seed of draw random", ge=0)
+    template: str = Field(
+        TEMPLATE,
+        title="Template",
+        description="How title and text become one text, for formats with one text a passage",
+    )
 
     def check(self) -> None:
-        """Raises Refused for values that make no sense."""
-        if self.draw not in DRAWS:
-            raise Refused(f"--draw must be one of {', '.join(DRAWS)}, not {self.draw!r}")
-        if self.negatives is not None and self.negatives < 1:
-            raise Refused("--negatives must be 1 or more")
+        """Raises Refused for a template with unknown fields."""
         try:
             self.template.format(title="", text="")
         except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise Refused(f"--template {self.template!r} may hold {{title}} and {{text}} only") from error
+            raise Refused(f"--template {self.template!r} may hold only {{title}} and {{text}}") from error
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,7 +66,9 @@ class PairPassage(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """A question with its passages: positives in the order of trust, hard negatives (drawn as `ExportOptions` says), easy ones."""
+    """A question with its passages: positives in the order of trust, hard negatives (drawn as `ExportOptions`
+    says), easy negatives.
+    """
 
     question: Question
     positives: list[PairPassage]
@@ -66,7 +77,7 @@ class ExportRow(NamedTuple):
 
 
 class ExportRows:
-    """The rows of a set, some questions at a time. May be gone through more than once."""
+    """The rows of a set, some questions at a time. May be iterated more than once."""
 
     def __init__(
         self, study: Study, training_set: TrainingSet, options: ExportOptions, progress: Callable | None = None
@@ -112,20 +123,31 @@ class ExportRows:
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """One form.
+    """One format of exported training sets.
 
-    write: takes the folder to write into and the rows; gives the rows of each file by its name, and notes.
-    negatives: how many hard negatives of a question it takes unless told; None for all.
+    title: the format in a few words, as in "75 questions, in TITLE". help: what trainers read it.
+    write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
+    negatives: default number of hard negatives of a question; None for all.
     """
 
     name: str
-    what: str
+    title: str
+    help: str
     write: Callable[[Path, ExportRows], tuple[dict[str, int], tuple[str, ...]]]
     negatives: int | None = None
 
 
+EXPORTS: Registry[ExportFormat] = Registry(
+    "training-set export format",
+    package="backend.training_sets.exports",
+    group="blindspot.training_set_exports",
+    order=lambda entry: entry.name,
+    check=must_be(ExportFormat),
+)
+
+
 def write_lines(path: Path, records: Iterable[Any]) -> int:
-    """JSON lines; gives their number."""
+    """Write JSON lines and return their number."""
     count = 0
     with written_whole(path) as file:
         for record in records:

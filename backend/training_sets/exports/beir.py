@@ -1,5 +1,6 @@
-"""A BEIR folder: corpus.jsonl with the passages that the set names, queries.jsonl, qrels/train.tsv with 1 for positives and 0 for
-hard negatives."""
+"""A BEIR folder: corpus.jsonl with the passages of the set, queries.jsonl, and qrels/train.tsv with 1 for positives
+and 0 for hard negatives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from backend.data.formats.beir import write_corpus, write_qrels, write_queries
-from backend.training_sets.exports.base import ExportFormat, ExportRows
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows
 from db.records import Passage
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/train.tsv"
@@ -23,7 +24,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
         QRELS: write_qrels(folder / QRELS, _judgements(rows)).rows,
     }
     return counts, (
-        f"{CORPUS} holds the passages of this set alone; 'blindspot export passages --format beir' writes them all",
+        f"{CORPUS} holds only the passages of this set; 'blindspot export passages --format beir' writes them all",
     )
 
 
@@ -34,7 +35,10 @@ def _judgements(rows: ExportRows) -> Iterator[tuple[str, str, int]]:
 
 
 def _passages(rows: ExportRows) -> Iterator[Passage]:
-    """Each passage once, in the collection's order: one bit of memory for each passage of the collection."""
+    """Yield each passage once, in the collection's order.
+
+    Uses one bit of memory for each passage of the collection.
+    """
     corpus = rows.study.corpus
     named = np.zeros(len(corpus), bool)
     for row in rows:
@@ -45,4 +49,8 @@ def _passages(rows: ExportRows) -> Iterator[Passage]:
         yield from corpus.passages(ordinals[start : start + 1000].tolist())
 
 
-FORMS = [ExportFormat("beir", "a BEIR folder: corpus, queries, qrels", write)]
+EXPORTS.register(
+    ExportFormat(
+        "beir", "a BEIR folder: corpus, queries, qrels", "Trainers and evaluators that read BEIR folders.", write
+    )
+)

@@ -1,4 +1,6 @@
-"""The card of an exported training set: where its pairs come from, how far they can be trusted, what may be done with them."""
+"""The card of an exported training set: where its pairs come from, how far to trust them, and what others may do
+with them.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,21 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 SOURCE_WORDS = {
-    "label": "people", "gold": "gold of the question set", "distant": "BM25's best passage that holds an answer (distant supervision)",
+    "label": "people", "gold": "gold of the question set", "distant": "the highest BM25 passage that contains an answer (distant supervision)",
     "cross_encoder": "a cross-encoder that was sure", "run": "mined from runs", "random": "drawn at random",
     "other_gold": "gold of other questions",
 }  # fmt: skip
 LICENCE = (
-    "The questions and passages belong to whoever made the question sets and the collection, and keep their licences (text of "
-    "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask them, and say whose they are, "
-    "before you pass them on. No annotator is named here."
+    "The questions and passages belong to the makers of the question sets and of the collection, and keep their licences (text of "
+    "Wikipedia: CC BY-SA); an export does not change that. Labels are your annotators' work: ask the annotators, and credit them, "
+    "before you pass the labels on. No annotator is named here."
 )
 
 
 def card(
     study: Study, training_set: TrainingSet, form: ExportFormat, files: Mapping[str, int], notes: Sequence[str]
 ) -> str:
-    """Markdown."""
+    """Return the card as Markdown."""
     manifest = training_set.manifest
     counts = manifest["counts"]
     sources = [
@@ -38,17 +40,27 @@ def card(
         for source, count in counts["sources"][role].items()
     ]
     dropped = sum(counts["sources"]["dropped"].values())
+    sections = {
+        "Files": [*(f"- `{name}`: {rows:,} rows" for name, rows in files.items()), *(f"- {note}" for note in notes)],
+        "Where the pairs come from": [
+            "Counts are of the whole set; a format may take fewer negatives.",
+            "",
+            *sources,
+            f"- {dropped:,} seen and dropped, not in these files",
+        ],
+        "How it was made": list(_made(manifest)),
+        "How far the labels can be trusted": list(_trust(study, training_set)),
+        "Left out": _left_out(manifest),
+        "Licence": [LICENCE],
+    }
     parts = [
-        f"# Training set {training_set.name}", "",
-        f"{counts['questions']:,} questions, in {form.what}. Made with Blindspot.", "",
-        "## Files", "", *(f"- `{name}`: {rows:,} rows" for name, rows in files.items()), *(f"- {note}" for note in notes), "",
-        "## Where the pairs come from", "", "Of the whole set; a form may take fewer negatives.", "", *sources,
-        f"- {dropped:,} seen and dropped, in no file here", "",
-        "## How it was made", "", *_made(manifest), "",
-        "## How far the labels can be trusted", "", *_trust(study, training_set), "",
-        "## Left out", "", *_left_out(manifest), "",
-        "## Licence", "", LICENCE, "",
-    ]  # fmt: skip
+        f"# Training set {training_set.name}",
+        "",
+        f"{counts['questions']:,} questions, in {form.title}. Made with Blindspot.",
+        "",
+    ]
+    for heading, lines in sections.items():
+        parts += [f"## {heading}", "", *lines, ""]
     return "\n".join(parts)
 
 
@@ -74,7 +86,7 @@ def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:
 
     together = quality(study).together
     if together is None:
-        yield "- agreement of people: nobody has labelled anything blind"
+        yield "- agreement of people: nobody has judged anything blind"
     else:
         yield f"- agreement of people on positive or not: {_agreement(together.positive)}"
     yield f"- estimated false negatives left: {_left(residual_false_negatives(study, training_set))}"
@@ -92,9 +104,9 @@ def _agreement(found: Agreement) -> str:
 
 def _left(left: ResidualFalseNegatives | None) -> str:
     if left is None:
-        return "not known; no question of a random audit is in this set"
+        return "unknown; no question of a random audit is in this set"
     if left.rate.value is None:
-        return f"not known; none of the {left.rate.unsettled:,} audited negatives is settled"
+        return f"unknown; none of the {left.rate.unsettled:,} audited negatives is settled"
     return (
         f"{_share(left.rate)} of the mined negatives that the policy keeps before people's labels, at the ranks that the audits drew "
         f"from (n = {left.rate.passages:,} passages of {left.rate.questions:,} questions); {left.unjudged:,} kept negatives are "

@@ -1,6 +1,7 @@
 """DPR's training JSON: an array of `{dataset, question, answers, positive_ctxs, negative_ctxs, hard_negative_ctxs}`.
 
-Easy negatives (random ones, other questions' gold) are `negative_ctxs`; mined and people's are `hard_negative_ctxs`.
+Easy negatives (random ones, other questions' gold) are `negative_ctxs`. Mined negatives and people's are
+`hard_negative_ctxs`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats.files import written_whole
-from backend.training_sets.exports.base import ExportFormat, ExportRow, ExportRows, PairPassage
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows, PairPassage
 
 FILE = "train.json"
 
@@ -26,7 +27,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
             several += len(row.positives) > 1
         file.write("\n]\n")
     notes = (
-        f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's where there is one",
+        f"{several:,} questions have several positives; DPR's own trainer takes the first, which is people's if there is one",
     )
     return {FILE: count}, notes if several else ()
 
@@ -56,4 +57,11 @@ def _contexts(held: Sequence[PairPassage]) -> list[dict[str, Any]]:
     ]
 
 
-FORMS = [ExportFormat("dpr", "DPR's training JSON", write)]
+EXPORTS.register(
+    ExportFormat(
+        "dpr",
+        "DPR's training JSON",
+        "DPR's own trainer, and trainers that read its format.",
+        write,
+    )
+)

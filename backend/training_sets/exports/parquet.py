@@ -1,4 +1,4 @@
-"""Parquet: a row for each positive and negative, with texts, and everything that is known of the pair."""
+"""Parquet: a row for each positive and negative, with texts and everything known about the pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import ExportFormat, ExportRow, ExportRows
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRow, ExportRows
 from db.backup import sync
 
 FILE = "train.parquet"
@@ -48,4 +48,11 @@ def _records(row: ExportRow) -> Iterator[dict[str, Any]]:
         }
 
 
-FORMS = [ExportFormat("parquet", "Parquet, a row for each pair, with texts and everything known of it", write)]
+EXPORTS.register(
+    ExportFormat(
+        "parquet",
+        "Parquet, a row for each pair, with texts and everything known of it",
+        "Notebooks and `datasets`: every pair with its texts, score, label and reason.",
+        write,
+    )
+)

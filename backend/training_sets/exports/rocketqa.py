@@ -1,5 +1,7 @@
-"""RocketQA's TSVs. Dual encoder: query, title and text of a positive, title and text of a negative, 0. Cross-encoder: query, title,
-text, label. No header, nothing quoted, `-` where there is no title.
+"""RocketQA's TSV files, without a header or quotes; `-` stands for a missing title.
+
+Dual encoder: query, title and text of a positive, title and text of a negative, 0. Cross-encoder: query, title, text,
+    label.
 """
 
 from __future__ import annotations
@@ -7,14 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from backend.data.formats.files import one_line, written_whole
-from backend.training_sets.exports.base import ExportFormat, ExportRows, left_out_note
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note
 from db.records import Passage
 
 DUAL, CROSS = "dual.tsv", "cross.tsv"
 
 
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Each positive with each of its question's hard negatives; a question without one has no line in dual.tsv, as in RocketQA."""
+    """Pair each positive with each hard negative of its question.
+
+    A question without hard negatives has no line in dual.tsv, as in RocketQA.
+    """
     dual = cross = bare = 0
     with written_whole(folder / DUAL) as pairs, written_whole(folder / CROSS) as labelled:
         for row in rows:
@@ -35,4 +40,12 @@ def _parts(passage: Passage) -> tuple[str, str]:
     return one_line(passage.title).strip() or "-", one_line(passage.text)
 
 
-FORMS = [ExportFormat("rocketqa", "RocketQA's TSVs, of the dual encoder and of the cross-encoder", write, negatives=4)]
+EXPORTS.register(
+    ExportFormat(
+        "rocketqa",
+        "RocketQA's TSVs, of the dual encoder and of the cross-encoder",
+        "RocketQA's trainers in PaddlePaddle.",
+        write,
+        negatives=4,
+    )
+)

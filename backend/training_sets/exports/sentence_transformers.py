@@ -1,7 +1,9 @@
-"""sentence-transformers' JSON lines, as `datasets` loads them: pairs, triplets, n-tuples, and n-tuples with a cross-encoder's scores.
+"""JSON lines for sentence-transformers, as `datasets` loads them: pairs, triplets, n-tuples, and n-tuples with a
+cross-encoder's scores.
 
-Columns stand in the order in which its losses take them: anchor, positive, negative (or negative_1 ... negative_n), scores. `scores`
-are those of the positive and of each negative, as `mine_hard_negatives` writes them (for margin and distillation losses).
+The columns have the order in which the losses take them: anchor, positive, negative (or negative_1 ... negative_n),
+scores. `scores` holds the score of the positive and of each negative, as `mine_hard_negatives` writes them (for margin
+and distillation losses).
 """
 
 from __future__ import annotations
@@ -10,14 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import ExportFormat, ExportRows, left_out_note, write_lines
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"
 DEFAULT_NEGATIVES = 4
 
 
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
-    """n-tuples have one width: questions with fewer hard negatives than `ExportOptions.negatives` are in the other files alone."""
+    """n-tuples have one width.
+
+    Questions with fewer hard negatives than `ExportOptions.negatives` are only in the other files.
+    """
     width = rows.options.negatives
     counts = {
         PAIRS: write_lines(folder / PAIRS, _pairs(rows)),
@@ -63,11 +68,12 @@ def _tuples(rows: ExportRows, width: int) -> Iterator[tuple[dict[str, Any], list
             yield {"anchor": row.question.text, "positive": rows.one_text(passage), **negatives}, scores
 
 
-FORMS = [
+EXPORTS.register(
     ExportFormat(
         "sentence-transformers",
         "JSON lines for sentence-transformers: pairs, triplets, n-tuples",
+        "The losses of sentence-transformers, loaded with `datasets`.",
         write,
-        DEFAULT_NEGATIVES,
+        negatives=DEFAULT_NEGATIVES,
     )
-]
+)

@@ -1,4 +1,6 @@
-"""Tevatron's JSON lines: `{query_id, query, positive_passages, negative_passages}`, a passage `{docid, title, text}`."""
+"""Tevatron's JSON lines: `{query_id, query, positive_passages, negative_passages}`; a passage is `{docid, title,
+text}`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from backend.training_sets.exports.base import ExportFormat, ExportRows, PairPassage, write_lines
+from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, PairPassage, write_lines
 
 FILE = "train.jsonl"
 
@@ -31,4 +33,4 @@ def _passages(held: Sequence[PairPassage]) -> list[dict[str, str]]:
     return [{"docid": passage.id, "title": passage.title, "text": passage.text} for _, passage in held]
 
 
-FORMS = [ExportFormat("tevatron", "Tevatron's JSON lines", write)]
+EXPORTS.register(ExportFormat("tevatron", "Tevatron's JSON lines", "Tevatron's trainers.", write))

@@ -1,0 +1,113 @@
+"""Personal links: the server exchanges the secret of a link for a session, before any page sees it.
+
+A request for `/?invite=SECRET` is answered with a cookie and a redirect to the same page without the secret. So the secret stays
+neither in the address bar nor in the history nor in a cookie. The cookie holds the token of the session; scripts cannot read it,
+other sites cannot send it, and over https it never travels unencrypted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, urlencode
+
+from db.errors import BlindspotError
+from db.people import SESSION_SECONDS, People
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+INVITATION = "invite"
+LINK, INVALID = "link", "invalid"
+"""The parameter that says, after the redirect, that the link was not valid."""
+_OLD_SECRET = "link%3A"
+"""How the cookie began in which earlier versions kept the secret itself."""
+
+
+def cookie_name(labels_path: Path) -> str:
+    """The cookie with a name, in the local app. Cookies do not tell ports apart, so each study has one of its own."""
+    return "blindspot-" + hashlib.sha256(str(labels_path).encode()).hexdigest()[:12]
+
+
+def session_cookie(labels_path: Path) -> str:
+    """The cookie with the token of a session."""
+    return cookie_name(labels_path) + "-session"
+
+
+class PersonalLinks:
+    """ASGI middleware that exchanges personal links for sessions."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await _answer(scope) if scope["type"] == "http" else None
+        await (response or self._app)(scope, receive, send)
+
+
+async def _answer(scope: Scope) -> Response | None:
+    """The redirect of a request with a secret; None for every other request."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse
+
+    if scope["method"] != "GET" or (INVITATION + "=").encode() not in scope["query_string"]:
+        return None
+    request = Request(scope)
+    secret = request.query_params.get(INVITATION)
+    labels_path = _labels_path()
+    if secret is None or labels_path is None:
+        return None
+    try:
+        token = await run_in_threadpool(_sign_in, labels_path, secret)
+    except BlindspotError as error:
+        return PlainTextResponse(str(error), 503)
+    return _redirect(request, labels_path, token)
+
+
+def _sign_in(labels_path: Path, secret: str) -> str | None:
+    people = People(labels_path)
+    try:
+        return people.sign_in(secret)
+    finally:
+        people.close()
+
+
+def _redirect(request: Request, labels_path: Path, token: str | None) -> Response:
+    from starlette.responses import RedirectResponse
+
+    left = [
+        pair for pair in parse_qsl(request.scope["query_string"].decode("latin-1")) if pair[0] not in (INVITATION, LINK)
+    ]
+    query = urlencode(left if token else [*left, (LINK, INVALID)])
+    # Relative to the request, so that a proxy may serve the app under a path, and no request can redirect to another site.
+    page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1])
+    response = RedirectResponse(f"{page}?{query}" if query else page, 303)
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    if token:
+        secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+        response.set_cookie(
+            session_cookie(labels_path),
+            token,
+            max_age=int(SESSION_SECONDS),
+            path="/",
+            httponly=True,
+            secure=secure,
+            samesite="strict",
+        )
+    if request.cookies.get(cookie_name(labels_path), "").startswith(_OLD_SECRET):
+        response.delete_cookie(cookie_name(labels_path), path="/", samesite="strict")
+    return response
+
+
+def _labels_path() -> Path | None:
+    """The label store of the study that the app serves; None where there is no study."""
+    from backend.core.study import ENVIRONMENT_VARIABLE
+
+    path = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve() / "labels.db"
+    return path if path.is_file() else None

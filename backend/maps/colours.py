@@ -1,0 +1,178 @@
+"""What the points of a map can be coloured by.
+
+A map colour gives every point a category. To add one, write a file in this package, or in an installed one (entry point group
+`blindspot.map_colours`), that registers a `MapColour` in `MAP_COLOURS`. The Map page offers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.buckets import bucket_group
+from backend.core.registry import Registry
+from backend.maps.edits import NO_CLUSTER, Clusters
+from backend.maps.stored import Map
+from backend.maps.values import UNLABELLED, Known
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
+
+QUESTION, OTHER_PASSAGE = "question", "other passage"
+NOBODYS, SEVERAL, NO_RELATION = "nobody's positive", "of several relations", "no relation"
+SEVERAL_GROUPS = "of several groups"
+FOUND, MISSED, NOT_IN_RUN = "found", "missed", "not in this run"
+
+
+@dataclass(frozen=True)
+class MapView:
+    """What a colour may use.
+
+    first: the rank of the first relevant passage by question id, 0 for none, of the questions that `run` can be measured on.
+    """
+
+    map: Map
+    known: Known
+    clusters: Clusters
+    first: Mapping[str, int] | None = None
+    run: Run | None = None
+    k: int = 20
+
+    @property
+    def drawn(self) -> list[Question]:
+        """The questions that the map draws."""
+        return self.known.questions[: self.map.drawn]
+
+    @property
+    def passages(self) -> range:
+        """The places of the map's passages."""
+        return range(len(self.map.ordinals))
+
+    def questions_as(self, category: str) -> list[str]:
+        return [category] * len(self.drawn)
+
+
+@dataclass(frozen=True)
+class MapColour:
+    """A way to colour a map.
+
+    name: in addresses. title: for people. categories: one category a point, questions first.
+    quiet: categories that are drawn in grey. needs_run: it can be chosen only when a run covers the map's questions.
+    relations: its categories are relations' ids, which the page replaces by their names. note: a sentence below the map, of the run's
+    name and k.
+    """
+
+    name: str
+    title: str
+    categories: Callable[[MapView], list[str]]
+    quiet: tuple[str, ...] = ()
+    needs_run: bool = False
+    relations: bool = False
+    note: Callable[[str, int], str] | None = None
+
+
+def _check(entry: object) -> None:
+    if not isinstance(entry, MapColour):
+        raise TypeError(f"{type(entry).__name__} is not a MapColour")
+
+
+MAP_COLOURS: Registry[MapColour] = Registry(
+    "map colour", package="backend.maps", group="blindspot.map_colours", check=_check
+)
+
+
+def values(
+    map: Map,
+    what: Known,
+    by: str,
+    state: Clusters,
+    first: Mapping[str, int] | None = None,
+    run: Run | None = None,
+    k: int = 20,
+) -> list[str]:
+    """A category for each point, questions first. `by` is the name of a map colour; the rest is what `MapView` holds."""
+    return MAP_COLOURS.get(by).categories(MapView(map, what, state, first, run, k))
+
+
+def quiet_categories() -> set[str]:
+    """The categories that are drawn in grey, of every colour."""
+    return {category for colour in MAP_COLOURS for category in colour.quiet}
+
+
+def _kind(view: MapView) -> list[str]:
+    return view.questions_as(QUESTION) + [
+        "positive" if place in view.known.asked else OTHER_PASSAGE for place in view.passages
+    ]
+
+
+def _of_questions(view: MapView, category: Callable[[Question], str], several: str) -> list[str]:
+    """A question's own category; a passage's is that of the questions it is a positive of."""
+    of = [category(question) for question in view.known.questions]
+    passages = []
+    for place in view.passages:
+        found = {of[number] for number in view.known.asked.get(place, ())}
+        passages.append(NOBODYS if not found else found.pop() if len(found) == 1 else several)
+    return of[: len(view.drawn)] + passages
+
+
+def _relation(view: MapView) -> list[str]:
+    return _of_questions(view, lambda question: question.relation or NO_RELATION, SEVERAL)
+
+
+def _bucket(view: MapView) -> list[str]:
+    return _of_questions(view, lambda question: bucket_group(question.bucket, question.frequency), SEVERAL_GROUPS)
+
+
+def _label(view: MapView) -> list[str]:
+    return view.questions_as(QUESTION) + view.known.labels
+
+
+def _cluster(view: MapView) -> list[str]:
+    return view.questions_as(QUESTION) + [view.clusters.name(int(label)) for label in view.clusters.labels]
+
+
+def _hit(view: MapView) -> list[str]:
+    """A question is found if it has a relevant passage in the run's first k; a passage if the run ranks it there."""
+    if view.run is None or view.first is None:
+        return [NOT_IN_RUN] * len(view.map)
+    found = {id: FOUND if 0 < rank <= view.k else MISSED for id, rank in view.first.items()}
+    return [found.get(question.id, NOT_IN_RUN) for question in view.drawn] + _passages_found(view, view.run)
+
+
+def _passages_found(view: MapView, run: Run) -> list[str]:
+    top: dict[int, set[int]] = {}
+    for number, question in enumerate(view.known.questions):
+        if view.known.positives[number] and (row := run.row(question.id)) is not None:
+            top[number] = set(np.asarray(run.hits.ordinals[row, : view.k]).tolist())
+    categories = []
+    for place, ordinal in enumerate(view.map.ordinals.tolist()):
+        asked_by = [number for number in view.known.asked.get(place, ()) if number in top]
+        if place not in view.known.asked:
+            categories.append(NOBODYS)
+        elif not asked_by:
+            categories.append(NOT_IN_RUN)
+        else:
+            categories.append(FOUND if any(ordinal in top[number] for number in asked_by) else MISSED)
+    return categories
+
+
+def _hit_note(run: str, k: int) -> str:
+    return (
+        f"A question is found if {run} has a relevant passage among its first {k}. A passage is found if {run} ranks it there for a "
+        "question it is a positive of."
+    )
+
+
+for colour in (
+    MapColour("kind", "question or passage", _kind, (OTHER_PASSAGE,)),
+    MapColour("relation", "relation", _relation, (NOBODYS, SEVERAL), relations=True),
+    MapColour("bucket", "frequency bucket", _bucket, (NOBODYS, SEVERAL_GROUPS)),
+    MapColour("hit", "hit or miss", _hit, (NOBODYS, NOT_IN_RUN), needs_run=True, note=_hit_note),
+    MapColour("label", "label", _label, (UNLABELLED,)),
+    MapColour("cluster", "cluster", _cluster, (NO_CLUSTER,)),
+):
+    MAP_COLOURS.register(colour)

@@ -1,0 +1,44 @@
+"""What to do next in a study: for `blindspot status` and the Home page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backend.core.declared import declared
+from backend.core.summary import Step
+from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run
+from db.imports import Imports
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+
+def next_steps(study: Study) -> list[Step]:
+    """What to do next, in order; empty when a run of every suggested kind of retriever exists."""
+    if not study.has_corpus:
+        return [Step("The study has no passages yet.", "blindspot import passages FILE")]
+    questions = study.questions.counts()
+    if not questions:
+        return [Step("The study has no questions yet.", "blindspot import questions FILE")]
+    if Imports(study.labels_path).all("results"):
+        return [Step("How the runs did.", "blindspot report"), Step("Read the lists side by side.", "blindspot open")]
+    splits = [count["split"] for count in questions]
+    split = "dev" if "dev" in splits else splits[0]
+    made = {kind_of_run(manifest) for manifest in study.parts("runs").values()}
+    return [step for kind in RETRIEVERS for step in kind.steps(study)] + [
+        Step(
+            f"No {kind.title} run over {split} yet.",
+            command_line(kind, name, split),
+            ("retrieve", {"kind": kind.name, "split": split, **kind.options_of(name)}),
+        )
+        for kind in RETRIEVERS
+        if kind.suggested and kind not in made
+        for name in kind.available(study)[:1]
+    ]
+
+
+def command_line(kind: RetrieverKind, name: str, split: str) -> str:
+    """The command that makes a run with the retriever `name`."""
+    known = declared(kind.options)
+    options = "".join(f" {known[key].option} {value}" for key, value in kind.options_of(name).items())
+    return f"blindspot retrieve --with {kind.name}{options} --split {split}"

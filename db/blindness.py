@@ -1,0 +1,46 @@
+"""Which questions a person must not see the results of: those they still have to judge.
+
+A label is blind if its annotator saw neither ranks nor scores nor other people's labels before giving it. So every page that shows
+such results asks here first, and leaves out the questions that are hidden from the person who looks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from db.people import Person, person
+
+# A question is hidden from a person while they hold it in an open batch. From an annotator it is hidden earlier: as long as the
+# queue may still hand it to them. People who settle disputes must see the rest, so for them only the questions they hold count.
+_HIDDEN = """
+    SELECT i.question FROM batch_question i JOIN batch b ON b.number = i.batch
+    LEFT JOIN lease l ON l.batch = i.batch AND l.question = i.question AND l.annotator = :me
+    WHERE b.state = 'open' AND (:question IS NULL OR i.question = :question) AND (
+        (l.state = 'held' AND l.expires > :now)
+        OR (:pending AND i.done = 0 AND coalesce(l.state, 'held') = 'held' AND (i.assigned_to IS NULL OR i.assigned_to = :me)))"""
+
+
+def hidden_questions(connection: sqlite3.Connection, name: str, now: float) -> frozenset[str]:
+    """The ids of all questions that are hidden from a person. Raises Missing."""
+    return _ids(connection, person(connection, name), None, now)
+
+
+def is_hidden(connection: sqlite3.Connection, who: Person, question: str, now: float) -> bool:
+    """Whether one question is hidden from a person."""
+    return bool(_ids(connection, who, question, now))
+
+
+def judged_before(connection: sqlite3.Connection, name: str, batch: int, question: str) -> bool:
+    """Whether a person has finished or skipped a question of a batch at any time, and so may have seen its results."""
+    row = connection.execute(
+        "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state <> 'held' UNION ALL "
+        "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind IN ('finish', 'skip') LIMIT 1",
+        (batch, question, name),
+    ).fetchone()
+    return row is not None
+
+
+def _ids(connection: sqlite3.Connection, who: Person, question: str | None, now: float) -> frozenset[str]:
+    pending = not who.may("see others' labels")
+    values = {"me": who.name, "now": now, "question": question, "pending": pending}
+    return frozenset(row[0] for row in connection.execute(_HIDDEN, values))

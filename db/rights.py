@@ -1,0 +1,103 @@
+"""Who may do what: one table of actions and roles. Every store, job and page asks this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Role = Literal["annotator", "adjudicator", "lead"]
+ROLES: tuple[str, ...] = get_args(Role)
+
+EVERYBODY = ROLES
+SETTLERS = ("adjudicator", "lead")
+LEADS = ("lead",)
+NOBODY: tuple[str, ...] = ()  # done from the command line alone
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a person may do.
+
+    what: the action in words, for the docs and for refusals ("you may not ...").
+    roles: the roles that may do it.
+    unnamed: whether the local app allows it before a person has said who they are. The command line may do everything.
+    """
+
+    what: str
+    roles: tuple[str, ...]
+    unnamed: bool = False
+
+
+# fmt: off
+ACTIONS: dict[str, Action] = {
+    "see results":          Action("see runs, comparisons, relations, slices, maps, training sets, models and experiments", EVERYBODY, True),
+    "ask live":             Action("ask a question of one's own", EVERYBODY, True),
+    "judge":                Action("judge the questions of the queue, label on the Question page, undo one's own labels", EVERYBODY),
+    "see others' labels":   Action("see the labels of other people, agreement, and what follows from them", SETTLERS),
+    "adjudicate":           Action("adjudicate disputed passages", SETTLERS),
+    "save slices":          Action("save and delete slices, save selections of a map", SETTLERS, True),
+    "edit maps":            Action("name, note, split and merge the clusters of a map", SETTLERS, True),
+    "make batches":         Action("make batches of questions to judge", LEADS, True),
+    "manage batches":       Action("close, open and assign batches, set how many people a question needs", LEADS),
+    "manage people":        Action("add, invite, pause and revoke people, set roles", LEADS),
+    "change settings":      Action("change the study's settings and guidelines", NOBODY),
+    "import":               Action("import passages, questions, labels and runs", LEADS, True),
+    "index":                Action("build indexes", LEADS, True),
+    "retrieve":             Action("retrieve with an index over a question set", LEADS, True),
+    "make maps":            Action("make a map", LEADS, True),
+    "build training sets":  Action("build a training set", LEADS, True),
+    "train":                Action("train, score and try models", LEADS, True),
+    "read":                 Action("read answers with a reader", LEADS, True),
+    "experiment":           Action("run an experiment", LEADS, True),
+    "start other jobs":     Action("start any other job", LEADS, True),
+    "cancel jobs":          Action("cancel a job", LEADS, True),
+    "export":               Action("export labels, runs, training sets and reports; back up and restore", NOBODY),
+}
+# fmt: on
+
+JOBS: dict[str, str] = {
+    "import": "import",
+    "count": "import",
+    "index": "index",
+    "retrieve": "retrieve",
+    "map": "make maps",
+    "build": "build training sets",
+    "train": "train",
+    "score": "train",
+    "try": "train",
+    "read": "read",
+    "experiment": "experiment",
+    "make": "make batches",
+}
+"""First word of a job's kind to the action it is. Every other job is "start other jobs"."""
+
+
+def allows(role: str, action: str) -> bool:
+    """Whether a role may do an action."""
+    return role in ACTIONS[action].roles
+
+
+def takes(action: str) -> str:
+    """What an action takes, for refusals: the lowest role that may do it."""
+    roles = ACTIONS[action].roles
+    return f"this takes the role {roles[0]}" if roles else "this is done from the command line"
+
+
+def action_of_job(kind: str) -> str:
+    """The action that starting a job of this kind is."""
+    return JOBS.get(kind.partition(" ")[0], "start other jobs")
+
+
+def table() -> list[tuple[str, ...]]:
+    """The table as the docs show it: a heading, then one row an action."""
+    heading = ("action", *ROLES, "local app, unnamed", "command line")
+    rows = [
+        (
+            action.what,
+            *("yes" if role in action.roles else "no" for role in ROLES),
+            "yes" if action.unnamed else "no",
+            "yes",
+        )
+        for action in ACTIONS.values()
+    ]
+    return [heading, *rows]

@@ -1,0 +1,150 @@
+"""People in a real browser: a link opened, used and revoked in an open tab, a pause, a demotion, and "change"."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from app import server
+from app.links import session_cookie
+from db.events import Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from tests.browser.test_judging import SAVED, desk, press, serving, shown, sit_down  # noqa: F401
+
+SIGN_IN = "text=Open the personal link"
+
+
+@contextmanager
+def open_to_others(study):
+    """The app as a team reaches it: by personal links."""
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        server.command(port, "0.0.0.0"),
+        env=server.environment(study),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        server.wait_until_up(port, process)
+        yield f"http://{server.ADDRESS}:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def people(desk):  # noqa: F811
+    return People(desk.labels_path)
+
+
+def stored(study) -> int:
+    return len(list(Labels(study.labels_path).events()))
+
+
+def test_a_link_is_opened_used_and_revoked_in_an_open_tab(tab, desk, people):  # noqa: F811
+    secret = people.invite("Ben", "annotator")
+    with open_to_others(desk) as address:
+        tab.goto(f"{address}/judge")
+        tab.wait_for_selector(SIGN_IN)
+        assert "desk" not in tab.title() and desk.settings.name not in tab.content()
+        tab.goto(f"{address}/judge?invite={secret}")
+        tab.wait_for_selector(".judge .candidate.here")
+        assert tab.url == f"{address}/judge" and desk.settings.name in tab.title()
+        (cookie,) = [one for one in tab.context.cookies() if one["name"] == session_cookie(desk.labels_path)]
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and secret not in str(tab.context.cookies())
+        assert secret not in tab.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})")
+        assert cookie["value"] not in tab.evaluate("document.cookie")
+        press(tab, "1", "2", "3", gap=100)
+        tab.wait_for_selector(SAVED)
+        assert stored(desk) == 3
+        people.revoke("Ben")
+        press(tab, "1", "2", "3", "0", gap=100)
+        tab.wait_for_selector(SIGN_IN)
+        assert stored(desk) == 3 and tab.locator(".judge").count() == 0
+        tab.reload()
+        tab.wait_for_selector(SIGN_IN)
+        tab.goto(f"{address}/judge?invite={secret}")
+        tab.wait_for_selector("text=This personal link is not valid")
+        assert secret not in tab.url
+        # A new link finds what was not saved, in the same browser.
+        tab.goto(f"{address}/judge?invite={people.invite('Ben')}")
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.wait_for_selector(SAVED)
+        assert stored(desk) == 7
+        tab.go_back()
+        tab.wait_for_timeout(500)
+        assert "invite" not in tab.url
+
+
+def test_change_asks_first_and_the_link_works_again(tab, desk, people):  # noqa: F811
+    secret = people.invite("Ben", "annotator")
+    with open_to_others(desk) as address:
+        tab.goto(f"{address}/judge?invite={secret}")
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.get_by_role("link", name="change").click()
+        tab.wait_for_selector("text=You are Ben.")
+        tab.get_by_role("link", name="Stay").click()
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.reload()
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.get_by_role("link", name="change").click()
+        tab.get_by_role("button", name="Sign out").click()
+        tab.wait_for_selector(SIGN_IN)
+        tab.goto(f"{address}/judge")
+        tab.wait_for_selector(SIGN_IN)
+        tab.goto(f"{address}/judge?invite={secret}")
+        tab.wait_for_selector(".judge .candidate.here")
+        press(tab, "1", gap=100)
+        tab.wait_for_selector(SAVED)
+        assert stored(desk) == 1
+
+
+def test_change_asks_first_on_this_machine_too(tab, desk):  # noqa: F811
+    with serving(desk) as port:
+        sit_down(tab, port, "Ann")
+        tab.get_by_role("link", name="change").click()
+        tab.wait_for_selector("text=Work as somebody else?")
+        tab.reload()
+        tab.wait_for_selector("text=You are Ann.")
+        tab.get_by_role("button", name="Sign out").click()
+        tab.wait_for_selector("text=Who are you?")
+        tab.get_by_role("button", name="I am Ann").click()
+        tab.wait_for_selector(".judge .candidate.here")
+
+
+def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):  # noqa: F811
+    people.add("Lea", "lead")
+    labels = Labels(desk.labels_path, passages=desk.corpus.ordinals)
+    for name in ("Cid", "Dot"):
+        people.add(name)
+        label = {"Cid": "positive", "Dot": "negative"}[name]
+        labels.add(name, LabelEvent(f"{name}-1", "label", "q40", (Choice("p1", label),)))
+    with serving(desk) as port:
+        people.add("Ada", "adjudicator")
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+        tab.get_by_role("button", name="I am Ada").click()
+        tab.wait_for_selector(".judge .candidate.here")
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge?adjudicate=1")
+        tab.wait_for_selector("text=1 says positive")
+        people.set_role("Ada", "annotator", by="Lea")
+        press(tab, "1", gap=100)
+        tab.wait_for_function("() => !document.body.innerText.includes('says positive')")
+        tab.wait_for_selector("header.top:has-text('annotator')")
+        assert not [event for event in labels.events() if event.annotator == "Ada"]
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+        tab.wait_for_selector(".judge .candidate.here")
+        people.pause("Ada", by="Lea")
+        press(tab, "3", gap=100)
+        tab.wait_for_selector("text=Ada is paused")
+        tab.wait_for_function("() => !document.querySelector('.judge .candidate')")
+        taken = len([event for event in labels.events() if event.annotator == "Ada"])
+        assert taken == 1, "it was on its way"
+        press(tab, "1", "2", "3", "x", gap=100)
+        tab.wait_for_timeout(500)
+        assert len([event for event in labels.events() if event.annotator == "Ada"]) == taken

@@ -1,0 +1,56 @@
+"""Numbers in sentences."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from backend.text.counting import counted, noun
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (0, ("passage",), "0 passages"),
+        (1, ("passage",), "1 passage"),
+        (2223, ("passage",), "2,223 passages"),
+        (2, ("query",), "2 queries"),
+        (2, ("day",), "2 days"),
+        (2, ("index",), "2 indexes"),
+        (3, ("person", "people"), "3 people"),
+        (1, ("person", "people"), "1 person"),
+    ],
+)
+def test_a_noun_fits_its_number(number, words, said):
+    assert counted(number, *words) == said
+
+
+def test_a_verb_fits_its_number():
+    assert [noun(1, "is"), noun(2, "is"), noun(1, "has"), noun(0, "has"), noun(2, "was")] == [
+        "is",
+        "are",
+        "has",
+        "have",
+        "were",
+    ]
+
+
+def test_commands_and_imports_count_through_the_helper():
+    """No fixed plural after a formatted number in what a command prints or an importer says."""
+    plurals = "passages|questions|rows|lines|pairs|subjects|titles|vectors|label events|people"
+    fixed = re.compile(rf"\{{[^{{}}]+:,\}} (?:bad |other )?(?:{plurals})\b")
+    files = [
+        *(ROOT / "app" / "commands").glob("*.py"),
+        ROOT / "app" / "tables.py",
+        *(ROOT / "backend" / "data").rglob("*.py"),
+    ]
+    # A limit is never 1.
+    found = [
+        (file.name, line.strip())
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if fixed.search(line) and not re.search(r"MAX_|LARGEST|least", line)
+    ]
+    assert not found

@@ -1,0 +1,261 @@
+"""Who may do what: the table of actions and roles, walked in the stores, in the jobs, in the app and over HTTP."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from backend.core import jobs
+from backend.core.study import Study
+from backend.evaluation import saved_slices
+from backend.evaluation.saved_selections import save_selection
+from backend.judging.batches import batch_of_pairs, make_batch
+from backend.judging.practice import make_practice
+from backend.maps import edits
+from backend.training_sets.stratified_sample import queue_stratified_sample
+from db.errors import BlindspotError, Refused
+from db.events import Choice, LabelEvent
+from db.jobs import Jobs
+from db.labels import Labels
+from db.people import People
+from db.queue import Candidate, Item, Queue
+from db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
+from tests.app_pages import Page
+from tests.training_studies import build, copied, training_study
+
+NAMES = {"annotator": "ann", "adjudicator": "ada", "lead": "lea"}
+DOCS = Path(__file__).parents[1] / "docs" / "people-and-rights.md"
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory) -> Study:
+    study = training_study(tmp_path_factory.mktemp("rights") / "study")
+    People(study.labels_path).add("lea", "lead")
+    Queue(study.labels_path).add_batch("first", [Item("q0", (Candidate("p1"),))], {})
+    build(study, name="raw")
+    return study
+
+
+@pytest.fixture
+def study(untouched, tmp_path) -> Study:
+    return copied(untouched, tmp_path / "study")
+
+
+@pytest.fixture
+def started(monkeypatch) -> list:
+    """The processes that jobs would have started."""
+    commands = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    return commands
+
+
+class _Map:
+    """As much of a map as is asked before its clusters are read."""
+
+    def __init__(self, study: Study):
+        self.study = study
+
+
+# How to try each action, as somebody: each must refuse who may not do it before it does anything.
+ATTEMPTS = {
+    "judge": [lambda study, by: Labels(study.labels_path).add(by, LabelEvent(f"bad-{by}", "bad_question", "q0"))],
+    "adjudicate": [
+        lambda study, by: Labels(study.labels_path, passages=study.corpus.ordinals).add(
+            by, LabelEvent(f"a-{by}", "adjudicate", "q0", (Choice("p1", "positive"),))
+        )
+    ],
+    "save slices": [
+        lambda study, by: saved_slices.save(study, f"slice of {by}", "relation:P19", by=by),
+        lambda study, by: saved_slices.delete(study, "nothing", by=by),
+        lambda study, by: save_selection(study, f"selection of {by}", ["q0"], ["q:q0"], "map", by),
+    ],
+    "edit maps": [
+        lambda study, by: edits.rename(_Map(study), 0, "x", by=by),
+        lambda study, by: edits.note(_Map(study), 0, "x", by=by),
+        lambda study, by: edits.merge(_Map(study), [0, 1], by=by),
+        lambda study, by: edits.split(_Map(study), 0, by=by),
+        lambda study, by: edits.undo(_Map(study), by=by),
+        lambda study, by: edits.redo(_Map(study), by=by),
+    ],
+    "make batches": [
+        lambda study, by: make_batch(study, f"pooled by {by}", ["r"], size=1, by=by),
+        lambda study, by: batch_of_pairs(study, f"pairs of {by}", [("q0", "p1")], by=by),
+        lambda study, by: make_practice(study, f"practice by {by}", 1, by=by),
+        lambda study, by: queue_stratified_sample(study, f"strata by {by}", "raw", by=by),
+        lambda study, by: Queue(study.labels_path).add_batch(f"b {by}", [Item("q0", (Candidate("p1"),))], {}, by=by),
+    ],
+    "manage batches": [
+        lambda study, by: Queue(study.labels_path).set_state("first", "closed", by=by),
+        lambda study, by: Queue(study.labels_path).set_people_needed("first", 2, by=by),
+        lambda study, by: Queue(study.labels_path).assign("first", "ann", by=by),
+    ],
+    "manage people": [
+        lambda study, by: People(study.labels_path).add(f"friend of {by}", by=by),
+        lambda study, by: People(study.labels_path).invite(f"guest of {by}", by=by),
+        lambda study, by: People(study.labels_path).revoke("ben", by=by),
+        lambda study, by: People(study.labels_path).pause("ben", by=by),
+        lambda study, by: People(study.labels_path).set_role("ben", "adjudicator", by=by),
+    ],
+    "cancel jobs": [lambda study, by: jobs.cancel(study, "nothing", by=by)],
+}
+IN_THE_PAGES = {"see results", "ask live", "see others' labels"}
+"""Actions that only show something; what the pages show is tested in test_blindness.py and below."""
+
+
+def attempts():
+    yield from ((action, attempt) for action, each in ATTEMPTS.items() for attempt in each)
+    for kind in jobs.KINDS:
+        yield action_of_job(kind), lambda study, by, kind=kind: jobs.submit(study, kind, {}, by=by)
+
+
+def is_refused(attempt, study: Study, by: str) -> bool:
+    """Whether the rights refuse it; whatever else is wrong with it comes after them."""
+    try:
+        attempt(study, by)
+    except Refused as error:
+        return "and may not" in str(error)
+    except (BlindspotError, AttributeError):
+        return False
+    return False
+
+
+def content(study: Study) -> tuple:
+    """Everything that an attempt could have changed."""
+    connection = study.questions.connection
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    files = [(path, path.read_bytes()) for path in sorted(study.folder.glob("*.json"))]
+    return [connection.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables], files
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_attempt_is_refused_or_taken_as_the_table_says(study, started, role):
+    name, tried = NAMES[role], set()
+    for action, attempt in attempts():
+        before = content(study)
+        refused = is_refused(attempt, study, name)
+        assert refused != allows(role, action), f"{role}: {action}"
+        if refused:
+            assert content(study) == before, f"{action} was refused and changed something"
+        tried.add(action)
+    assert len(started) == (len(jobs.KINDS) if role == "lead" else 0)
+    by_command = {action for action, about in ACTIONS.items() if not about.roles}
+    assert tried | IN_THE_PAGES | by_command | {"start other jobs"} == set(ACTIONS)
+
+
+def test_the_role_is_read_from_the_store_at_every_act(study, started):
+    people = People(study.labels_path)
+    people.add("zoe", "lead")
+    jobs.submit(study, "index bm25", {}, by="lea")
+    people.set_role("lea", "annotator", by="zoe")
+    with pytest.raises(Refused, match="lea is an annotator and may not build indexes; this takes the role lead"):
+        jobs.submit(study, "index bm25", {}, by="lea")
+    assert len(started) == len(Jobs(study.labels_path).recent()) == 1
+
+
+def test_every_kind_of_job_is_an_action_and_unknown_kinds_are_for_leads():
+    assert set(JOBS.values()) < set(ACTIONS)
+    assert {kind for kind in jobs.KINDS if action_of_job(kind) == "start other jobs"} == set()
+    assert action_of_job("something new") == "start other jobs"
+    assert all(ACTIONS[action_of_job(kind)].roles == ("lead",) for kind in (*jobs.KINDS, "something new"))
+
+
+def test_the_command_line_may_do_everything(study, started):
+    for kind in jobs.KINDS:
+        jobs.submit(study, kind, {})
+    saved_slices.save(study, "mine", "relation:P19")
+    assert len(started) == len(jobs.KINDS)
+
+
+def test_the_docs_show_the_table():
+    rows = ["| " + " | ".join(row) + " |" for row in table()]
+    rows.insert(1, "|" + " --- |" * len(table()[0]))
+    assert "\n".join(rows) in DOCS.read_text(encoding="utf-8")
+
+
+# ---- the app: a page hides what would be refused, and a press that was on its way is refused
+
+BUTTONS = {
+    "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
+    "training": {
+        "lead": {"Build", "Train", "How long?", "Let people check a sample of what the machine decided"},
+        "adjudicator": set(),
+        "annotator": set(),
+    },
+    "experiments": {"lead": {"Try it small"}, "adjudicator": set(), "annotator": set()},
+    "judge": {"lead": {"Close", "Make the batch", "Pause"}, "adjudicator": set(), "annotator": set()},
+}
+
+
+@pytest.mark.parametrize("page", BUTTONS)
+@pytest.mark.parametrize("role", ROLES)
+def test_pages_hide_what_would_be_refused(study, page, role):
+    shown = {button.label for button in Page(study.folder, page, NAMES[role]).app.button}
+    assert BUTTONS[page]["lead"] - shown == (set() if role == "lead" else BUTTONS[page]["lead"])
+    assert role == "lead" or not shown, shown
+
+
+def test_a_press_on_a_button_that_a_former_lead_still_sees_is_refused(study, started, monkeypatch):
+    people = People(study.labels_path)
+    people.add("zoe", "lead")
+    page = Page(study.folder, "", "lea")
+    start = next(button for button in page.app.button if button.label == "Start")
+    people.set_role("lea", "annotator", by="zoe")
+    monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
+    start.click().run()
+    assert started == [] and Jobs(study.labels_path).recent() == []
+    assert not [button for button in page.app.button if button.label == "Start"], "the page is an annotator's now"
+
+
+def test_a_press_of_somebody_who_is_not_signed_in_any_more_is_refused(study, started, monkeypatch):
+    """Streamlit runs a button's function before the page: the page's own question comes too late."""
+    page = Page(study.folder, "", "lea")
+    start = next(button for button in page.app.button if button.label == "Start")
+    monkeypatch.setenv(
+        "BLINDSPOT_STUDY", str(study.folder)
+    )  # and no BLINDSPOT_SIGN_IN: a name alone counts for nothing
+    start.click().run()
+    assert started == [] and Jobs(study.labels_path).recent() == []
+    assert not page.app.exception and "Please sign in" in page.text
+
+
+def test_nobody_sees_the_labels_of_others_without_the_right(study):
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    labels.add("ben", LabelEvent("one", "label", "q1", (Choice("p2", "positive"),)))
+    Queue(study.labels_path).set_state("first", "closed")
+    for person, sees in (("ann", False), (None, False), ("ada", True), ("lea", True)):
+        assert ("Labels of people" in Page(study.folder, "question", person, question="q1").text) is sees
+        training = Page(study.folder, "training", person, set="raw").text
+        assert ("New labels would change" in training) is sees
+        assert ("people, cross-encoder, answer match" in training) is sees
+        judges = Page(study.folder, "training", person, view="judges").text
+        assert ("That view shows other people's labels" in judges) is not sees
+        assert ("Quality of the labels" in Page(study.folder, "quality", person).text) is sees
+
+
+# ---- over HTTP: the service searches and changes nothing
+
+
+def test_over_http_nothing_can_be_changed_and_everything_takes_the_token(indexed_study):
+    from backend.service.api import make_api
+    from backend.service.service import Service
+
+    api = make_api(Service(indexed_study, "cpu"), token="secret")
+    before = content(indexed_study)
+    reads = {("GET", "/retrievers"), ("GET", "/metrics"), ("POST", "/search")}
+    open_to_all = {("GET", "/health"), ("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
+    with TestClient(api, base_url="http://localhost") as client:
+        for path in sorted({path for _, path in reads | open_to_all}):
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+                status = client.request(method, path, json={}).status_code
+                if (method, path) in reads:
+                    assert status == 401, f"{method} {path}"
+                elif (method, path) not in open_to_all:
+                    assert status == 405, f"{method} {path}"
+        for path in ("/jobs", "/batches", "/people", "/labels", "/settings", "/training-sets", "/models", "/maps"):
+            assert client.post(path, json={}).status_code == 404
+    assert {(m, r.path) for r in api.routes for m in getattr(r, "methods", ()) if m != "HEAD"} == reads | open_to_all
+    assert content(indexed_study) == before
