@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import json
 
 import numpy as np
 import pytest
@@ -148,9 +149,9 @@ EQUAL = Claim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
 
 
 @pytest.mark.parametrize(("claim", "found", "word"), [
-    (CLAIM, values(150, 100), "shows"), (CLAIM, values(100, 150), "does not show"), (CLAIM, values(101, 100), "cannot tell"),
-    (CLAIM, values(150, 100, seeds=2), "cannot tell"), (CLAIM, values(20, 5, questions=29), "cannot tell"),
-    (EQUAL, values(101, 100), "shows"), (EQUAL, values(150, 100), "does not show"), (EQUAL, values(110, 100), "cannot tell"),
+    (CLAIM, values(150, 100), "supported"), (CLAIM, values(100, 150), "not supported"), (CLAIM, values(101, 100), "inconclusive"),
+    (CLAIM, values(150, 100, seeds=2), "inconclusive"), (CLAIM, values(20, 5, questions=29), "inconclusive"),
+    (EQUAL, values(101, 100), "supported"), (EQUAL, values(150, 100), "not supported"), (EQUAL, values(110, 100), "inconclusive"),
 ])  # fmt: skip
 def test_claims_are_judged_by_their_interval(claim, found, word):
     judged = claim.judge(*found, trained=True, level=0.95)
@@ -159,12 +160,12 @@ def test_claims_are_judged_by_their_interval(claim, found, word):
 
 
 def test_without_training_one_seed_will_do():
-    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, level=0.95)["word"] == "shows"
+    assert CLAIM.judge(*values(150, 100, seeds=1), trained=False, level=0.95)["word"] == "supported"
     assert "1 seeds of at least 3" in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
 
 
-@pytest.mark.parametrize(("words", "all"), [(["shows", "shows"], "shows"), (["shows", "cannot tell"], "cannot tell"),
-                                            (["cannot tell", "does not show"], "does not show"), ([], "cannot tell")])  # fmt: skip
+@pytest.mark.parametrize(("words", "all"), [(["supported", "supported"], "supported"), (["supported", "inconclusive"], "inconclusive"),
+                                            (["inconclusive", "not supported"], "not supported"), ([], "inconclusive")])  # fmt: skip
 def test_the_word_of_several_claims(words, all):
     assert word_of(words) == all
 
@@ -275,3 +276,14 @@ def test_every_experiment_has_its_file():
     from backend.experiments.papers import EXPERIMENTS
 
     assert all(running.named(name).name == name for name in EXPERIMENTS)
+
+
+def test_words_of_older_results_read_as_the_present_ones(tmp_path):
+    path = tmp_path / "result.json"
+    claims = [{"word": "shows", "because": ""}, {"word": "cannot tell", "because": "there are 2 seeds of at least 3"}]
+    path.write_text(
+        json.dumps({"verdict": "cannot tell", "claims": claims, "sentence": "One cannot tell.", "cells": []})
+    )
+    result = running.read_result(path)
+    assert [claim["word"] for claim in result["claims"]] == ["supported", "inconclusive"]
+    assert result["verdict"] == "inconclusive" and "inconclusive: there are 2 seeds of at least 3" in result["sentence"]

@@ -44,7 +44,7 @@ def test_negatives(study):
         "2 gold + 6 BM25, IB",
         "3 gold + 4 BM25, IB",
     ]
-    assert result["verdict"] == "cannot tell" and "1 seeds of at least 3" in result["sentence"]
+    assert result["verdict"] == "inconclusive" and "1 seeds of at least 3" in result["sentence"]
 
 
 @pytest.mark.slow

@@ -88,18 +88,18 @@ def test_the_verdicts():
         and "the last 200 labels changed it by +10.0 points" in sentence
         and "+5.00 for a hundred" in sentence
     )
-    assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "cannot tell"
+    assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "inconclusive"
     assert gain(100, 300, found=(80, 40)).verdict(0.1)[0] == "not worth it"
     assert gain(100, 300, found=(40, 40)).verdict(0.1)[0] == "not worth it"
 
 
 def test_too_little_to_tell():
     assert gain(100, 300, seeds=2).verdict(0.1) == (
-        "cannot tell",
-        "One cannot tell whether the next hundred labels are worth it: there are 2 seeds of at least 3.",
+        "inconclusive",
+        "Whether the next hundred labels are worth it is inconclusive: there are 2 seeds of at least 3.",
     )
-    assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "cannot tell"
-    assert gain(7, 7).verdict(0.1) == ("cannot tell", "One cannot tell: the last two budgets hold the same labels.")
+    assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "inconclusive"
+    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets hold the same labels.")
     with pytest.raises(ValueError, match="same seeds and questions"):
         Gain.of(1, 2, np.ones((3, 5)), np.ones((2, 5)))
 
@@ -246,7 +246,7 @@ def test_figures_are_of_the_hits_that_are_kept(whole):
             "10-29 mentions": 10,
         }
     assert (
-        result["verdict"] == "cannot tell"
+        result["verdict"] == "inconclusive"
         and "2 seeds of at least 3 and 20 questions of at least 30" in result["sentence"]
     )
     lines = budget_results.as_lines(result)
@@ -257,10 +257,8 @@ def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
     from app.cli import app
-    from backend.core import jobs
 
     study, result, _, _ = whole
-    monkeypatch.setitem(jobs.KINDS, "experiment label-budget", "backend.experiments.label_budget:label_budget")
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
     monkeypatch.setattr(
         label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)}

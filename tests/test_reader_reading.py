@@ -153,8 +153,8 @@ def test_it_is_a_job_that_can_be_cancelled(study, reader):
         raise jobs.Cancelled(jobs.CANCELLED)
 
     with pytest.raises(jobs.Cancelled):
-        jobs.run(study, "read", {"run": "dev", "reader": reader, "device": "cpu"}, stop)
-    made = jobs.run(study, "read", {"run": "dev", "reader": reader, "device": "cpu"})
+        jobs.run(read, study, "dev", reader, device="cpu", progress=stop)
+    made = jobs.run(read, study, "dev", reader, device="cpu")
     assert [job.state for job in jobs.recent(study, 2)] == ["done", "cancelled"] and made.depth == 6
 
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
             read(study, run, reader, ks=ks, device="cpu")
     with pytest.raises(Missing, match="there is no run 'nothing'"):
         read(study, "nothing", reader, device="cpu")
-    with pytest.raises(Missing, match="cannot load 'nobody' as a reader"):
+    with pytest.raises(Missing, match="cannot load the model 'nobody'"):
         read(study, "dev", "nobody", device="cpu")
     with pytest.raises(Refused, match="precision must be one of auto, float32, bfloat16, not 'half'"):
         read(study, "dev", reader, precision="half", device="cpu")

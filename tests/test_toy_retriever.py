@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.runs import retriever_label
+from backend.core import jobs
 from backend.core.declared import declared
 from backend.retrieval import live
 from backend.retrieval.indexes import names
@@ -133,14 +134,13 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
     started = []
-    monkeypatch.setattr(
-        "app.components.jobs.jobs.submit", lambda study, kind, arguments: started.append((kind, arguments))
-    )
+    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments, by: started.append((kind, arguments)))
     home = Page(study.folder)
     offered = home.app.selectbox(key="more-retriever")
     assert offered.options == ["toy"]  # the study has no index
     assert any("blindspot retrieve --with toy --split dev" in code.value for code in home.app.code)
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
+    monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     home.app.button(key="more-start").click().run()
     assert started == [("retrieve", {"kind": "toy", "split": "dev"})]
 

@@ -17,8 +17,8 @@ from backend.experiments.tables import counts, difference, grid, shown
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-SIGNS = {"shows": "✓", "does not show": "✗", "cannot tell": "?", "no finding": "–"}
-BEST = ("shows", "does not show", "cannot tell", "no finding")
+SIGNS = {"supported": "✓", "not supported": "✗", "inconclusive": "?", "no finding": "–"}
+BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
 def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:

@@ -12,10 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
 
 from db.errors import BadInput
 
 MANIFEST = "manifest.json"
+MAX_JSON = 1 << 30  # bytes; the question ids of a run over 20 million questions
+_AGAIN = "delete the folder it lies in and make it again"
+_NUMBER = (int, float)
+_KINDS = {str: "text", int: "whole number", _NUMBER: "number", dict: "object"}
+_TYPES = {
+    **dict.fromkeys(("kind", "corpus", "made", "similarity", "question_set"), str),
+    **dict.fromkeys(("passages", "dimension", "k"), int),
+    "seconds": _NUMBER,
+    "versions": dict,
+}
+"""What manifests of every kind of part agree on. Everything else belongs to the part that reads it."""
 PACKAGES = (
     "numpy",
     "torch",
@@ -49,11 +61,17 @@ def write_json(path: Path, content: dict | list) -> None:
 
 
 def read_json(path: Path) -> dict | list:
-    """Raises BadInput when the file is no JSON."""
+    """Read a JSON file of the study. Raises BadInput for one that is no plain file, too large, nested too deeply, or no JSON."""
+    if path.exists() and not path.is_file():
+        raise BadInput("is no plain file; take it away", path)
+    if path.is_file() and path.stat().st_size > MAX_JSON:
+        raise BadInput(f"is larger than {MAX_JSON >> 20} MB; {_AGAIN}", path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"is not valid JSON ({error}); delete the folder it lies in and make it again", path) from error
+    except RecursionError:
+        raise BadInput(f"is not valid JSON (nested too deeply); {_AGAIN}", path) from None
+    except ValueError as error:  # no JSON, not UTF-8, or a number with thousands of digits
+        raise BadInput(f"is not valid JSON ({str(error)[:120]}); {_AGAIN}", path) from error
 
 
 def write_manifest(folder: Path, content: dict) -> dict:
@@ -63,10 +81,37 @@ def write_manifest(folder: Path, content: dict) -> dict:
     return sealed
 
 
-def read_manifest(folder: Path) -> dict | None:
-    """The manifest of a finished part, or None when the part is absent or unfinished."""
+class Manifest(dict):
+    """A manifest that was read. Asking it for what it lacks raises BadInput with its place, not KeyError."""
+
+    def __init__(self, content: dict, path: Path):
+        super().__init__(content)
+        self._path = path
+
+    def __missing__(self, key: str) -> NoReturn:
+        raise BadInput(f"lacks {key!r}; {_AGAIN}", self._path)
+
+    def __reduce__(self) -> tuple:
+        return Manifest, (dict(self), self._path)
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished part, or None when the part is absent or unfinished.
+
+    Raises:
+        BadInput: a manifest that is no JSON object, or whose entries have other types than ours.
+    """
     path = folder / MANIFEST
-    return read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise BadInput(f"is no JSON object; {_AGAIN}", path)
+    for key, kind in _TYPES.items():
+        value = content.get(key)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            raise BadInput(f"its {key!r} is {str(value)[:40]!r}, which is no {_KINDS[kind]}; {_AGAIN}", path)
+    return Manifest(content, path)
 
 
 @contextmanager

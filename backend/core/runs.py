@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
 from backend.progress import Progress
@@ -19,6 +20,9 @@ from db.records import Hits
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+
+
+_AGAIN = "delete the run and retrieve again"
 
 
 class Run:
@@ -43,7 +47,11 @@ class Run:
     @cached_property
     def question_ids(self) -> list[str]:
         """Row i of the arrays belongs to question_ids[i]."""
-        return read_json(self.folder / "questions.json")
+        path = self.folder / "questions.json"
+        ids = read_json(path)
+        if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
+            raise BadInput(f"must be a list of question ids; {_AGAIN}", path)
+        return ids
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -69,10 +77,13 @@ class Run:
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise BadInput(f"is damaged ({error}); delete the run and retrieve again", path) from error
+        array = open_array(path, _AGAIN)
+        if array.ndim != 2 or len(array) != len(self.question_ids):
+            raise BadInput(
+                f"has the shape {array.shape}, and the run {len(self.question_ids):,} questions; {_AGAIN}",
+                path,
+            )
+        return array
 
 
 def answer_matrix(study: Study, run: Run) -> np.ndarray:

@@ -31,8 +31,11 @@ def saved(study: Study) -> dict[str, SavedSlice]:
         return {}
     content = read_json(path)
     try:
-        return {each["name"]: SavedSlice(**each) for each in content["slices"]}
-    except (KeyError, TypeError) as error:
+        found = [SavedSlice(**each) for each in content["slices"]]
+        if not all(isinstance(value, str) for each in found for value in (each.name, each.expression, each.made)):
+            raise TypeError
+        return {each.name: each for each in found}
+    except (KeyError, TypeError, IndexError) as error:
         raise BadInput("is not a list of slices; mend it, or delete it to start anew", path) from error
 
 

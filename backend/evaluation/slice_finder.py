@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.accuracy import found_by
-from analysis.expressions import And, Condition, parse
+from analysis.expressions import MAX_LENGTH, And, Condition, parse
 from analysis.slices import MIN_QUESTIONS, Correction, find
 from backend.evaluation.comparison import Both, at
 from backend.evaluation.slices import Facts
@@ -100,7 +100,10 @@ def candidates(facts: Facts) -> list[tuple[str, str]]:
     made += [("length", _between("length", *each)) for each in LENGTHS]
     made += [("answer_length", _between("answer_length", *each)) for each in ANSWER_LENGTHS]
     made += [("overlap", each) for each in ("overlap<0.5", "overlap>=0.5 and overlap<1", "overlap=1")]
-    return [*made, ("title", "answer_in_title"), ("title", "not answer_in_title")]
+    made += [("title", "answer_in_title"), ("title", "not answer_in_title")]
+    # A pair of conditions becomes one expression, which must fit into an address: longer names cannot be slices.
+    longest = (MAX_LENGTH - len(" and ")) // 2
+    return [(family, expression) for family, expression in made if len(expression) <= longest]
 
 
 def written(name: str, value: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.buckets import subject_key
+from backend.core.arrays import open_array
 from backend.data.importing.gold import find_ordinals
 from backend.evaluation.question_facts import content_words
 from backend.text.answers import DEFAULT_RULE, has_answer, joined, nfd, rule_for
@@ -201,7 +202,7 @@ def _neighbours(
         path = study.folder / "indexes" / name / "embeddings.npy"
         if name not in indexes or not path.is_file():
             continue
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        vectors = open_array(path, "index the passages again")
         if len(vectors) > MOST_VECTORS:
             continue
         made[name] = nearest(vectors, int(centre), count, str(indexes[name].get("similarity", "dot")), set(gold))

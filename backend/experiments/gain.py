@@ -10,7 +10,7 @@ import numpy as np
 from analysis.accuracy import Estimate
 
 LEAST_SEEDS, LEAST_QUESTIONS = 3, 30
-Verdict = Literal["worth it", "not worth it", "cannot tell"]
+Verdict = Literal["worth it", "not worth it", "inconclusive"]
 
 
 def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
@@ -20,7 +20,7 @@ def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     between seeds beyond the residual, and what differs between questions. Each part has its own Student t quantile, with s - 1 and
     q - 1 degrees of freedom. Where seeds vary more than questions, three seeds say little, and the interval is as wide as that of
     their three means. (A bootstrap over seeds and questions cannot see this: with three seeds it covered 0.82 to 0.92 there instead
-    of 0.95. This interval covered 0.94 to 0.97 in the same simulations; `tests/test_label_budget.py` repeats them.) With one seed
+    of 0.95. This interval covered 0.935 to 0.97 in the same simulations; `tests/test_label_budget.py` repeats them.) With one seed
     the interval describes the questions only.
 
     Returns an Estimate whose n is the number of questions; value None if there are none.
@@ -81,7 +81,7 @@ class Gain:
         """
         labels, found = self.after - self.before, self.difference
         if labels < 1:
-            return "cannot tell", "One cannot tell: the last two budgets hold the same labels."
+            return "inconclusive", "Inconclusive: the last two budgets hold the same labels."
         few = [
             f"{count:,} {what} of at least {least}"
             for count, what, least in ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
@@ -89,8 +89,8 @@ class Gain:
         ]
         if few:
             return (
-                "cannot tell",
-                f"One cannot tell whether the next hundred labels are worth it: there are {' and '.join(few)}.",
+                "inconclusive",
+                f"Whether the next hundred labels are worth it is inconclusive: there are {' and '.join(few)}.",
             )
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
         said = (
@@ -102,4 +102,4 @@ class Gain:
             return "worth it", f"The next hundred labels are worth it: {said}"
         if high < worth:
             return "not worth it", f"The next hundred labels are not worth it: {said}"
-        return "cannot tell", f"One cannot tell whether the next hundred labels are worth it: {said}"
+        return "inconclusive", f"Whether the next hundred labels are worth it is inconclusive: {said}"

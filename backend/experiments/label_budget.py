@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
 from backend.core.model_files import locate
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
 from backend.experiments.finding import find
+from backend.experiments.plan import FORMER_WORDS
 from backend.progress import Progress
 from backend.recipes.settings import SMALL_DEPTH, SMALL_DUAL
 from backend.recipes.state import State, hash_of
@@ -107,6 +109,7 @@ class Experiment:
         return questions
 
 
+@job("experiment label-budget")
 def label_budget(
     study: Study,
     name: str,
@@ -164,7 +167,8 @@ def label_budget(
                 f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
                 "another name"
             )
-        return read_json(asked.folder / "result.json")
+        result = read_json(asked.folder / "result.json")
+        return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
     with study.building(f"experiments/{name}"):
         state = State(asked.working)
         state.open(request, {} if state.begun else _pinned(asked))

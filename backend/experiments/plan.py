@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from backend.experiments.papers import About
     from backend.experiments.workbench import Workbench
 
-Word = Literal["shows", "does not show", "cannot tell"]
+Word = Literal["supported", "not supported", "inconclusive"]
+FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot tell": "inconclusive"}
+"""The words of results that older versions wrote."""
 NO_FINDING = "no finding"
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
 """Of `--small`: enough to prove that everything runs, not to learn anything."""
@@ -251,14 +253,14 @@ class Claim:
             for count, what, least in ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
             if count < least
         ]
-        word: Word = "cannot tell"
+        word: Word = "inconclusive"
         if not few and self.within is not None:
             if -self.within <= found.low and found.high <= self.within:
-                word = "shows"
+                word = "supported"
             elif found.high < -self.within or found.low > self.within:
-                word = "does not show"
+                word = "not supported"
         elif not few:
-            word = "shows" if found.low > self.by else "does not show" if found.high < self.by else "cannot tell"
+            word = "supported" if found.low > self.by else "not supported" if found.high < self.by else "inconclusive"
         return {
             "says": self.says,
             "ahead": list(self.ahead),
@@ -330,6 +332,6 @@ class Experiment:
 
 def word_of(words: Sequence[Word]) -> Word:
     """Of several claims together: it shows if all do, does not if one does not."""
-    if "does not show" in words:
-        return "does not show"
-    return "shows" if words and all(word == "shows" for word in words) else "cannot tell"
+    if "not supported" in words:
+        return "not supported"
+    return "supported" if words and all(word == "supported" for word in words) else "inconclusive"

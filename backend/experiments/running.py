@@ -11,15 +11,17 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.accuracy import Estimate, proportion
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
-from backend.experiments.plan import NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
+from backend.experiments.plan import FORMER_WORDS, NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
 from backend.experiments.workbench import Workbench
 from backend.progress import Progress
 from db.errors import BadInput, Missing
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 RESULT = "result.json"
 
 
+@job("experiment")
 def run_experiment(
     study: Study,
     experiment: str,
@@ -56,7 +59,7 @@ def run_experiment(
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
-            return read_json(folder / RESULT)
+            return read_result(folder / RESULT)
         waiting = [part for part in parts if not part.finished(bench)]
         for number, part in enumerate(waiting, 1):
             bench.make(part, _said(progress, f"part {number} of {len(waiting)}: {part.title()}"))
@@ -76,7 +79,7 @@ def run_experiment(
                     "parts": {bench.name(part): part.title() for part in parts},
                 },
             )
-    return read_json(folder / RESULT)
+    return read_result(folder / RESULT)
 
 
 def named(experiment: str) -> Experiment:
@@ -98,11 +101,22 @@ def named(experiment: str) -> Experiment:
 def results(study: Study) -> list[dict[str, Any]]:
     """What was found so far, the newest first."""
     found = [
-        (manifest["made"], read_json(study.path("experiments", name, RESULT)))
+        (manifest["made"], read_result(study.path("experiments", name, RESULT)))
         for name, manifest in study.parts("experiments").items()
         if "setting" in manifest
     ]
     return [result for _, result in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A stored result. A result of an older version gets the present words for its verdict and its claims."""
+    result = read_json(path)
+    former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_WORDS.keys()
+    if not former:
+        return result
+    claims = [{**claim, "word": FORMER_WORDS.get(claim["word"], claim["word"])} for claim in result["claims"]]
+    verdict = FORMER_WORDS.get(result["verdict"], result["verdict"])
+    return {**result, "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims)}
 
 
 def all_parts(plan: Plan) -> Iterator[Part]:
@@ -188,8 +202,8 @@ def _convention(plan: Plan, level: float) -> str:
     if not plan.claims:
         return said
     return (
-        f"{said} A claim shows where the whole interval of the difference, pair by pair, at {100 * level:.4g}% (95% for "
-        f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together), lies where it says; does not show where it lies elsewhere."
+        f"{said} A claim is supported if the whole interval of the paired difference at {100 * level:.4g}% (95% for "
+        f"{len(plan.claims)} claim{'s' * (len(plan.claims) > 1)} together) is where the claim says, and not supported if the whole interval is elsewhere."
     )
 
 
@@ -199,9 +213,9 @@ def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
     if not claims:
         return "The paper claims nothing here that can be judged; read the figures."
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
-    if verdict == "cannot tell":
-        return f"One cannot tell whether the paper's finding shows here{': ' + '; '.join(reasons) if reasons else ''}."
-    return f"The paper's finding {verdict} here."
+    if verdict == "inconclusive":
+        return f"Whether the paper's finding holds here is inconclusive{': ' + '; '.join(reasons) if reasons else ''}."
+    return f"The paper's finding is {verdict} here."
 
 
 def _said(progress: Progress | None, which: str) -> Progress | None:

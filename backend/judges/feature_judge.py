@@ -1,276 +1,320 @@
-"""The feature judge: learns in seconds, from labelled questions, which passages of a retriever's list answer.
+"""The feature judge in a study: learned from a run's lists, kept in `models/<name>/`, asked for the lists of other runs.
 
-It needs no GPU and no pretrained model. Logistic regression learns from a few dozen questions, gradient boosting from hundreds
-(scikit-learn). What it says of a question that it learned from is out of fold: a model that did not see this question says it.
-
-The judge is kept as its examples, not as a pickle: opening it fits the same model again from the same examples and seed.
+It is kept as arrays and JSON: opening one runs no code of whoever made it, and takes milliseconds.
 """
 
 from __future__ import annotations
 
+import json
+import time
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import Field, settings_class
-from backend.judges.calibration import ProbabilityCalibration, fit
-from backend.judges.features import FEATURES
-from db.errors import Refused
+from backend.core.declared import build
+from backend.core.gold import gold_matrix
+from backend.core.manifest import read_json, whole_folder, write_json
+from backend.core.sampling import nested_sample
+from backend.core.settings import check_name
+from backend.data.leaks import eligible_questions
+from backend.judges.calibration import ProbabilityCalibration
+from backend.judges.feature_model import (
+    NEGATIVE,
+    POSITIVE,
+    UNKNOWN,
+    Examples,
+    FeatureJudgeSettings,
+    FeatureModel,
+    fit_model,
+    report,
+)
+from backend.judges.features import FEATURES, WordWeights, feature_matrix
+from backend.judges.scorers import from_arrays, to_arrays
+from backend.judges.scores import ScoreStore
+from backend.retrieval.dense import Dense
+from backend.retrieval.question_vectors import question_vectors
+from db.errors import BadInput, Missing, Refused
+from db.labels import Labels
+from db.records import Question
 
 if TYPE_CHECKING:
-    from sklearn.base import ClassifierMixin
+    from backend.core.runs import Run
+    from backend.core.study import Study
+    from backend.progress import Progress
 
-BOOSTING_QUESTIONS = 100  # labelled questions from which boosting beats logistic regression
-LARGE_QUESTIONS = 300  # from here on the larger trees pay
-POSITIVE, NEGATIVE, UNKNOWN = 1, 0, -1
-
-ModelKind = Literal["auto", "logistic", "boosting"]
-
-
-@settings_class
-class FeatureJudgeSettings:
-    """What the feature judge learns with."""
-
-    depth: int = Field(
-        20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000
-    )
-    model: ModelKind = Field(
-        "auto",
-        title="Model",
-        description=f"Model; auto: logistic regression below {BOOSTING_QUESTIONS} labelled questions, else boosting",
-    )
-    folds: int = Field(5, title="Folds", description="Folds of questions for scores out of fold", ge=2, le=20)
-    false_negatives: float = Field(
-        0.01,
-        title="False negatives kept",
-        description="Highest share of false negatives among the negatives that are kept",
-        gt=0,
-        lt=0.5,
-    )
-    precision: float = Field(
-        0.95,
-        title="Precision of positives",
-        description="Lowest precision of the positives that are added",
-        gt=0.5,
-        lt=1,
-    )
-    seed: int = Field(0, title="Seed", description="Seed of the folds and of boosting", ge=0, le=2**32 - 1)
+KIND = "feature-judge"
+ABOUT, MODEL, WORDS = "training.json", "model.npz", "words.json"
+MAXIMUM_QUESTIONS = 3000  # more lists than these add nothing that the study of features could measure
+QUESTIONS_PER_STEP = 500
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Labelled lists, flattened to pairs.
+class LearnedJudge:
+    """What `learn_judge` returns: the judge's name and what it is worth on questions out of fold."""
 
-    features: (n, f) float32. truth: (n,) int8, POSITIVE, NEGATIVE or UNKNOWN. questions: (n,) int64, the number of each pair's
-    question: pairs of one question are never split between folds.
-
-    A pair is UNKNOWN if nobody labelled it and it may well answer (its passage holds an answer). The judge does not learn from it.
-    """
-
-    features: np.ndarray
-    truth: np.ndarray
-    questions: np.ndarray
-
-    @cached_property
-    def labelled_questions(self) -> int:
-        """The number of questions with a known positive."""
-        return len(np.unique(self.questions[self.truth == POSITIVE]))
-
-    def __len__(self) -> int:
-        return len(self.truth)
+    name: str
+    report: dict[str, Any]
+    seconds: float
 
 
-class FeatureModel:
-    """A model over the features, fitted and calibrated.
+@dataclass(frozen=True)
+class Lists:
+    """The first ranks of some questions' lists. rows: (q, k) int32, -1 pads. scores: (q, k) float32."""
 
-    out_of_fold: (n,) float64, the calibrated probability of each example by the model of the folds that did not hold its question.
-    """
-
-    def __init__(self, examples: Examples, settings: FeatureJudgeSettings):
-        """Fit the model. Raises Refused if there are too few labelled questions for it."""
-        known = examples.truth != UNKNOWN
-        if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
-            raise Refused(
-                f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} ranks, "
-                f"and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold passages"
-            )
-        self.settings = settings
-        self.kind = settings.model
-        if self.kind == "auto":
-            self.kind = "boosting" if examples.labelled_questions >= BOOSTING_QUESTIONS else "logistic"
-        # A feature that is known of no pair (there was no dense index) says nothing.
-        self.columns = np.flatnonzero(~np.isnan(examples.features).all(axis=0))
-        self._medians = np.nanmedian(examples.features[:, self.columns], axis=0)
-        self._size = examples.labelled_questions
-        raw = np.full(len(examples), np.nan)
-        for fold in _folds(examples.questions, settings.folds, settings.seed):
-            learn = known & ~fold
-            if len(np.unique(examples.truth[learn])) == 2:
-                raw[fold] = self._raw(self._fit(examples, learn), examples.features[fold])
-        self._model = self._fit(examples, known)
-        whole = ~np.isnan(raw)
-        # Whole lists, so that the base rate is that of the lists that will be judged. An unlabelled passage counts as it is
-        # counted wherever gold is the measure: as one that does not answer.
-        positive = examples.truth[whole] == POSITIVE
-        self.calibration: ProbabilityCalibration = fit(raw[whole], positive)
-        self.base_rate = float(positive.mean())
-        self.out_of_fold = np.full(len(examples), np.nan)
-        self.out_of_fold[whole] = self.calibration(raw[whole])
-
-    def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Return (n,) float64 from features (n, f)."""
-        if not len(features):
-            return np.zeros(0)
-        return self.calibration(self._raw(self._model, features))
-
-    def contributions(self, features: np.ndarray) -> np.ndarray:
-        """Say how much each feature spoke for each pair: (n, f) float64 in log-odds; NaN where a feature is not used.
-
-        A contribution is what the score loses when the feature takes its median over all examples (occlusion), so contributions of
-        features that tell the same need not add up.
-        """
-        found = np.full((len(features), len(FEATURES)), np.nan)
-        score = self._raw(self._model, features)
-        for place, column in enumerate(self.columns):
-            without = features.copy()
-            without[:, column] = self._medians[place]
-            found[:, column] = score - self._raw(self._model, without)
-        return found
-
-    def _fit(self, examples: Examples, rows: np.ndarray) -> ClassifierMixin:
-        features, truth = examples.features[rows][:, self.columns], examples.truth[rows]
-        if self.kind == "logistic":
-            from sklearn.linear_model import LogisticRegression
-            from sklearn.pipeline import make_pipeline
-            from sklearn.preprocessing import StandardScaler
-
-            model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-            return model.fit(self._filled(features), truth)
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        large = self._size > LARGE_QUESTIONS
-        return HistGradientBoostingClassifier(
-            max_iter=150 if large else 80,
-            max_leaf_nodes=15 if large else 8,
-            learning_rate=0.06,
-            early_stopping=False,
-            random_state=self.settings.seed,
-        ).fit(features, truth)
-
-    def _raw(self, model: Any, features: np.ndarray) -> np.ndarray:
-        """(n,) log-odds before calibration."""
-        features = features[:, self.columns]
-        return model.decision_function(self._filled(features) if self.kind == "logistic" else features)
-
-    def _filled(self, features: np.ndarray) -> np.ndarray:
-        """Unknown values become the median: logistic regression takes no NaN."""
-        return np.where(np.isnan(features), self._medians, features)
+    questions: list[Question]
+    rows: np.ndarray
+    scores: np.ndarray
 
 
-def _folds(questions: np.ndarray, folds: int, seed: int) -> list[np.ndarray]:
-    """Masks (n,) bool of the pairs in each fold; the pairs of one question are in one fold."""
-    distinct, places = np.unique(questions, return_inverse=True)
-    folds = min(folds, len(distinct))
-    of_question = np.random.default_rng(seed).permutation(len(distinct)) % folds
-    return [of_question[places] == fold for fold in range(folds)]
+def learn_judge(
+    study: Study,
+    name: str,
+    run: str,
+    encoder: str | None = None,
+    settings: dict[str, Any] | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> LearnedJudge:
+    """Learn a judge from the labelled training questions of a run, and keep what it says of their lists.
 
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A probability at which pairs are told apart, and what that does on held-out questions.
-
-    value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false negatives
-    (dropping) or of right positives (adding) among them, with a 95% interval over questions.
-    """
-
-    value: float | None
-    pairs: int
-    share: float | None
-    low: float | None
-    high: float | None
-
-
-def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the highest threshold below which at most `aim` of the pairs are positives, by the upper end of the interval.
-
-    A pair at or above the threshold is no negative to train on.
-    """
-    return _threshold(probabilities, positive, questions, lambda low, high: high <= aim, below=True)
-
-
-def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
-    """Find the lowest threshold at or above which at least `aim` of the pairs are positives, by the lower end of the interval."""
-    return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, below=False)
-
-
-def _threshold(probabilities, positive, questions, reached, below: bool) -> Threshold:
-    grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
-    best = Threshold(None, 0, None, None, None)
-    for value in grid if below else grid[::-1]:
-        side = probabilities < value if below else probabilities >= value
-        if not side.any():
-            continue
-        share, low, high = clustered_share(positive[side], questions[side])
-        if reached(low, high) and int(side.sum()) >= best.pairs:
-            best = Threshold(float(value), int(side.sum()), share, low, high)
-    return best
-
-
-def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, float, float]:
-    """Return a share with its 95% interval, when the pairs of one question are alike.
-
-    The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over clusters
-    with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
-    """
-    from analysis.accuracy import wilson
-
-    n, count = len(hits), int(hits.sum())
-    share = count / n
-    _, places = np.unique(clusters, return_inverse=True)
-    sizes = np.bincount(places).astype(np.float64)
-    residuals = np.bincount(places, weights=hits.astype(np.float64)) - share * sizes
-    independent = share * (1 - share) / n
-    if independent == 0 or len(sizes) < 2:
-        return (share, *wilson(count, n))
-    variance = len(sizes) / (len(sizes) - 1) * float((residuals**2).sum()) / n**2
-    effective = max(1, round(n / max(1.0, variance / independent)))
-    return (share, *wilson(round(share * effective), effective))
-
-
-def report(examples: Examples, model: FeatureModel) -> dict[str, Any]:
-    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated aims."""
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
-    seen = ~np.isnan(model.out_of_fold)
-    probabilities, questions = model.out_of_fold[seen], examples.questions[seen]
-    positive = examples.truth[seen] == POSITIVE
-    settings = model.settings
-    return {
-        "model": model.kind,
-        "settings": asdict(settings),
-        "features": [FEATURES[column].name for column in model.columns],
-        "questions": len(np.unique(questions)),
-        "labelled_questions": examples.labelled_questions,
-        "pairs": int(seen.sum()),
-        "positives": int(positive.sum()),
-        "unknown": int((examples.truth[seen] == UNKNOWN).sum()),
-        "base_rate": model.base_rate,
-        "auc": float(roc_auc_score(positive, probabilities)),
-        "average_precision": float(average_precision_score(positive, probabilities)),
-        "drop": asdict(drop_threshold(probabilities, positive, questions, settings.false_negatives)),
-        "add": asdict(add_threshold(probabilities, positive, questions, settings.precision)),
-        "measured_on": "training questions out of fold",
-    }
-
-
-def spoke_for(contributions: np.ndarray, count: int = 3) -> list[tuple[str, float]]:
-    """Return the features that spoke loudest for or against one pair: (label, log-odds), the loudest first.
+    People's labels count before gold. Questions of dev and test, and those that leak from them, are left out.
 
     Args:
-        contributions: (f,) of one pair, as `FeatureModel.contributions` gives them.
+        run: a run that holds training questions; the judge will judge lists of the same retriever.
+        encoder: whose dense index gives the features of meaning; None goes without them.
+        settings: what differs from the defaults of `FeatureJudgeSettings`.
+
+    Raises:
+        Refused: a judge of that name exists, or there are too few labelled questions. Missing: no such run or index.
     """
-    order: Sequence[int] = np.argsort(-np.abs(np.nan_to_num(contributions)), kind="stable")[:count].tolist()
-    return [(FEATURES[i].label, float(contributions[i])) for i in order if np.nan_to_num(contributions[i]) != 0]
+    started = time.monotonic()
+    chosen = build(FeatureJudgeSettings, settings or {})
+    folder = study.path("models", check_name(name, "model"))
+    if not replace and folder.exists():
+        raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
+    opened = study.run(run)
+    lists, truth = labelled_lists(study, opened, chosen, progress)
+    weights = WordWeights.of(study)
+    dense = None if encoder is None else Dense(study, encoder)
+    features = features_of(study, lists, weights, dense, progress)
+    given = lists.rows >= 0
+    numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
+    examples = Examples(features[given], truth[given], numbers[given].astype(np.int64))
+    if progress is not None:
+        progress(0, None, "learning")
+    model, out_of_fold = fit_model(examples, chosen)
+    about = {
+        "kind": KIND,
+        "name": name,
+        "run": run,
+        "retriever": opened.manifest["retriever"],
+        "encoder": encoder,
+        "corpus": study.corpus.digest,
+        "label_events": Labels(study.labels_path).last_event,
+        "calibration": asdict(model.calibration),
+        **report(examples, model, out_of_fold, chosen),
+    }
+    with study.building(f"models/{name}"), whole_folder(folder) as building:
+        np.savez(building / MODEL, columns=model.columns, feature_medians=model.medians, **to_arrays(model.scorer))
+        write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
+        write_json(building / ABOUT, about)
+    probabilities = np.full(lists.rows.shape, np.nan)
+    probabilities[given] = out_of_fold
+    _keep_out_of_fold(study, name, lists, probabilities, replace)
+    return LearnedJudge(name, about, round(time.monotonic() - started, 1))
+
+
+def labelled_lists(
+    study: Study, run: Run, settings: FeatureJudgeSettings, progress: Progress | None = None
+) -> tuple[Lists, np.ndarray]:
+    """Return the lists of the training questions of a run, and the truth (q, k) int8 about their hits.
+
+    A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or if nothing is
+    known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and disputes are UNKNOWN.
+    """
+    store = Labels(study.labels_path)
+    eligible = set(eligible_questions(study, ["train"], frozenset(store.bad_questions())).ids)
+    in_run = [id for id in run.question_ids if id in eligible]
+    by_people: dict[str, dict[str, int]] = {}
+    for pair in store.consensus(in_run):
+        settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
+        by_people.setdefault(pair.question, {})[pair.passage] = settled
+    questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
+    if not questions:
+        raise Refused(
+            f"run {run.name!r} holds no training question with gold passages or labels; retrieve over train, or label some"
+        )
+    # Every question that a person judged, and a sample of those with gold alone.
+    sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
+    questions = [q for q in questions if q.id in by_people or q.id in sampled]
+    lists = lists_of(run, questions, settings.depth)
+    gold, _ = gold_matrix(study.corpus, lists.rows, questions)
+    answers = _answers(study, run, lists, progress)
+    known = np.array([bool(q.gold or q.answers) for q in questions])[:, None]
+    truth = np.where(gold, POSITIVE, np.where(answers | ~known, UNKNOWN, NEGATIVE)).astype(np.int8)
+    _apply_labels(study, lists, by_people, truth)
+    return lists, truth
+
+
+def lists_of(run: Run, questions: Sequence[Question], depth: int) -> Lists:
+    """Return the first `depth` ranks of some questions of a run, in the order of the questions."""
+    places = np.array([run.row(question.id) for question in questions], dtype=np.int64)
+    depth = min(depth, run.hits.k)
+    return Lists(
+        list(questions), np.asarray(run.hits.ordinals[places, :depth]), np.asarray(run.hits.scores[places, :depth])
+    )
+
+
+def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) -> np.ndarray:
+    """(q, k) bool: does the hit hold an answer? From the run's own matrix where it has one."""
+    if run.rules:
+        places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
+        rule = run.manifest.get("rule") if run.manifest.get("rule") in run.rules else run.rules[0]
+        return np.asarray(run.answers(rule)[places, : lists.rows.shape[1]])
+    from backend.text.answers import match_run
+
+    return match_run(study.corpus, lists.questions, lists.rows, progress=progress)
+
+
+def _apply_labels(study: Study, lists: Lists, by_people: dict[str, dict[str, int]], truth: np.ndarray) -> None:
+    rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels})
+    for i, question in enumerate(lists.questions):
+        for passage, label in by_people.get(question.id, {}).items():
+            if passage in rows:
+                truth[i, lists.rows[i] == rows[passage]] = label
+
+
+def features_of(
+    study: Study, lists: Lists, weights: WordWeights, dense: Dense | None, progress: Progress | None = None
+) -> np.ndarray:
+    """Return the features (q, k, f) float32 of some lists; those of meaning are NaN without a dense index."""
+    texts = [question.text for question in lists.questions]
+    similarity = None
+    if dense is not None:
+        similarity = dense.score_vectors(question_vectors(study, dense, texts, progress), lists.rows)
+    found = np.empty((*lists.rows.shape, len(FEATURES)), np.float32)
+    for begin in range(0, len(texts), QUESTIONS_PER_STEP):
+        if progress is not None:
+            progress(begin, len(texts), "reading questions and passages")
+        block = slice(begin, begin + QUESTIONS_PER_STEP)
+        dense_scores = None if similarity is None else similarity[block]
+        found[block] = feature_matrix(
+            study, texts[block], lists.rows[block], lists.scores[block], weights, dense_scores
+        )
+    return found
+
+
+def _keep_out_of_fold(study: Study, name: str, lists: Lists, probabilities: np.ndarray, replace: bool) -> None:
+    """Keep what the judge says of the questions that it learned from, by models that did not see them."""
+    if replace:
+        ScoreStore.remove(study, name)
+    store = ScoreStore.create(study, name, calibrated=True, about={"judge": KIND})
+    store.add(scored_rows(study, lists, probabilities))
+
+
+def scored_rows(study: Study, lists: Lists, probabilities: np.ndarray) -> list[tuple[str, str, float]]:
+    """Return (question id, passage id, probability) of every hit with a probability."""
+    known = ~np.isnan(probabilities)
+    ids = {row: passage.id for row, passage in zip(*_distinct(study, lists.rows[known]), strict=True)}
+    return [
+        (lists.questions[i].id, ids[int(lists.rows[i, j])], float(probabilities[i, j])) for i, j in np.argwhere(known)
+    ]
+
+
+def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
+    distinct = np.unique(rows).tolist()
+    return distinct, study.corpus.passages(distinct)
+
+
+class FeatureJudge:
+    """A learned judge of a study, as it is used."""
+
+    def __init__(self, study: Study, name: str):
+        """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
+        folder = study.path("models", check_name(name, "model"))
+        self.about = read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
+        if self.about.get("kind") != KIND:
+            raise Missing(
+                f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'"
+            )
+        if self.about["corpus"] != study.corpus.digest:
+            raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
+        self.study, self.name = study, name
+        self.settings = build(FeatureJudgeSettings, self.about["settings"])
+        self.model, self.weights = _read(folder, self.about)
+
+    @property
+    def depth(self) -> int:
+        return self.settings.depth
+
+    def features(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return the features (q, k, f) of some lists."""
+        return features_of(self.study, lists, self.weights, self._dense, progress)
+
+    @cached_property
+    def _dense(self) -> Dense | None:
+        return None if self.about["encoder"] is None else Dense(self.study, self.about["encoder"])
+
+    def probabilities(self, features: np.ndarray) -> np.ndarray:
+        """Return (q, k) float64 from features (q, k, f); NaN where padded."""
+        return self._each(self.model.probabilities, features)
+
+    def ranking_scores(self, features: np.ndarray) -> np.ndarray:
+        """Return (q, k) float64 log-odds from features (q, k, f), to order by; NaN where padded."""
+        return self._each(self.model.ranking_scores, features)
+
+    def _each(self, score, features: np.ndarray) -> np.ndarray:
+        found = np.full(features.shape[:2], np.nan)
+        given = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
+        found[given] = score(features[given])
+        return found
+
+
+def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeights]:
+    try:
+        with np.load(folder / MODEL, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        found = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        calibration = about["calibration"]
+        model = FeatureModel(
+            about["model"],
+            arrays["columns"],
+            arrays["feature_medians"],
+            from_arrays(about["model"], arrays),
+            ProbabilityCalibration(**{**calibration, "points": tuple(map(tuple, calibration["points"]))}),
+            about["base_rate"],
+        )
+        return model, WordWeights(found["frequencies"], found["passages"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
+
+
+def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
+    """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
+
+    What is kept already is left as it is: of the questions that the judge learned from, that are scores out of fold.
+
+    Raises:
+        Refused: the run was made by another retriever than the one whose lists the judge learned from.
+    """
+    judge, opened = FeatureJudge(study, name), study.run(run)
+    if opened.manifest["retriever"] != judge.about["retriever"]:
+        raise Refused(
+            f"judge {name!r} learned from lists of {judge.about['retriever']!r}, and run {run!r} was made by "
+            f"{opened.manifest['retriever']!r}: their scores do not compare; learn a judge from a run of that retriever"
+        )
+    store = ScoreStore.open(study, name)
+    known = store.questions()
+    questions = [q for q in study.questions.some(opened.question_ids) if q.id not in known]
+    judged = 0
+    for begin in range(0, len(questions), QUESTIONS_PER_STEP):
+        if progress is not None:
+            progress(begin, len(questions), "judging passages")
+        lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.depth)
+        judged += store.add(scored_rows(study, lists, judge.probabilities(judge.features(lists))))
+    return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -94,6 +95,11 @@ class ScoreStore(PerThread):
         if differs := [key for key, value in wanted.items() if manifest.get(key) != value]:
             raise Refused(f"the scores stored as {model!r} differ in {', '.join(differs)}; take another name")
         return cls(study, model, manifest)
+
+    @staticmethod
+    def remove(study: Study, model: str) -> None:
+        """Forget every score of a model, if there are any. Whoever replaces the model calls this first."""
+        shutil.rmtree(study.path("scores", check_name(model, "model")), ignore_errors=True)
 
     def add(self, rows: Iterable[tuple[str, str, float]]) -> int:
         """Store (question id, passage id, probability) rows, all or none, and return their number.

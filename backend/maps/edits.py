@@ -15,6 +15,7 @@ import numpy as np
 from analysis import clusters
 from analysis.clusters import NOISE
 from analysis.projection import geometry, principal_components
+from backend.core.arrays import open_array
 from backend.core.manifest import read_json, write_json
 from backend.core.rights import require
 from backend.maps.making import named
@@ -166,7 +167,7 @@ def _components(map: Map, members: np.ndarray) -> np.ndarray:
     encoder = map.manifest["encoders"][0]
     if encoder["name"] in map.outdated():
         raise Refused(f"the index {encoder['name']!r} is not the one this map was made of; make the map again")
-    vectors = np.load(map.study.path("indexes", encoder["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+    vectors = open_array(map.study.path("indexes", encoder["name"]) / "embeddings.npy", "index the passages again")
     similarity = "l2" if encoder["distance"] == "euclidean" else "cosine"
     return principal_components(
         geometry(vectors[map.ordinals[members]], similarity), map.manifest["request"]["components"]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.neighbours import Neighbours, nearest
+from backend.core.arrays import open_array
 from backend.core.manifest import read_json, read_manifest
 from backend.core.settings import check_name
-from db.errors import BadInput, Missing, Refused
+from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -99,9 +100,7 @@ class Map:
         each = self.manifest["encoders"][encoder]
         if each["name"] in self.outdated():
             raise Refused(f"the index {each['name']!r} is not the one this map was made of; make the map again")
-        vectors = np.load(
-            self.study.path("indexes", each["name"]) / "embeddings.npy", mmap_mode="r", allow_pickle=False
-        )
+        vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
         similarity = "l2" if each["distance"] == "euclidean" else "cosine"
         if point < self.drawn:
             return nearest(
@@ -114,12 +113,9 @@ class Map:
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / name
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except FileNotFoundError:
-            raise Missing(f"{path} is gone; make the map {self.name!r} again") from None
-        except (ValueError, EOFError) as error:
-            raise BadInput(f"is damaged ({error}); delete the map and make it again", path) from error
+        if not path.exists():
+            raise Missing(f"{path} is gone; make the map {self.name!r} again")
+        return open_array(path, "delete the map and make it again")
 
 
 def maps_of(study: Study) -> dict[str, dict]:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.arrays import open_array
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
 from backend.progress import Progress
 from backend.reader.examples import run_hash
 from backend.reader.reader import Read, Reader, selected
-from db.errors import BadInput, Missing, Refused
+from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
     from backend.core.runs import Run
@@ -114,10 +116,7 @@ class Reading:
 
     def _array(self, name: str) -> np.ndarray:
         path = self.folder / f"{name}.npy"
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise BadInput(f"is damaged ({error}); delete the folder it lies in and read again", path) from error
+        return open_array(path, "delete the folder it lies in and read again")
 
 
 def readings_of(run: Run) -> dict[str, dict]:
@@ -126,6 +125,7 @@ def readings_of(run: Run) -> dict[str, dict]:
     return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
 
 
+@job("read")
 def read(
     study: Study,
     run: str,

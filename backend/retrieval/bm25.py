@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.children import child
+from backend.core.jobs import job, request
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
@@ -43,6 +45,7 @@ TIE_MARGIN = (
 )
 
 
+@job("index bm25")
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
     """Index the study's passages with Lucene in a Java process of its own (all cores unless told); returns the manifest.
 
@@ -159,7 +162,7 @@ class BM25:
         settings = study.settings.bm25
         self.k1, self.b = settings.k1 if k1 is None else k1, settings.b if b is None else b
         self.settings = {"retriever": NAME, "k1": self.k1, "b": self.b, "contents": manifest["contents"]}
-        self._ordinals = np.load(self.folder / "ordinals.npy", mmap_mode="r")
+        self._ordinals = open_array(self.folder / "ordinals.npy", "run 'blindspot index bm25' again")
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question. A question of stop words alone finds nothing."""
@@ -310,7 +313,7 @@ class BM25Kind(RetrieverKind):
     def steps(self, study: Study) -> list[Step]:
         if is_indexed(study):
             return []
-        return [Step("BM25 needs an index.", "blindspot index bm25", ("index bm25", {}))]
+        return [Step("BM25 needs an index.", "blindspot index bm25", request(build_index))]
 
 
 RETRIEVERS.register(BM25Kind())

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.declared import Field, settings_class
+from backend.core.jobs import job, request
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
@@ -48,6 +50,7 @@ def encoder_settings(study: Study, name: str) -> EncoderSettings:
     return encoders[name]
 
 
+@job("index dense")
 def build_index(
     study: Study,
     name: str,
@@ -150,12 +153,9 @@ def _encode(
 
 
 def _check_vectors(study: Study, encoder: Encoder, path: Path) -> None:
-    if not path.is_file():
+    if not path.exists():
         raise Missing(f"there is no file {path}")
-    try:
-        given = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise BadInput(f"is no .npy array of numbers ({error})", path) from error
+    given = open_array(path, "save the vectors with numpy.save")
     wanted = (len(study.corpus), encoder.dimension)
     if given.shape != wanted or given.dtype not in (np.float16, np.float32):
         raise BadInput(
@@ -272,12 +272,7 @@ class Dense:
 
 def _mapped(path: Path, name: str) -> np.ndarray:
     """The vectors, memory-mapped. Raises BadInput for a file that is cut off or gone."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(
-            f"is missing or damaged ({error}); run 'blindspot index dense --encoder {name}' again", path
-        ) from error
+    return open_array(path, f"run 'blindspot index dense --encoder {name}' again")
 
 
 @settings_class
@@ -370,7 +365,7 @@ class DenseKind(EncoderKind):
             Step(
                 f"Dense retrieval needs the passages encoded with {encoder}.",
                 f"blindspot index dense --encoder {encoder}",
-                ("index dense", {"name": encoder}),
+                request(build_index, encoder),
             )
         ]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backend.core.arrays import open_array
 from backend.core.manifest import read_json, read_manifest, write_json, write_manifest
 from backend.progress import Progress
 from backend.retrieval.passage_encoder import PassageEncoder
@@ -143,13 +144,7 @@ def whole_set(folder: Path, digest: str, name: str) -> tuple[dict, list[Path]]:
 def _checked_blocks(folder: Path, shard: Shard, recipe: dict) -> Iterator[Path]:
     for start in shard.starts(recipe["passages"]):
         path, rows = _block(folder, start), min(BLOCK, recipe["passages"] - start)
-        try:
-            shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
-        except (OSError, ValueError, EOFError) as error:
-            raise BadInput(
-                f"is missing or damaged ({error}); delete the shard's manifest.json and the file, and encode it again",
-                path,
-            ) from error
+        shape = open_array(path, "delete the shard's manifest.json and the file, and encode it again").shape
         if shape != (rows, recipe["dimension"]):
             raise BadInput(
                 f"holds {shape} and not {(rows, recipe['dimension'])}; delete the shard and encode it again", path
@@ -170,7 +165,7 @@ def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progres
     partial = target.with_name(f".{target.name}")
     merged = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
     for source in sources:
-        rows = np.load(source, mmap_mode="r", allow_pickle=False)
+        rows = open_array(source, "encode the shard again")
         for start in range(0, len(rows), ROWS_PER_COPY):
             block = rows[start : start + ROWS_PER_COPY].astype(np.float32)
             norms = np.linalg.norm(block, axis=1)

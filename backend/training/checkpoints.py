@@ -1,6 +1,7 @@
-"""Training that can be broken off at any moment: where it stands, what is kept of it, and what it cannot go on with.
+"""Checkpoints of a training, the arguments that all trainers share, and readable training errors.
 
-A working folder holds request.json (what is trained), log.jsonl and checkpoints. A checkpoint counts once its whole.json is there.
+A working folder holds request.json (what is trained), log.jsonl and checkpoints. A checkpoint counts once its
+whole.json exists, so a training may be killed at any moment and resumes from its last whole checkpoint.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 TRAINING = "training.json"
 REQUEST = "request.json"
-WHOLE = "whole.json"  # written last: a checkpoint without it is not read
-STATE_FILES = {".pt", ".pth", ".bin"}  # of a checkpoint: what only going on needs
+WHOLE = "whole.json"  # written last: a checkpoint without it is never read
+STATE_FILES = {".pt", ".pth", ".bin"}  # the files of a checkpoint that only resuming needs
 STATE_NAMES = {"trainer_state.json", "whole.json"}
 
 
 def new_model_folder(study: Study, name: str, replace: bool) -> Path:
-    """Where a model of this name goes. Raises Refused where one is, and `replace` is false."""
+    """The folder for a new model. Raises Refused if a model of this name exists and `replace` is false."""
     target = study.path("models", check_name(name, "model"))
     if target.exists() and not replace:
         raise Refused(
@@ -42,7 +43,7 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 
 def models_of(study: Study) -> dict[str, dict]:
-    """Name to training.json of the models that were trained here, oldest first."""
+    """The models trained in this study, oldest first: name to training.json."""
     found = {path.parent.name: read_json(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
@@ -53,10 +54,10 @@ def models_of(study: Study) -> dict[str, dict]:
 
 
 def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
-    """The checkpoint to go on from; None to begin. One process clears up, the others wait.
+    """Return the checkpoint to resume from, or None to start. The main process cleans up while the others wait.
 
     Raises:
-        Refused: something else is being trained in this folder, and `restart` is false.
+        Refused: this folder holds an unfinished training of something else, and `restart` is false.
     """
     if is_main_process():
         if restart:
@@ -65,7 +66,7 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
         if (working / REQUEST).is_file():
             if differs := _differences(read_json(working / REQUEST), request):
                 raise Refused(
-                    f"an unfinished training of this name differs in {', '.join(differs)}; go on with what it was begun with, "
+                    f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same arguments, "
                     "take another name, or give --restart"
                 )
         else:
@@ -83,7 +84,7 @@ def _differences(old: dict, new: dict) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class BestCheckpoint:
-    """The checkpoint that is kept: the best by `figure`, or the last where none was compared."""
+    """The checkpoint that becomes the model: the best by `figure`, or the last one if none was evaluated."""
 
     folder: Path
     step: int
@@ -102,7 +103,7 @@ def best_checkpoint(working: Path, figure: str) -> BestCheckpoint:
 
 
 def copy_model(checkpoint: Path, building: Path) -> None:
-    """The model of a checkpoint, without what only going on needs, and the log."""
+    """Copy the model and the log of a checkpoint, without the files that only resuming needs."""
     for path in checkpoint.iterdir():
         if path.is_dir():
             shutil.copytree(path, building / path.name)
@@ -127,29 +128,32 @@ def check_packages() -> None:
 
 
 def training_device(device: str | None) -> str:
-    """cpu or cuda. Raises Refused for a device that is not there."""
+    """Return cpu or cuda. Raises Refused for a device that does not exist."""
     import torch
 
     if device is not None and device not in ("cpu", "cuda"):
         raise Refused(f"device must be cpu or cuda, not {device!r}; choose among GPUs with CUDA_VISIBLE_DEVICES")
     if device == "cuda" and not torch.cuda.is_available():
-        raise Refused("there is no GPU here that torch can use; leave --device out, or give cpu")
+        raise Refused("torch finds no GPU here; leave --device out, or give cpu")
     return device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def uses_bfloat16(precision: str, device: str) -> bool:
-    """Of "auto", "float32" and "bfloat16": auto takes it on a GPU that has it."""
+    """Whether to compute in bfloat16, from "auto", "float32" or "bfloat16".
+
+    Auto uses bfloat16 on a GPU that supports it.
+    """
     import torch
 
     return precision == "bfloat16" or precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
 
 
 def training_arguments(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
-    """The library's arguments as far as they do not depend on the data; joins the other processes, where there are some.
+    """The library's training arguments that do not depend on the data. Joins the other processes, if there are any.
 
     Args:
         kind: the library's class of arguments.
-        figure: what checkpoints are compared by; less is better.
+        figure: the metric that compares checkpoints; lower is better.
     """
     import logging
 
@@ -176,18 +180,19 @@ def training_arguments(kind: type, working: Path, settings: Any, device: str, fi
         disable_tqdm=True,
         log_level="error",
         dataloader_drop_last=True,
-    )  # the order of batches has no uneven one
+    )  # every batch of our sampler has the same size
     if arguments.device.type == "cuda" and arguments.n_gpu > 1:
-        arguments._n_gpu = (
-            1  # several GPUs are several processes (torchrun); the library would split batches among threads
-        )
+        arguments._n_gpu = 1  # use one process for each GPU (torchrun); the library would split batches among threads
     return arguments
 
 
 def set_schedule(
     arguments: Any, settings: Any, steps: int, batch: int, times: int, trained: int = 1, compared: int = 0
 ) -> None:
-    """Fill in what depends on the number of steps; the arguments after it are those of `every_steps`."""
+    """Set the arguments that depend on the number of steps.
+
+    The parameters after `batch` are those of `every_steps`.
+    """
     arguments.max_steps, arguments.per_device_train_batch_size = steps, batch
     arguments.warmup_steps = round(settings.warmup * steps)
     arguments.eval_steps = arguments.save_steps = every_steps(settings, steps, times, trained, compared)
@@ -196,21 +201,23 @@ def set_schedule(
 
 
 def every_steps(settings: Any, steps: int, times: int, trained: int, compared: int) -> int:
-    """Steps between two checkpoints, each of which is compared.
+    """Steps between two checkpoints, each of which is evaluated.
 
-    Where the settings do not say, it is `times` in all, or less often where comparing would take more than about half as long as
-    training. (A text that is trained on takes three times what one that is only encoded takes.)
+    Without a setting, training evaluates `times` times in all, or less often if evaluation would take more than about
+    half as long as training. (A training text costs about three times as much as a text that is only encoded.)
 
     Args:
-        times: 0 compares none; ten checkpoints are then kept, one after another.
-        trained, compared: texts that a step, and a comparison, encodes.
+        times: 0 means no evaluation; ten checkpoints are then saved, each replacing the last.
+        trained, compared: number of texts encoded in one step, and in one evaluation.
     """
     return min(steps, settings.evaluate_every or max(1, steps // (times or 10), round(2 * compared / (3 * trained))))
 
 
 @contextmanager
 def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]:
-    """A full disk and a full GPU, in one line each. caches: the training has gradient caching, which a full GPU is advised to take."""
+    """Turn a full disk or a full GPU into a one-line error. caches: the training can use gradient caching, which
+    the error then suggests.
+    """
     try:
         yield
     except BlindspotError:
@@ -218,10 +225,10 @@ def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]
     except Exception as error:
         if "No space left on device" in str(error):
             raise Refused(
-                "the disk is full; free some space, and the same command goes on from the last checkpoint"
+                "the disk is full; free some space, and the same command resumes from the last checkpoint"
             ) from error
         if type(error).__name__ == "OutOfMemoryError":
-            cached = f", or give --mini-batch {max(1, batch // 4)}, which encodes so many texts at a time and computes the same"
+            cached = f", or give --mini-batch {max(1, batch // 4)}, which encodes that many texts at a time and computes the same"
             raise Refused(
                 f"the GPU's memory does not hold a batch of {batch}; make it smaller{cached if caches else ''}"
             ) from error
@@ -229,7 +236,7 @@ def readable_training_errors(batch: int, caches: bool = False) -> Iterator[None]
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint; the unfinished ones are removed."""
+    """The newest whole checkpoint. Removes unfinished ones."""
     drop_checkpoints(folder, {step for step, path in _checkpoints(folder).items() if (path / WHOLE).is_file()})
     return max(_checkpoints(folder).items(), default=(0, None))[1]
 
@@ -243,7 +250,7 @@ def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
 def state_of(checkpoint: Path) -> TrainerState:
     from transformers.trainer_callback import TrainerState
 
-    read_json(checkpoint / "trainer_state.json")  # one line where it is damaged
+    read_json(checkpoint / "trainer_state.json")  # raises a one-line error for a damaged file
     return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
 
 

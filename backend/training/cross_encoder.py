@@ -1,7 +1,9 @@
-"""Training a cross-encoder on what the retriever finds (RocketQA, Qu et al. 2021, step 2), and calibrating it on held-out labels.
+"""Train a cross-encoder on a retriever's results (RocketQA, Qu et al. 2021, step 2) and calibrate it on held-out
+labels.
 
-It reads question and passage together and is what denoises: negatives that it holds for answers are dropped. What is made is an
-ordinary folder that `CrossEncoder(...)` loads, with training.json, log.jsonl and calibration.json.
+A cross-encoder reads question and passage together. It denoises training sets: mined passages that it scores as
+answers are dropped. The model is an ordinary folder that `CrossEncoder(...)` loads, with training.json, log.jsonl and
+calibration.json.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
@@ -52,12 +55,12 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 FIGURE = "held_out_loss"
-LABELS_ENOUGH = 20  # of each kind; with fewer the held-out pairs of the training set calibrate, whoever they come from
+LABELS_ENOUGH = 20  # of each kind; with fewer labels, the held-out pairs of the training set calibrate instead
 
 
 @dataclass(frozen=True)
 class TrainedCrossEncoder:
-    """A trained cross-encoder's folder, and how it did on held-out pairs."""
+    """A trained cross-encoder's folder, and its result on held-out pairs."""
 
     name: str
     folder: str
@@ -68,6 +71,7 @@ class TrainedCrossEncoder:
     seconds: float
 
 
+@job("train cross-encoder")
 def train_cross_encoder(
     study: Study,
     name: str,
@@ -79,13 +83,14 @@ def train_cross_encoder(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
-    """The job: train on the negatives of a training set of the study, the easy ones too where it has some.
+    """The job: train on the negatives of a training set, easy ones included.
 
-    What is held out, to compare checkpoints by and to calibrate on, has the mined ones alone: these are what the model will judge.
+    Held-out questions, which compare checkpoints and calibrate, use only mined negatives, because the model will score
+    mined passages.
 
     Args:
         start: a folder or Hugging Face name, or "minilm".
-        settings: what differs from the defaults of `CrossEncoderSettings`.
+        settings: the settings that differ from the defaults of `CrossEncoderSettings`.
     """
     from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
@@ -95,7 +100,7 @@ def train_cross_encoder(
     places = {id: number for number, id in enumerate(mined.ids)}
 
     def labels(held_out: Sequence[Example]) -> list[LabelledPair]:
-        """What people said of held-out pairs."""
+        """People's labels of held-out pairs."""
         passages = {
             (one.id, passage.id): (one, passage) for one in held_out for passage in (*one.positives, *one.negatives)
         }
@@ -145,14 +150,15 @@ def train(
     about: dict | None = None,
     progress: Progress | None = None,
 ) -> TrainedCrossEncoder:
-    """Train, or go on where a training that was broken off stands, and put the best model, calibrated, into `target`.
+    """Train, or resume an interrupted training, and put the best model, calibrated, into `target`.
 
     Args:
-        labels: gives people's labels of held-out questions; where there are enough of them, they alone calibrate.
-        retrieved: gives a held-out example with a retriever's passages alone; None where its negatives are no others.
+        labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
+        retrieved: returns a held-out example with mined passages only; None if it has no other negatives.
 
     Raises:
-        Refused: one class only, settings that cannot learn, another training unfinished in `working`, a full disk.
+        Refused: pairs of one class only, settings that cannot learn, another unfinished training in `working`, a full
+            disk.
         Missing: the start model cannot be loaded.
     """
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
@@ -219,7 +225,9 @@ def train(
 
 
 def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
-    """The positives of every question and as many negatives of each, drawn at random, as `most` pairs allow; one at least."""
+    """All positives of each question and random negatives, about `most` pairs in all, but at least one negative of
+    each question.
+    """
     pairs: list[LabelledPair] = []
     for example in examples:
         negatives = example.hard_negatives()
@@ -233,7 +241,7 @@ def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> lis
 
 
 def _both_kinds(examples: Subset) -> Subset:
-    """Those with a negative besides. Raises Refused where there is one class only."""
+    """The examples with a hard negative. Raises Refused if there are none."""
     found = [number for number in examples.numbers if examples.examples[number].hard_negatives()]
     if len(found) < world_size() or not found:
         raise Refused(
@@ -249,7 +257,7 @@ def _initial_model(start: str, settings: CrossEncoderSettings, device: str) -> C
 
     from backend.training.initial_model import keep_layers
 
-    torch.manual_seed(settings.seed)  # of the new layer that scores
+    torch.manual_seed(settings.seed)  # seeds the new scoring layer
     folder = open_model(start)
     with readable_model(folder.path):
         model = CrossEncoder(
@@ -317,7 +325,7 @@ def _save_best(
     device: str,
     about: dict,
 ) -> TrainedCrossEncoder:
-    """Put the best checkpoint into `target`, calibrated where held-out pairs are of both kinds."""
+    """Put the best checkpoint into `target`; calibrate it if the held-out pairs are of both kinds."""
     from sentence_transformers import CrossEncoder
 
     kept, method = best_checkpoint(working, FIGURE), None

@@ -1,8 +1,8 @@
-"""A cross-encoder as the teacher of a dual encoder: what it gives the passages that stand beside a question in a batch.
+"""Distil a cross-encoder into a dual encoder: the teacher's scores of a question's own passages in a batch.
 
-The teacher's scores are the probabilities kept in `scores/<model>/`, as log odds: a softmax over the log odds of a question's
-passages is the probability of each that it is the one that answers, given that just one does. Human label over cross-encoder: what
-people judged counts as certain, whatever the teacher says.
+The teacher's scores are the probabilities stored in `scores/<model>/`, as log odds. A softmax over the log odds of a
+question's passages gives the probability that each is the answering one, given that exactly one answers. Human label
+over cross-encoder: a judged passage counts as certain, whatever the teacher's score.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ if TYPE_CHECKING:
     from backend.training.scoring import CrossEncoderScorer
     from db.records import Passage
 
-CERTAIN = 13.8  # log odds of a probability of 0.999999; none counts as more
-PER_BLOCK = 32  # questions whose pairs are scored, and kept, at a time
-TRIED = 16  # pairs that are scored to guess how long all take
+CERTAIN = 13.8  # log odds of a probability of 0.999999, the largest that counts
+PER_BLOCK = 32  # questions whose pairs are scored, and stored, together
+TRIED = 16  # pairs scored to estimate the total time
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringCost:
-    """What scoring before training takes: pairs and seconds, both at most."""
+    """Upper bounds of the scoring before training: pairs and seconds."""
 
     pairs: int
     seconds: float
 
 
 class Teacher:
-    """A cross-encoder of a study, or the scores that are kept of one."""
+    """A cross-encoder of a study, or its stored scores."""
 
     def __init__(self, study: Study, model: str, device: str | None = None):
-        """Raises Missing where there is neither a cross-encoder of that name nor scores of one, Refused where both do not go together."""
+        """Raises Missing if there is neither such a cross-encoder nor its scores, Refused if the scores are of
+        another model.
+        """
         self.study, self.name, self.device = study, model, device
         self.folder = study.path("models", model)
         about = read_json(self.folder / "training.json") if (self.folder / "training.json").is_file() else {}
@@ -60,18 +62,18 @@ class Teacher:
         self.model_hash = about["model_hash"] if self._can_score else self._store.manifest.get("model_hash")
         if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
             raise Refused(
-                f"the scores kept as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
+                f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to score again"
             )
         self._judge: CrossEncoderScorer | None = None
 
     def prepare(self, dataset: NegativeSampler, sampler: BatchSampler, progress: Progress | None = None) -> None:
-        """Score every pair that training will draw and that has no score yet; each process takes its share of the questions.
+        """Score every unscored pair that training will sample. Each process takes its share of the questions.
 
-        Why they are scored here: a gold passage that the retriever did not find is in no run that was scored, and most training
-        sets hold some. Broken off, what is scored is kept.
+        A gold passage that the retriever did not find is in no scored run, and most training sets hold some.
+        Interrupted scoring keeps the scores it has.
 
         Raises:
-            Refused: pairs have no score, and the cross-encoder is not there to give them one.
+            Refused: pairs have no score, and the cross-encoder is not in the study.
         """
         shares = list(_by_question(sampler))[rank() :: world_size()]
         for begin in range(0, len(shares), PER_BLOCK):
@@ -81,13 +83,15 @@ class Teacher:
             missing = self._missing(block)
             if missing:
                 self._score(missing)
-        self._judge = None  # its memory is for training now
+        self._judge = None  # frees its memory for training
         wait_for_all()
-        if self._store is None and self.name in self.study.parts("scores"):  # another process made it
+        if self._store is None and self.name in self.study.parts("scores"):  # another process created the store
             self._store = ScoreStore.open(self.study, self.name)
 
     def __call__(self, batch: Sequence[SampledExample], hard_negatives: int) -> Tensor:
-        """(b, 1 + hard_negatives) float32 log odds of each question's positive and its hard negatives; -inf where there is none."""
+        """(b, 1 + hard_negatives) float32 log odds of each question's positive and hard negatives; -inf if there is
+        no passage.
+        """
         import torch
 
         pairs = [(drawn.example.id, passage.id) for drawn in batch for passage in _passages(drawn)]
@@ -101,7 +105,7 @@ class Teacher:
         return taught
 
     def cost(self, dataset: NegativeSampler, sampler: BatchSampler) -> ScoringCost:
-        """By scoring some pairs of the first batch; they are kept.
+        """Estimate the scoring by timing some pairs of the first batch. Their scores are stored.
 
         Raises:
             Refused: as `prepare` does.
@@ -110,7 +114,7 @@ class Teacher:
         missing = self._missing(first)
         if not missing:
             return ScoringCost(0, 0.0)
-        self._score(missing[:1])  # loads the model
+        self._score(missing[:1])  # the first pair loads the model
         began = time.monotonic()
         tried = missing[1 : 1 + TRIED]
         self._score(tried)
@@ -128,7 +132,7 @@ class Teacher:
         return {} if self._store is None else self._store(pairs)
 
     def _missing(self, block: Sequence[tuple[Example, Sequence[Passage]]]) -> list[tuple[Example, Passage]]:
-        """The pairs without a score, each once; what people judged needs none."""
+        """The unscored pairs, each once. A judged pair needs no score."""
         wanted = {
             (example.id, passage.id): (example, passage)
             for example, passages in block
@@ -159,13 +163,13 @@ class Teacher:
 
 
 def log_odds(probability: float) -> float:
-    """Between -CERTAIN and CERTAIN."""
+    """The log odds of a probability, clipped to -CERTAIN .. CERTAIN."""
     with np.errstate(divide="ignore"):
         return float(np.clip(np.log(probability) - np.log1p(-probability), -CERTAIN, CERTAIN))
 
 
 def _label_log_odds(example: Example, passage: Passage) -> float | None:
-    """The log odds that people's word stands for; None where they did not judge it."""
+    """The log odds of a person's label; None if nobody judged the passage."""
     if passage.id not in example.judged:
         return None
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
@@ -176,7 +180,7 @@ def _passages(drawn: SampledExample) -> tuple[Passage, ...]:
 
 
 def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
-    """(number of the example, the epochs in which it is drawn), by number."""
+    """Yield (example number, epochs that sample it), by number."""
     keys = np.fromiter(chain.from_iterable(chain.from_iterable(sampler)), np.int32).reshape(-1, 2)
     keys = keys[np.lexsort((keys[:, 0], keys[:, 1]))]
     for number, rows in groupby(keys.tolist(), itemgetter(1)):
@@ -184,7 +188,7 @@ def _by_question(sampler: BatchSampler) -> Iterator[tuple[int, list[int]]]:
 
 
 def _sampled(dataset: NegativeSampler, number: int, epochs: Sequence[int]) -> tuple[Example, list[Passage]]:
-    """An example, and every passage of it that is drawn in some of these epochs."""
+    """An example, and each of its passages that some of these epochs sample."""
     example = dataset.examples[number]
     rows = (_passages(sample_passages(example, dataset.hard_negatives, epoch, dataset.seed)) for epoch in epochs)
     return example, list({passage.id: passage for passage in chain.from_iterable(rows)}.values())

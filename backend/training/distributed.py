@@ -1,6 +1,7 @@
-"""Several processes that train one model: who is who, and vectors gathered with true gradients.
+"""Processes that train one model together: ranks, and vectors gathered with exact gradients.
 
-A process started by `torchrun` finds its rank and the others in the environment; NCCL joins GPUs, gloo CPUs.
+A process started by `torchrun` finds its rank and the other processes in the environment. NCCL connects GPUs, gloo
+connects CPUs.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ if TYPE_CHECKING:
 
 
 def is_distributed() -> bool:
-    """Is this one of several processes that a launcher started?"""
+    """Did a launcher start this process as one of several?"""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main_process() -> bool:
-    """Is this the process that reports, writes and keeps the job? True where there is only one."""
+    """Is this the process that reports, writes, and holds the job? True if there is only one process."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def rank() -> int:
-    """The number of this process among those that train together; 0 where there is one."""
+    """The rank of this process; 0 if there is only one."""
     from torch import distributed
 
     return distributed.get_rank() if _joined() else 0
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     from torch import distributed
 
     return distributed.get_world_size() if _joined() else 1
 
 
 def gather(rows: Tensor) -> Tensor:
-    """(w * n, ...) the rows (n, ...) of all processes, in the order of their ranks; each must give equally many.
+    """(w * n, ...) the rows (n, ...) of all processes, in the order of ranks. Every process must pass equally many.
 
-    The gradient flows back to the process that gave the row, summed over all processes. (DPR's own gathering keeps the gradient
-    of its own rows alone, one w-th of it after averaging.)
+    The gradient flows back to the process that owns the row, summed over all processes. (DPR's own code keeps only the
+    gradient of a process's own rows, one w-th of it after averaging.)
     """
     if not _joined():
         return rows
@@ -50,12 +51,12 @@ def gather(rows: Tensor) -> Tensor:
     from sentence_transformers.util import all_gather, all_gather_with_grad
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # the library's way to gather is to be renamed in torch
+        warnings.simplefilter("ignore", FutureWarning)  # torch will rename the function that the library calls
         return all_gather_with_grad(rows) if rows.is_floating_point() else all_gather(rows)
 
 
 def average_gradients(model: Module) -> None:
-    """Give every process the mean of their gradients. Each must have gradients for the same weights."""
+    """Average the gradients over all processes. Every process must have gradients for the same weights."""
     if not _joined():
         return
     import torch
@@ -70,7 +71,7 @@ def average_gradients(model: Module) -> None:
 
 
 def wait_for_all() -> None:
-    """Wait until every process is here."""
+    """Wait until every process arrives here."""
     if _joined():
         from torch import distributed
 

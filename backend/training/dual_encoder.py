@@ -1,7 +1,8 @@
-"""Training a dual encoder: DPR's recipe (Karpukhin et al. 2020, section 3.2) on sentence-transformers' trainer.
+"""Train a dual encoder by DPR's recipe (Karpukhin et al. 2020, section 3.2) with sentence-transformers' trainer.
 
-`train` works on folders and knows no study; `train_dual_encoder` is the job. What is made is an ordinary folder that
-`SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the weights. In several
+`train` works on folders and knows no study; `train_dual_encoder` is the job. The model is an ordinary folder that
+`SentenceTransformer(...)` loads anywhere, with training.json (settings, hashes, curve) and log.jsonl beside the
+weights. In several
 processes: `torchrun --nproc-per-node 4 --no-python blindspot train dual-encoder ...`.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.progress import Progress
@@ -63,7 +65,7 @@ FIGURE = "average_rank"
 
 @dataclass(frozen=True)
 class TrainedDualEncoder:
-    """A trained model's folder and what its training.json says."""
+    """A trained model's folder and the main values of its training.json."""
 
     name: str
     folder: str
@@ -73,6 +75,7 @@ class TrainedDualEncoder:
     seconds: float
 
 
+@job("train dual-encoder")
 def train_dual_encoder(
     study: Study,
     name: str,
@@ -84,14 +87,14 @@ def train_dual_encoder(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """The job: train on a training set of the study, and name the model as an encoder in study.toml.
+    """The job: train on a training set of the study, and add the model to study.toml as an encoder.
 
     Args:
         start: an encoder of study.toml, or a folder or Hugging Face name.
-        settings: what differs from the defaults of `DualEncoderSettings`.
+        settings: the settings that differ from the defaults of `DualEncoderSettings`.
 
     Raises:
-        Refused: a model of that name exists and `replace` is false; and what `train` raises.
+        Refused: a model of that name exists and `replace` is false; and as `train` raises.
     """
     from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
@@ -133,7 +136,7 @@ def train_dual_encoder(
 def _unregistered(
     study: Study, name: str, training_set: str, settings: DualEncoderSettings
 ) -> TrainedDualEncoder | None:
-    """The model that this job made, if it was killed after that and before study.toml named it."""
+    """The finished model of this job, if the job was killed before study.toml named the model."""
     path = study.path("models", check_name(name, "model")) / TRAINING
     about = read_json(path) if path.is_file() else {}
     if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
@@ -144,7 +147,7 @@ def _unregistered(
 
 
 def start_encoder(study: Study, start: str) -> EncoderSettings:
-    """An encoder of study.toml, else a folder or Hugging Face name."""
+    """An encoder of study.toml, or else a folder or Hugging Face name."""
     return study.settings.encoders.get(start) or EncoderSettings(model=start)
 
 
@@ -162,19 +165,19 @@ def train(
     teacher: Teacher | None = None,
     progress: Progress | None = None,
 ) -> TrainedDualEncoder:
-    """Train, or go on where a training that was broken off stands, and put the best model into `target`.
+    """Train, or resume an interrupted training, and put the best model into `target`.
 
     Args:
-        start: the encoder to start from; its passage template is kept.
-        working: where checkpoints and the log lie meanwhile; removed at the end.
-        dev: what checkpoints are compared by; None holds some of the examples out.
-        restart: begin again although an unfinished training stands in `working`.
-        about: what else training.json is to say; a training with other words there is another one.
-        teacher: the cross-encoder that `settings.distil` names; it scores what it has not scored yet before the first step.
+        start: the encoder to start from; the model keeps its passage template.
+        working: folder of checkpoints and log during the training; removed at the end.
+        dev: examples that compare checkpoints; None holds out some of `examples`.
+        restart: discard an unfinished training in `working`.
+        about: further entries of training.json; a training with other entries is another training.
+        teacher: the cross-encoder named by `settings.distil`; it scores unscored pairs before the first step.
 
     Raises:
-        Refused: settings that cannot learn, no positives, another training unfinished in `working`, a full disk.
-        Missing: the start model cannot be loaded, or a package that training needs.
+        Refused: settings that cannot learn, no positives, another unfinished training in `working`, a full disk.
+        Missing: the start model cannot be loaded, or a package for training is missing.
     """
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -182,7 +185,7 @@ def train(
     settings = settings or DualEncoderSettings()
     check(settings)
     if settings.distil is not None and teacher is None:
-        raise Refused(f"here nothing is learned from a cross-encoder; leave out distil {settings.distil!r}")
+        raise Refused(f"this training has no cross-encoder to learn from; leave out distil {settings.distil!r}")
     on = training_device(device)
     arguments = training_arguments(SentenceTransformerTrainingArguments, working, settings, on, FIGURE)
     every = with_positives(examples)
@@ -247,7 +250,7 @@ def train(
 def _split(
     examples: Subset, settings: DualEncoderSettings, dev: Sequence[Example] | None
 ) -> tuple[Examples, Pool | None]:
-    """What is trained on, and the pool; None where nothing is held out."""
+    """The training examples, and the pool; None if nothing is held out."""
     if dev is not None:
         return examples, make_pool([one for one in dev if one.positives], settings.pool, examples, settings.seed)
     training, held_out = hold_out(examples, settings.held_out, settings.seed)
@@ -258,7 +261,7 @@ def _split(
 
 
 def _sampler(examples: int, settings: DualEncoderSettings) -> BatchSampler:
-    """Raises Refused for fewer questions than can stand beside each other."""
+    """The sampler of batches. Raises Refused if there are too few questions for a batch."""
     processes = world_size()
     if examples < max(processes, 1 if settings.hard_negatives else 2):
         raise Refused(f"{examples} questions are too few to train on with {processes} processes; add some")
@@ -347,7 +350,7 @@ def _collator(
 
 
 def _save_best(working: Path, target: Path, template: str, tokens: int, about: dict) -> TrainedDualEncoder:
-    """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
+    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
     kept = best_checkpoint(working, FIGURE)
     with whole_folder(target) as building:
         copy_model(kept.folder, building)
@@ -371,9 +374,9 @@ def _save_best(working: Path, target: Path, template: str, tokens: int, about: d
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """How long a training would take here: its steps, the seconds of one that was tried, and of all with comparing.
+    """Estimated duration of a training: its steps, seconds for one step, and seconds for all steps with evaluation.
 
-    scoring: what a teacher scores before the first step; not in `seconds`.
+    scoring: the teacher's scoring before the first step; not part of `seconds`.
     """
 
     steps: int
@@ -390,7 +393,7 @@ def estimate(
     tries: int = 2,
     teacher: Teacher | None = None,
 ) -> TrainingEstimate:
-    """Do `tries` steps on a model that is thrown away, and reckon from the last. Nothing is kept but some scores of a teacher.
+    """Time `tries` steps on a temporary model and extrapolate from the last. Only some scores of a teacher are stored.
 
     Raises what `train` raises for settings that cannot learn.
     """
@@ -420,10 +423,15 @@ def estimate(
 
 
 def _texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: Pool | None) -> tuple[int, int]:
-    """Texts that a step, and a comparison, encodes."""
+    """Texts encoded in a step, and in an evaluation."""
     return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
 
 
+def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> None:
+    check_name(trial_run_name(name, split), "run")
+
+
+@job("try model", check=_check_trial)
 def try_model(
     study: Study,
     name: str,
@@ -432,7 +440,7 @@ def try_model(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """The job: what is there already is not made again. Gives the run's name.
+    """Index the passages with a trained encoder and retrieve with it. Skip what exists. Return the name of the run.
 
     Raises:
         Missing: no encoder of that name, or no question in the split.

@@ -1,8 +1,8 @@
-"""DPR's way to compare checkpoints: the average rank of the positive in one fixed pool of passages.
+"""Evaluators that compare checkpoints: the average rank of the positive (DPR), and the loss of held-out pairs.
 
-The rank is that of a question's best known positive among the passages that are none, from 1; where scores are equal, the others
-come first, so that a model that scores all alike gains nothing by it. DPR takes each process's share of the pool, which makes the
-figure depend on their number; here the pool is one.
+The average rank is the rank of a question's best known positive among the other passages of one fixed pool, from 1.
+Ties count against the positive, so a model that scores everything equally gains nothing. DPR takes each process's
+share of the pool, so its figure depends on the number of processes; here all processes use one pool.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from backend.training.examples import Pool
 from backend.training.losses import SIMILARITIES
 
-BLOCK = 256  # questions whose scores stand in memory at a time
+BLOCK = 256  # questions whose scores are in memory at a time
 
 
 def ranks(
     questions: torch.Tensor, passages: torch.Tensor, known: Sequence[Sequence[int]], similarity: str
 ) -> np.ndarray:
-    """(q,) int64 from vectors (q, d) and (n, d); known[i] holds the rows that answer question i."""
+    """(q,) int64 ranks from vectors (q, d) and (n, d); known[i] holds the rows of passages that answer question i."""
     found = np.empty(len(questions), np.int64)
     for begin in range(0, len(questions), BLOCK):
         scores = SIMILARITIES[similarity](questions[begin : begin + BLOCK].float(), passages.float())
@@ -39,7 +39,7 @@ def ranks(
 def measure(
     model: SentenceTransformer, pool: Pool, template: str, similarity: str, batch: int = 64
 ) -> dict[str, float]:
-    """`average_rank` over the pool, and `first`: the share of questions whose positive comes first."""
+    """`average_rank` over the pool, and `first`: the share of questions whose positive ranks first."""
     texts = [template.format(title=passage.title, text=passage.text) for passage in pool.passages]
     encoded = [
         encode(list(some), batch_size=batch, show_progress_bar=False, convert_to_tensor=True)
@@ -50,7 +50,7 @@ def measure(
 
 
 class RankEvaluator(BaseEvaluator):
-    """The average rank over a fixed pool, for the trainer."""
+    """The average rank over a fixed pool, as an evaluator of the trainer."""
 
     def __init__(self, pool: Pool, template: str, similarity: str, batch: int):
         super().__init__()

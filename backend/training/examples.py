@@ -1,7 +1,7 @@
-"""What models are trained on: questions with passages that answer them and passages that do not, and how a batch is drawn.
+"""Training examples: questions with positive and negative passages, and how a batch samples them.
 
-Which positive and which hard negatives of a question stand in a batch depends on the seed, the epoch and the question alone. So
-the order of training is the same after a restart, and with any number of processes.
+The positive and the hard negatives of a question in a batch depend only on the seed, the epoch and the question. So a
+restart, or another number of processes, does not change the order of training.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question to train on. Passages are told apart by their ids; a passage among both kinds counts as a positive.
+    """A question to train on. Passage ids identify passages; a passage among both kinds counts as a positive.
 
-    positives: all that are known, the gold one and those that people found; one is drawn per epoch, each in its turn.
+    positives: all known positives, gold and people's; each epoch uses one of them in turn.
     negatives: hard negatives, in the order of the retriever that found them.
-    judged: ids of those that people judged, among both kinds.
+    judged: ids of the passages that people judged, of both kinds.
     """
 
     id: str
@@ -42,13 +42,13 @@ class Example:
     judged: frozenset[str] = frozenset()
 
     def hard_negatives(self) -> tuple[Passage, ...]:
-        """The negatives that are no positives."""
+        """The negatives that are not also positives."""
         known = {passage.id for passage in self.positives}
         return tuple(passage for passage in self.negatives if passage.id not in known)
 
 
 class Examples(Protocol):
-    """Examples by number. A list will do; one that reads them when they are asked for keeps memory small."""
+    """Examples by number. A list works; a class that reads each example on demand saves memory."""
 
     def __len__(self) -> int: ...
 
@@ -57,7 +57,7 @@ class Examples(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SampledExample:
-    """An example as it stands in a batch: one positive, and as many hard negatives as there are, up to the number wanted."""
+    """An example as a batch uses it: one positive, and up to the wanted number of hard negatives."""
 
     example: Example
     positive: Passage
@@ -65,7 +65,10 @@ class SampledExample:
 
 
 def sample_passages(example: Example, hard_negatives: int, epoch: int, seed: int) -> SampledExample:
-    """The passages of a question in this epoch: positives and negatives each in a seeded order, going on where the last epoch ended."""
+    """Sample the passages of a question for an epoch.
+
+    Positives and negatives each follow a seeded order that continues from epoch to epoch.
+    """
     positive = _in_turn(example.positives, 1, epoch, f"{seed} positive {example.id}")[0]
     return SampledExample(
         example, positive, _in_turn(example.hard_negatives(), hard_negatives, epoch, f"{seed} negative {example.id}")
@@ -81,9 +84,10 @@ def _in_turn(passages: Sequence[Passage], count: int, epoch: int, seed: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class BatchSampler:
-    """The order of training: for each step, each process's batch, as pairs (epoch, number of the example).
+    """The batches of a training: for each step, each process's batch as pairs (epoch, example number).
 
-    A batch sampler of torch. Every epoch is shuffled anew; what does not fill a batch of all processes waits for another epoch.
+    A batch sampler of torch. Every epoch is shuffled anew; examples that do not fill a batch of all processes wait for
+    another epoch.
     """
 
     examples: int
@@ -111,7 +115,7 @@ class BatchSampler:
 
 @dataclass(frozen=True)
 class NegativeSampler:
-    """The examples as a dataset of torch whose keys are the pairs of `Order`."""
+    """The examples as a dataset of torch. Its keys are the pairs of `BatchSampler`."""
 
     examples: Examples
     hard_negatives: int
@@ -127,7 +131,7 @@ class NegativeSampler:
 
 @dataclass(frozen=True)
 class Pool:
-    """Questions and one fixed list of passages, by which checkpoints are compared.
+    """Held-out questions and one fixed list of passages, which compare checkpoints.
 
     known[i]: the rows of `passages` that answer question i, at least one.
     """
@@ -139,7 +143,8 @@ class Pool:
 
 
 def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), seed: int = 0) -> Pool:
-    """All positives of the held-out questions, then up to `size` their hard negatives, rank by rank, then positives of others.
+    """Collect all positives of the held-out questions, then their hard negatives by rank, then positives of others, up
+    to `size` passages.
 
     Raises:
         Refused: no held-out question.
@@ -170,7 +175,9 @@ def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), see
 
 
 def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and never more than a fifth of them."""
+    """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and at most a fifth of
+    them.
+    """
     numbers = list(range(len(examples)))
     chosen = sorted(random.Random(f"{seed} held out").sample(numbers, min(count, len(numbers) // 5)))
     taken = set(chosen)
@@ -179,7 +186,7 @@ def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], 
 
 @dataclass(frozen=True)
 class Subset:
-    """Some of the examples, by number."""
+    """A subset of examples, by number."""
 
     examples: Examples
     numbers: Sequence[int]
@@ -192,10 +199,10 @@ class Subset:
 
 
 def with_positives(examples: Examples) -> Subset:
-    """Those that have a positive.
+    """The examples that have a positive.
 
     Raises:
-        Refused: none has.
+        Refused: no example has one.
     """
     found = [number for number in range(len(examples)) if examples[number].positives]
     if not found:
@@ -206,7 +213,7 @@ def with_positives(examples: Examples) -> Subset:
 
 
 def examples_digest(examples: Examples) -> str:
-    """SHA-256 of everything that is trained on."""
+    """SHA-256 of all training texts."""
     whole = hashlib.sha256()
     for number in range(len(examples)):
         example = examples[number]
@@ -227,7 +234,7 @@ def examples_digest(examples: Examples) -> str:
 
 
 def passage_number(id: str) -> int:
-    """A passage's id as a number of 63 bits, the same everywhere: what the loss tells passages apart by."""
+    """A passage's id as a 63-bit number, the same everywhere. The loss identifies passages by it."""
     return int.from_bytes(hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
@@ -235,11 +242,13 @@ _BLOCK = 200  # questions whose passages are looked up together
 
 
 class TrainingSetExamples:
-    """The questions of a set, by id in rising order. Held are the rows of their passages (5 bytes each), not the texts.
+    """The questions of a training set, by ascending id.
+
+    Holds the rows of their passages (5 bytes each), not the texts.
 
     Args:
-        hard: take mined and people's negatives alone; else random ones and other questions' gold as well.
-        first: so many negatives of a question at most, the ones that stand highest; None for all.
+        hard: take only mined and people's negatives; otherwise random ones and other questions' gold as well.
+        first: maximum negatives of a question, the highest-ranked ones; None for all.
     """
 
     def __init__(self, study: Study, training_set: TrainingSet, hard: bool = True, first: int | None = None):

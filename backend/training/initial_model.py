@@ -1,4 +1,4 @@
-"""The dual encoder that training starts from: any encoder, with towers, pooling and layers as asked for."""
+"""Build the dual encoder that training starts from: any encoder, with the requested towers, pooling and layers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ ROUTES = {"question": "query", "passage": "document"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is made of the encoder that training starts from.
+    """How to shape the start encoder.
 
-    towers: "two" of their own for questions and passages (DPR), from the same weights where the start has one; or one "shared".
-    pooling: "cls" or "mean"; None keeps the start's own.
-    layers: only the first so many of each tower; None keeps all.
-    normalise: vectors of unit length or not; None keeps the start's way.
+    towers: "two" separate towers for questions and passages (DPR), with the same weights if the start has one tower;
+    or one "shared" tower.
+    pooling: "cls" or "mean"; None keeps the start's pooling.
+    layers: number of first layers to keep in each tower; None keeps all.
+    normalise: whether vectors have unit length; None keeps the start's way.
     """
 
     towers: Towers = "two"
@@ -41,11 +42,11 @@ class Shape:
 
 
 def start_model(start: EncoderSettings, shape: Shape, device: str | None = None) -> SentenceTransformer:
-    """A model to train, in 32 bits.
+    """Return a model to train, in 32 bits.
 
     Raises:
         Missing: the start cannot be loaded.
-        Refused: a plain model without a pooling, one tower asked of two, or layers that are not there.
+        Refused: a plain model without a pooling, one shared tower from a start with two, or missing layers.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
@@ -80,7 +81,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
 
 
 def tower(model: SentenceTransformer, side: Literal["question", "passage"]) -> Any:
-    """The modules that encode questions, or passages: the model itself where one tower does both."""
+    """The modules that encode questions, or passages; the model itself if one tower does both."""
     return model[0].sub_modules[ROUTES[side]] if has_two_towers(model) else model
 
 
@@ -91,12 +92,12 @@ def has_two_towers(model: SentenceTransformer) -> bool:
 
 
 def normalises(model: SentenceTransformer) -> bool:
-    """Do the vectors come out at unit length?"""
+    """Do the vectors have unit length?"""
     return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
 
 
 def _encoder_settings(start: EncoderSettings, pooling: str | None) -> EncoderSettings:
-    """Plain checkpoints must be told how to pool; folders of sentence-transformers must not (their Pooling is replaced later)."""
+    """Add the pooling for a plain checkpoint. A sentence-transformers folder has its own, which is replaced later."""
     says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
     return start if pooling is None or says_itself else replace(start, pooling=pooling)
 
@@ -125,19 +126,19 @@ def _max_positions(transformer: Any) -> int:
 
 
 def keep_layers(model: Any, count: int) -> None:
-    """Cut a transformer down to its first layers. Raises Refused where it has not so many, or does not show them."""
+    """Cut a transformer down to its first layers. Raises Refused if it has fewer layers, or does not expose them."""
     for owner, name in _layer_lists(model):
         layers = getattr(owner, name)
         if not 1 <= count <= len(layers):
-            raise Refused(f"layers must lie between 1 and {len(layers)}, which this model has, not {count}")
+            raise Refused(f"layers must be between 1 and {len(layers)}, the number in this model, not {count}")
         setattr(owner, name, layers[:count])
         model.config.num_hidden_layers = count
         return
-    raise Refused(f"{type(model).__name__} does not show its layers; train it whole, without --layers")
+    raise Refused(f"{type(model).__name__} does not expose its layers; train it whole, without --layers")
 
 
 def _layer_lists(model: Any) -> Iterator[tuple[Any, str]]:
-    """(owner, attribute) of a stack of layers, where BERT and its kin, or DistilBERT, keep it."""
+    """Yield (owner, attribute) of a layer list, as BERT and similar models, or DistilBERT, hold it."""
     for owner_name, name in (("encoder", "layer"), ("transformer", "layer"), ("", "layers")):
         owner = getattr(model, owner_name, None) if owner_name else model
         if hasattr(owner, name):

@@ -1,6 +1,6 @@
-"""What a dual encoder is trained with: every passage of the batch is compared with every question of it.
+"""The losses of a dual encoder: each question is compared with every passage of the batch.
 
-Loaded only by what trains: torch and sentence-transformers load with it.
+Only training imports this module, because it loads torch and sentence-transformers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from backend.training.distributed import gather, rank
 
 Kind = Literal["softmax", "triplet"]
-PAD = -1  # the id of a passage that stands for none
-ROWS = 512  # questions whose scores stand in memory at a time, with gradient caching
+PAD = -1  # the id of a missing passage
+ROWS = 512  # questions whose scores are in memory at a time, with gradient caching
 
 
 def l2_similarity(questions: Tensor, passages: Tensor) -> Tensor:
-    """(q, n) the Euclidean distance, negated (DPR, appendix B)."""
+    """(q, n) the negative Euclidean distance (DPR, appendix B)."""
     return -torch.cdist(questions, passages, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -30,38 +30,39 @@ SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"dot": dot_score,
 
 
 class InBatchLoss(CachedLossMixin, nn.Module):
-    """In-batch and hard negatives on a dual encoder's scores, known positives and repeated passages left out.
+    """In-batch and hard negatives on a dual encoder's scores, without known positives and repeated passages.
 
-    The softmax loss is DPR's (Karpukhin et al. 2020, equation 2, over the batch as in section 3.2): the negative log likelihood
-    of a question's positive among all passages of the batch, averaged over questions. The triplet loss (appendix B) is
-    max(0, margin - positive + negative), averaged over a question's negatives, then over questions.
+    The softmax loss is DPR's (Karpukhin et al. 2020, equation 2, over the batch as in section 3.2): the negative log
+    likelihood of a question's positive among all passages of the batch, averaged over questions. The triplet loss
+    (appendix B) is max(0, margin - positive + negative), averaged over a question's negatives, then over questions.
 
-    A passage is no negative of a question that it is a known positive of, whoever brought it into the batch; and a passage that
-    stands in the batch more than once counts once. With nothing to leave out the softmax loss is the library's
-    `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, also where the model runs in 16.
+    A known positive of a question is never its negative, whichever question brought it into the batch. A passage that
+    occurs in the batch more than once counts once. If nothing is left out, the softmax loss equals the library's
+    `MultipleNegativesRankingLoss`. Scores are computed in 32 bits, even if the model runs in 16.
 
-    With a teacher each question's loss has a second term, `distilled` over its positive and its own hard negatives.
+    With a teacher, each question's loss has a second term: `distillation_loss` over its positive and its own hard
+    negatives.
 
     Args:
         model: the dual encoder, a SentenceTransformer.
         kind: "softmax" or "triplet".
         similarity: "dot", "cosine" or "l2".
-        scale: what scores are multiplied by before the softmax; the triplet loss takes them as they are.
-        margin: of the triplet loss.
-        mini_batch: texts that are encoded at a time with gradient caching (GradCache, Gao et al. 2021): memory then does not grow
-            with the batch, each text is encoded twice. None encodes the batch at once.
+        scale: factor of the scores before the softmax; the triplet loss does not scale.
+        margin: margin of the triplet loss.
+        mini_batch: texts encoded at a time with gradient caching (GradCache, Gao et al. 2021): the memory does not
+            grow with the batch, and each text is encoded twice. None encodes the whole batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
-        in_batch: False compares a question with its own passages alone (DPR's 1-of-N training, equation 2).
-        distil_weight: what the teacher's term is multiplied by; it needs the softmax loss.
+        in_batch: False compares a question only with its own passages (DPR's 1-of-N training, equation 2).
+        distil_weight: factor of the teacher's term; needs the softmax loss.
 
-    Inputs: the features of the questions (B), of their positives (B), and of as many columns of hard negatives (B each) as there
-    are; as labels a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none, and `positives`
-    (B, p) int64, all known positives of each question, padded with PAD; and where there is a teacher, `teacher` (B, columns) float32,
-    its log odds, -inf where a column has no passage.
+    Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
+    (B each). Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
+    `positives` (B, p) int64, all known positives of each question, padded with PAD; and with a teacher `teacher` (B,
+    columns) float32, its log odds, -inf if a column has no passage.
 
-    In several processes (`backend.training.distributed`) each takes the passages of all as negatives: RocketQA's cross-batch
-    negatives. Every process must hold equally many questions and columns. Averaged over the processes, the gradient is that of
-    one process with the whole batch.
+    In several processes (`backend.training.distributed`) each process uses the passages of all processes as negatives:
+    RocketQA's cross-batch negatives. Every process must hold equally many questions and columns. Averaged over the
+    processes, the gradient equals that of one process with the whole batch.
     """
 
     def __init__(
@@ -99,7 +100,8 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     ) -> Tensor:
         """The loss from vectors: of the questions, then of each column of passages, each in pieces (b, d).
 
-        `with_backward` runs the backward pass as well, some rows of scores at a time, and returns the loss without its graph.
+        `with_backward` also runs the backward pass, some rows of scores at a time, and returns the loss without its
+        graph.
         """
         questions = torch.cat(reps[0]).float()
         passages = gather(torch.cat([piece for column in reps[1:] for piece in column]).float())
@@ -134,7 +136,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         apart: int,
         columns: int,
     ) -> Tensor:
-        """(b,) of questions (b, d) against passages (n, d); the passages of question i are the rows first + i + apart * column."""
+        """(b,) losses of questions (b, d) against passages (n, d).
+
+        The passages of question i are the rows first + i + stride * column.
+        """
         rows = torch.arange(len(questions), device=questions.device)
         left_out = unwanted.expand(len(questions), -1)
         if self.masked:
@@ -161,12 +166,12 @@ class InBatchLoss(CachedLossMixin, nn.Module):
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """(b,) the Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own passages.
+    """(b,) Kullback-Leibler divergence of the student's softmax from the teacher's, over each question's own passages.
 
-    The library's `DistillKLDivLoss` at temperature 1, for rows that may have passages missing.
+    Equals the library's `DistillKLDivLoss` at temperature 1, but allows missing passages.
 
     Args:
-        student, teacher: (b, c) scores; the teacher's are -inf where there is no passage.
+        student, teacher: (b, c) scores; the teacher's are -inf for a missing passage.
     """
     absent = teacher == -torch.inf
     log_probabilities = student.masked_fill(absent, -torch.inf).log_softmax(1).masked_fill(absent, 0)
@@ -182,7 +187,7 @@ def is_known_positive(ids: Tensor, positives: Tensor) -> Tensor:
 
 
 def is_repeated(ids: Tensor) -> Tensor:
-    """(n,) bool: is this PAD, or does the same id stand further ahead?"""
+    """(n,) bool: is this PAD, or does the same id occur earlier?"""
     places = torch.arange(len(ids), device=ids.device)
     _, which = ids.unique(return_inverse=True)
     first = torch.full((len(ids),), len(ids), device=ids.device).scatter_reduce(0, which, places, "amin")

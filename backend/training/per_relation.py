@@ -1,8 +1,9 @@
-"""One passage index, and a question encoder of its own for each relation (EntityQuestions, Sciavolino et al. 2021, section 5, Table 4).
+"""One passage index with a question encoder for each relation (EntityQuestions, Sciavolino et al. 2021, section 5,
+Table 4).
 
-The passage tower of a trained dual encoder stays as it is, so its index does too; for each relation the question tower alone is
-trained on that relation's questions. Kept in `models/<name>/`: a folder of sentence-transformers for each relation, and
-specialised.json last. A question whose relation has no encoder goes to the model's own.
+The passage tower of a trained dual encoder does not change, so its index stays valid. For each relation only the
+question tower is trained, on that relation's questions. `models/<name>/` holds a sentence-transformers folder for each
+relation, and specialised.json, written last. A question whose relation has no encoder uses the model's own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, write_json
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 ABOUT_FILE = "specialised.json"
-MIN_QUESTIONS = 10  # questions of a relation, below which it gets no encoder
+MIN_QUESTIONS = 10  # minimum questions of a relation for an encoder of its own
 
 
+@job("train per-relation")
 def train_per_relation(
     study: Study,
     name: str,
@@ -49,13 +52,14 @@ def train_per_relation(
     progress: Progress | None = None,
     least: int = MIN_QUESTIONS,
 ) -> dict:
-    """The job: a question encoder for each relation of a training set with `least` questions, over the dense index of `encoder`.
+    """The job: train a question encoder for each relation with at least `least` questions, over the dense index of
+        `encoder`.
 
-    A relation that is done is not done again after an interruption.
+    After an interruption, finished relations are not trained again.
 
     Raises:
         Missing: there is no dense index of that encoder.
-        Refused: the encoder has one tower for both, or no relation has enough questions.
+        Refused: the encoder has one tower for both sides, or no relation has enough questions.
     """
     from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
@@ -96,7 +100,10 @@ def train_relations(
     progress: Progress | None = None,
     least: int = MIN_QUESTIONS,
 ) -> dict[str, dict]:
-    """Train into folder/<number>, one relation after another; gives what is known of each. Only the question tower is kept."""
+    """Train each relation into folder/<number>, one after another, and return what is known of each.
+
+    Only the question tower is stored.
+    """
     from sentence_transformers import SentenceTransformer
 
     from backend.training.initial_model import has_two_towers, tower
@@ -107,9 +114,7 @@ def train_relations(
             by_relation.setdefault(relation, []).append(number)
     enough = sorted(relation for relation, numbers in by_relation.items() if len(numbers) >= least)
     if not enough:
-        raise Refused(
-            f"no relation has {least} questions in this training set; a question encoder of its own needs them"
-        )
+        raise Refused(f"no relation has {least} questions in this training set; each question encoder needs that many")
     made = {}
     for place, relation in enumerate(enough):
         kept = folder / f"relation-{place}"
@@ -129,7 +134,7 @@ def train_relations(
                 model = SentenceTransformer(str(whole), device="cpu")
                 if not has_two_towers(model):
                     raise Refused(
-                        "this encoder has one tower for questions and passages; the index would change with the questions"
+                        "this encoder has one tower for questions and passages; training it would change the index"
                     )
                 alone = SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
                 alone.save_pretrained(str(kept), create_model_card=False)
@@ -156,7 +161,7 @@ class PerRelationRetriever:
     """The question encoders by relation, over one dense index."""
 
     def __init__(self, study: Study, name: str, device: str | None = None):
-        """Raises Missing where there are none of this name, Refused where the index was made by other weights since."""
+        """Raises Missing if there are none of this name, Refused if the index has changed since."""
         self.folder, self.device = study.path("models", name), device
         if not (self.folder / ABOUT_FILE).is_file():
             raise Missing(
@@ -171,7 +176,7 @@ class PerRelationRetriever:
         self.name = name
 
     def encode(self, questions: Sequence[Question]) -> np.ndarray:
-        """(q, d) float32, each by its relation's encoder; by the index's own where that has none."""
+        """(q, d) float32 vectors, each by the encoder of the question's relation, or else by the index's own."""
         from sentence_transformers import SentenceTransformer
 
         vectors = np.empty((len(questions), self.index.manifest["dimension"]), np.float32)
@@ -195,6 +200,7 @@ class PerRelationRetriever:
         return self.index.search_vectors(self.encode(questions), k, progress)
 
 
+@job("retrieve per-relation")
 def retrieve_per_relation(
     study: Study,
     name: str,
@@ -205,7 +211,7 @@ def retrieve_per_relation(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """The job: a run of the questions of a split, each routed to its relation's encoder."""
+    """The job: retrieve the questions of a split, each with the encoder of its relation."""
     from backend.core.runs import claim_run, write_run
     from backend.core.splits import questions_in_split
     from backend.retrieval.retrieve import default_name

@@ -1,4 +1,4 @@
-"""A trained cross-encoder at work: scores, probabilities, and a run's passages judged by it."""
+"""Score passages with a trained cross-encoder: logits, probabilities, and the passages of a whole run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json
 from backend.core.model_files import open_model, readable_model
 from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 CALIBRATION = "calibration.json"
 TEMPLATE = "{title} [SEP] {text}"
-PER_STEP = 8  # questions whose pairs are scored, and kept, at a time
+PER_STEP = 8  # questions whose pairs are scored, and stored, together
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """A pair of which it is known whether the passage answers the question."""
+    """A (question, passage) pair that is known to be positive or negative."""
 
     question_id: str
     question: str
@@ -51,7 +52,7 @@ def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int
 
 
 def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = "auto", seed: int = 0) -> dict:
-    """Fit probabilities to labelled pairs that it was not trained on; what calibration.json holds.
+    """Calibrate on labelled pairs outside the training data. Returns the content of calibration.json.
 
     Raises:
         Refused: the pairs are of one class.
@@ -77,13 +78,13 @@ def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = 
 
 
 class CrossEncoderScorer:
-    """A trained cross-encoder as it is used: it gives probabilities.
+    """A trained cross-encoder that gives probabilities.
 
-    calibrated: False where there was nothing to calibrate on; they are then the plain logistic of its scores.
+    calibrated: False if there was nothing to calibrate on; probabilities are then the plain logistic of the scores.
     """
 
     def __init__(self, folder: Path, device: str | None = None):
-        """Raises Missing where the folder holds no cross-encoder that was trained here."""
+        """Raises Missing if the folder holds no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
         about = read_json(folder / "training.json") if (folder / "training.json").is_file() else {}
@@ -108,14 +109,14 @@ class CrossEncoderScorer:
         )
 
     def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
-        """(n,) float64: how probable it is that each passage answers its question."""
+        """(n,) float64: probability that each passage answers its question."""
         return self.probabilities(logits(self.model, pairs, batch))
 
 
 def score(
     model: CrossEncoderScorer | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None
 ) -> np.ndarray:
-    """(n,) probabilities of (question, passage) pairs, by a model or the folder it lies in."""
+    """(n,) probabilities of (question, passage) pairs, by a model or its folder."""
     return (model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)).score(pairs)
 
 
@@ -129,10 +130,13 @@ def weights_hash(folder: Path) -> str:
     return whole.hexdigest()
 
 
+@job("score run")
 def score_run(
     study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None
 ) -> dict:
-    """The job: judge the first `depth` passages of each question of a run, and keep the probabilities; what is kept is not done again.
+    """The job: score the first `depth` passages of each question of a run and store the probabilities.
+
+    Skips stored pairs.
 
     Raises:
         Missing: no such model or run.

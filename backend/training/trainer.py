@@ -1,6 +1,7 @@
-"""sentence-transformers' trainer, with what it lacks: whole checkpoints, our log, one order of batches, nothing pickled in what is kept.
+"""sentence-transformers' trainer with whole checkpoints, our log, reproducible batches, and no pickled files in a
+model.
 
-Loaded only by what trains: torch and transformers load with it.
+Only training imports this module, because it loads torch and transformers.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from db.errors import Refused
 
 @dataclass(frozen=True)
 class Collator:
-    """What was drawn, as the loss takes it: token ids of each column, and the numbers by which passages are told apart.
+    """Turns sampled examples into the loss's inputs: token ids of each column, and numbers that identify passages.
 
-    hard_negatives: columns of them; a question that has fewer leaves PAD, an empty text that the loss leaves out.
-    teacher: gives (b, 1 + hard_negatives) log odds of what was drawn, for distillation.
+    hard_negatives: columns of hard negatives. For a question with fewer, an empty text and PAD, which the loss leaves
+    out.
+    teacher: returns (b, 1 + hard_negatives) log odds of the sampled passages, for distillation.
     """
 
     model: SentenceTransformer
@@ -77,7 +79,7 @@ class Collator:
 
 
 def features_of(batch: dict[str, Any], device: Any) -> tuple[list[dict[str, Any]], dict[str, torch.Tensor]]:
-    """What a `Collator` made, as the loss takes it: the features of each column, and the labels, on a device."""
+    """Move the output of a `Collator` to a device: the features of each column, and the labels."""
     batch = dict(batch)
     labels = {key: value.to(device) for key, value in batch.pop("label").items()}
     names = dict.fromkeys(key.split("_", 1)[0] for key in batch)
@@ -97,10 +99,11 @@ def _padded(rows: list[list[int]]) -> torch.Tensor:
 
 
 class SampledTraining:
-    """Takes its batches from an `Order`; keeps towers that are not trained as they are used, without dropout.
+    """Takes its batches from a `BatchSampler`, and keeps frozen towers in evaluation mode, without dropout.
 
     Several processes average their gradients after the backward pass. The library would wrap the model for that
-    (DistributedDataParallel), which two towers, one forward pass each before one backward pass, do not survive.
+    (DistributedDataParallel), but the wrapper fails for two towers with one forward pass each before one backward
+    pass.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class SampledTraining:
         super().__init__(*arguments, **named)
         self.accelerator.prepare_model = partial(
             self.accelerator.prepare_model, evaluation_mode=True
-        )  # autocast, no wrapper
+        )  # mixed precision without the wrapper
 
     def training_step(self, *arguments: Any, **named: Any) -> torch.Tensor:
         loss = super().training_step(*arguments, **named)
@@ -133,7 +136,7 @@ class SampledTraining:
         return super().compute_loss(*arguments, **named)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """None: a card would hold training texts and paths; training.json says what is to be said."""
+        """Do nothing: a model card would contain training texts and paths. training.json holds the facts."""
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
@@ -149,7 +152,7 @@ class PairTrainer(SampledTraining, CrossEncoderTrainer):
 
 @dataclass(frozen=True)
 class PairCollator:
-    """What was drawn, as pairs of texts with the label 1 or 0."""
+    """Turns sampled examples into pairs of texts with the label 1 or 0."""
 
     template: str
 
@@ -167,10 +170,11 @@ class PairCollator:
 
 
 class CheckpointCallback(TrainerCallback):
-    """Reports, logs, seals checkpoints, drops old ones, and stops when nothing gets better.
+    """Reports progress, writes the log, completes checkpoints, deletes old ones, and stops a training that no longer
+    improves.
 
-    figures: what the evaluator gives and the log shows. sizes: of what, shown beside them.
-    patience: evaluations without a better one after which training stops; 0 never stops it.
+    figures: the evaluator's figures to log. sizes: what they were measured on, logged beside them.
+    patience: evaluations without improvement before training stops; 0 never stops it.
     """
 
     def __init__(
@@ -188,8 +192,8 @@ class CheckpointCallback(TrainerCallback):
             sampler.steps_per_epoch,
         )
         self.figures, self.patience, self.sizes, self.progress = figures, patience, sizes, progress
-        self._said = (0, 0.0)  # step and time of the last line, comparing and saving left out
-        self._ended = 0.0  # when the last step did
+        self._said = (0, 0.0)  # step and time of the last log line, without evaluation and saving
+        self._ended = 0.0  # when the last step ended
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **named: Any) -> None:
         self._said = (state.global_step, time.monotonic())
@@ -207,7 +211,7 @@ class CheckpointCallback(TrainerCallback):
             return
         if not abs(logs["loss"]) < float("inf"):
             raise Refused(
-                f"the loss is {logs['loss']} at step {state.global_step}: training fell apart; lower the learning rate"
+                f"the loss is {logs['loss']} at step {state.global_step}: training diverged; lower the learning rate"
             )
         now = time.monotonic()
         step, began = self._said
@@ -222,7 +226,7 @@ class CheckpointCallback(TrainerCallback):
         self._leave_out()
 
     def on_save(self, args: Any, state: TrainerState, control: Any, **named: Any) -> Any:
-        wait_for_all()  # each has written its part of the checkpoint
+        wait_for_all()  # every process has written its part of the checkpoint
         if is_main_process():
             write_json(self.folder / f"checkpoint-{state.global_step}" / WHOLE, {"step": state.global_step})
             drop_checkpoints(self.folder, {state.global_step, state.best_global_step})
@@ -253,6 +257,6 @@ def is_out_of_patience(state: TrainerState, every: float, patience: int) -> bool
 
 
 def is_finished(checkpoint: Path, arguments: Any, patience: int) -> bool:
-    """Was training broken off after its last step?"""
+    """Was the training interrupted after its last step?"""
     state = state_of(checkpoint)
     return state.global_step >= arguments.max_steps or is_out_of_patience(state, arguments.eval_steps, patience)

@@ -1,9 +1,9 @@
-"""The log of a training: one JSON line a report, in the model's folder, for a page to follow while it grows.
+"""The log of a training: JSON lines in the model's folder, which a page can follow while it grows.
 
     {"step": 40, "epoch": 1.25, "loss": 2.31, "learning_rate": 1.8e-05, "examples_per_second": 11.2, "seconds": 57.1}
     {"step": 50, "epoch": 1.56, "average_rank": 14.2, "first": 0.41, "questions": 200, "passages": 1000}
 
-`loss` is the mean since the last line. A line of step 0 holds the rank before any training.
+`loss` is the mean since the last line. A line of step 0 holds the rank before training.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from backend.core.study import Study
 
 LOG = "log.jsonl"
-WORKING = ".{name}~training"  # no name of a model can clash with it
+WORKING = ".{name}~training"  # cannot clash with a model's name
 
 
 def working_folder(study: Study, name: str) -> Path:
-    """Where a model lies while it is trained."""
+    """The folder of a model during its training."""
     return study.path("models", WORKING.format(name=name))
 
 
@@ -28,14 +28,14 @@ def write_line(folder: Path, line: dict) -> None:
 
 
 def read_lines(folder: Path) -> list[dict]:
-    """The whole lines of the log in this folder; a line that is still being written is left out."""
+    """The complete lines of the log in this folder, without a line that is still being written."""
     path = folder / LOG
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 def read_log(study: Study, name: str) -> list[dict]:
-    """The log of a model, while it is trained or after; empty where there is none."""
+    """The log of a model during or after its training; empty if there is none."""
     for folder in (working_folder(study, name), study.path("models", name)):
         if (folder / LOG).is_file():
             return read_lines(folder)
@@ -43,6 +43,6 @@ def read_log(study: Study, name: str) -> list[dict]:
 
 
 def cut_log(folder: Path, step: int) -> None:
-    """Forget what came after this step: training goes on from there."""
+    """Remove the lines after this step. Training resumes from there."""
     lines = [line for line in read_lines(folder) if line["step"] <= step]
     (folder / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

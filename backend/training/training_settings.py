@@ -59,7 +59,10 @@ class TrainingSettings:
 
 @settings_class
 class DualEncoderSettings(TrainingSettings):
-    """Every setting of a dual encoder's training. The batch and the lengths are smaller than DPR's, for smaller machines."""
+    """Every setting of a dual encoder's training.
+
+    The batch and the lengths are smaller than DPR's, for smaller machines.
+    """
 
     towers: Literal["two", "shared"] = Field(
         "two",
@@ -191,7 +194,10 @@ def check(settings: DualEncoderSettings) -> None:
 
 
 def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
-    """The scale that is trained with. Raises Refused where scores between -1 and 1 would stand in a softmax almost as they are."""
+    """The scale that is trained with.
+
+    Raises Refused where scores between -1 and 1 would stand in a softmax almost as they are.
+    """
     bounded = settings.loss == "softmax" and (unit_length or settings.similarity == "cosine")
     if settings.scale is None:
         return UNIT_SCALE if bounded else 1.0

@@ -82,7 +82,7 @@ class Thresholds:
         """Raises BadInput if the two thresholds of the cross-encoder are in the wrong order."""
         if self.keep_below > self.propose_above:
             raise BadInput(
-                f"the cross-encoder's lower threshold must not be above the upper one: {self.keep_below} and {self.propose_above}"
+                f"give the cross-encoder's thresholds lower first, not {self.keep_below} and {self.propose_above}"
             )
 
 

@@ -82,7 +82,7 @@ def judge_agreement(study: Study, run: str, model: str | None) -> JudgeAgreement
     scored = store.questions() if store is not None else set()
     if store is None:
         missing[CROSS_ENCODER] = (
-            "No cross-encoder has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
+            "No model has scored passages here: 'blindspot train cross-encoder NAME --on SET', then "
             f"'blindspot train score NAME --run {run}'"
         )
     elif scored.isdisjoint(opened.question_ids):

@@ -232,7 +232,7 @@ def test_what_the_store_refuses_is_said(tab, desk):
                   "guideline_version": "1", "blind": True}]  # fmt: skip
         tab.evaluate("""([place, wrong]) => {
             const key = Object.keys(localStorage).find((key) => key.startsWith("blindspot-place:")).replace("blindspot-place:", place);
-            localStorage.setItem(`${key}:other`, wrong);
+            localStorage.setItem(`${key}:${"0".repeat(32)}`, wrong);
         }""", [place, json.dumps(wrong)])  # fmt: skip
         tab.reload()
         tab.wait_for_selector(".judge .refused:not([hidden])")
@@ -334,6 +334,7 @@ def test_practice_shows_where_one_differs(tab, desk):
         sit_down(tab, port)
         assert "Practice" in tab.locator(".judge .practice").inner_text() and tab.locator(".candidate").count() == 2
         press(tab, "3", "3", "Enter", gap=100)
+        tab.wait_for_function("document.querySelectorAll('.judge .settled').length === 2")
         settled = tab.locator(".judge .settled").all_inner_texts()
         assert settled == ["Settled as positive, you said negative. It names the town.", "✓ As settled: negative."]
         press(tab, "Enter", gap=100)
@@ -345,7 +346,7 @@ def test_practice_shows_where_one_differs(tab, desk):
 def test_the_question_page_takes_labels_too(tab, desk):
     hits = Hits(np.arange(PASSAGES, dtype=np.int32)[None], np.linspace(9, 1, PASSAGES, dtype=np.float32)[None])
     for name in ("alpha", "beta"):
-        write_run(desk, name, ["q03"], hits, {"retriever": "bm25"})
+        write_run(desk, name, ["q30"], hits, {"retriever": "bm25"})
     with serving(desk) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
         tab.get_by_role("link", name="Say who you are").click()
@@ -357,7 +358,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.locator("#a-1").focus()
         press(tab, "1", "3", "j", "2", "z", gap=150)
         tab.wait_for_selector(".on-question .status:has-text('all saved')")
-        assert labels(desk) == {("q03", "p0"): "positive", ("q03", "p1"): "negative"}
+        assert labels(desk) == {("q30", "p0"): "positive", ("q30", "p1"): "negative"}
         assert {event.blind for event in Labels(desk.labels_path).events()} == {0}
         assert (
             tab.locator("#a-1 .my-label").inner_text()

@@ -9,10 +9,11 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from backend.data.formats.streams import ByteSource, file_sha256
+from backend.data.formats.streams import ByteSource, check_plain_file, file_sha256
 from db.errors import BadInput
 
 MAX_TOTAL = 1 << 30  # bytes of all members that are kept
+MAX_UNPACKED = 4 << 30  # bytes of an archive in all, also of members that are passed over
 MAX_MEMBERS = 100_000
 
 
@@ -53,6 +54,7 @@ def _folder(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
             inside = file.relative_to(path).as_posix()
             if not wanted(inside):
                 continue
+            check_plain_file(file)
             if not file.resolve().is_relative_to(path.resolve()):
                 raise BadInput("this link points outside the folder; put the file itself there", file)
             try:
@@ -119,6 +121,7 @@ class _Stream(io.RawIOBase):
 
     def __init__(self, source: ByteSource):
         self._blocks, self._rest, self._end = iter(source), b"", b""
+        self._path, self._unpacked = source.path, 0
 
     def readable(self) -> bool:
         return True
@@ -132,6 +135,9 @@ class _Stream(io.RawIOBase):
                 break
             parts.append(block)
             have += len(block)
+            self._unpacked += len(block)
+            if self._unpacked > MAX_UNPACKED:
+                raise BadInput(f"unpacks to more than {MAX_UNPACKED >> 30} GB; is this the right archive?", self._path)
             self._end = (self._end + block[-512:])[-512:]
         data = b"".join(parts)
         size = len(data) if size < 0 else size

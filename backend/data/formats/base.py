@@ -9,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import regex
-
 from backend.data.formats.streams import not_utf8
-from backend.text.answers import has_tokens
+from backend.text.answers import has_tokens, wrong_with_pattern
 from db.corpus import Row, pack
 from db.errors import BadInput
 from db.records import SPLITS, Question
@@ -284,10 +282,8 @@ def _wrong_with_answer(answer: str, rule: str) -> str | None:
     if message := wrong_with_text("answer", answer):
         return message
     if rule == "regex":
-        try:
-            regex.compile(answer)
-        except (regex.error, ValueError, OverflowError, RecursionError) as error:
-            return f"the answer {answer!r} is no pattern that can be searched ({error})"
+        if reason := wrong_with_pattern(answer):
+            return f"the answer {answer[:80]!r} is no pattern that can be searched ({reason})"
     elif not has_tokens(answer):
         return f"the answer {answer!r} holds nothing to match (no letter, digit or sign)"
     return None

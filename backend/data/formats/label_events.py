@@ -34,6 +34,7 @@ _NEEDED = {
     "guideline_version",
     "server_time",
 }
+MAX_LINE = 4 << 20  # characters; a note of a whole page has 4,000
 _LARGEST = 2**63 - 1
 
 
@@ -82,7 +83,7 @@ def _csv_writer(file: TextIO) -> Callable[[EventRow, str], None]:
 
 def _read_json(path: Path) -> Iterator[Line | Problem]:
     with _opened(path, "\n") as file:
-        for line, text in enumerate(file, 1):
+        for line, text in enumerate(_bounded(file, path), 1):
             if not text.strip():
                 continue
             try:
@@ -95,7 +96,7 @@ def _read_json(path: Path) -> Iterator[Line | Problem]:
 
 def _read_csv(path: Path) -> Iterator[Line | Problem]:
     with _opened(path, "") as file:
-        rows = csv.reader(file, strict=True)
+        rows = csv.reader(_bounded(file, path), strict=True)
         try:
             header = next(rows, [])
             if missing := _NEEDED - set(header):
@@ -198,7 +199,19 @@ def _values(event: EventRow) -> tuple:
     return tuple(getattr(event, name) for name in COLUMNS)
 
 
+def _bounded(file: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a file. Raises BadInput for one that is longer than any event, before it is read whole."""
+    line = 0
+    while text := file.readline(MAX_LINE + 1):
+        line += 1
+        if len(text) > MAX_LINE:
+            raise BadInput(f"a line of more than {MAX_LINE >> 20} MB; is this a file of labels?", path, line)
+        yield text
+
+
 def _opened(path: Path, newline: str) -> TextIO:
+    if path.exists() and not path.is_file():
+        raise BadInput("is no plain file; give a file of labels", path)
     try:
         return open(path, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import hashlib
 import lzma
+import os
 import queue
 import threading
 import zlib
@@ -81,8 +82,7 @@ class ByteSource:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        if not self.path.is_file():
-            raise BadInput("this is a folder" if self.path.is_dir() else "there is no such file", self.path)
+        check_plain_file(self.path)
         self.size, self.read = self.path.stat().st_size, 0
         self.sha256: str | None = None
 
@@ -251,8 +251,20 @@ def not_utf8(text: str) -> bool:
     return False
 
 
+def check_plain_file(path: Path) -> None:
+    """Raise BadInput unless the path is a file with contents. Reading a pipe would wait for ever."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise BadInput("this is a folder", path)
+    if os.path.lexists(path):
+        raise BadInput("this is no plain file (a pipe, a device, or a link that leads nowhere); give a file", path)
+    raise BadInput("there is no such file", path)
+
+
 def file_sha256(path: str | Path) -> str:
     """The sha256 of a file as it lies on disk."""
+    check_plain_file(Path(path))
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

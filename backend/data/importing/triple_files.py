@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from backend.data.formats import fields
 from backend.data.formats.base import MAX_INTEGER, wrong_with_text
-from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
+from backend.data.formats.streams import MAX_LINE, ByteSource, check_plain_file, not_utf8, numbered_lines
 from db.errors import BadInput
 
 COLUMNS = ("subject", "relation", "object")
@@ -111,6 +111,9 @@ def _checked(triple: Triple) -> Triple:
 def read_templates(path: str | Path) -> dict[str, str]:
     """A question for each relation. Raises BadInput where the file is no such object."""
     path = Path(path)
+    check_plain_file(path)
+    if path.stat().st_size > MAX_LINE:
+        raise BadInput(f"is larger than {MAX_LINE >> 20} MB; is this a file of templates?", path)
     try:
         templates = fields.parse_object(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

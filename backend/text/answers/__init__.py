@@ -15,6 +15,7 @@ from backend.text.answers.rules import (
     rule_for,
     rule_named,
     tokens,
+    wrong_with_pattern,
 )
 from backend.text.answers.run import match_run
 
@@ -34,4 +35,5 @@ __all__ = [
     "rule_for",
     "rule_named",
     "tokens",
+    "wrong_with_pattern",
 ]

@@ -14,7 +14,6 @@ Questions whose `answer_rule` is "regex" use the `regex` rule whichever rule is 
 from __future__ import annotations
 
 import logging
-import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
@@ -32,6 +31,8 @@ Span = tuple[int, int]
 DEFAULT_RULE = "dpr"
 MANY = 24  # answers looked for in one passage from which it pays to have its tokens as a set
 PATTERN_SECONDS = 1.0  # a sound pattern needs about a millisecond on a passage
+PATTERN_LENGTH = 20_000  # characters
+PATTERN_ERRORS = (regex.error, RecursionError, OverflowError, ValueError, MemoryError)
 PATTERN_REPEATS = 1_000_000  # counted repeats are unrolled: (a{999}){9999} takes 8 s and 2.8 GB to compile
 
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
@@ -218,14 +219,38 @@ class Pattern:
 
 
 def compiled_pattern(source: str) -> regex.Pattern | None:
-    """None for a pattern that is empty, broken, recursive, or whose repeats multiply past all reason."""
-    repeats = math.prod(max(map(int, filter(None, found)), default=1) or 1 for found in COUNTED_REPEAT.findall(source))
-    if not source.strip() or repeats > PATTERN_REPEATS or RECURSION.search(source):
+    """Return the pattern, or None for one that is empty, broken, or too costly."""
+    if _too_costly(source) or not source.strip():
         return None
     try:
         return regex.compile(nfd(source), regex.IGNORECASE | regex.UNICODE | regex.MULTILINE)
-    except (regex.error, RecursionError, OverflowError, ValueError):
+    except PATTERN_ERRORS:
         return None
+
+
+def wrong_with_pattern(source: str) -> str | None:
+    """Return why a pattern cannot be searched, or None. Takes milliseconds for any pattern."""
+    if reason := _too_costly(source):
+        return reason
+    try:
+        regex.compile(source)
+    except PATTERN_ERRORS as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+def _too_costly(source: str) -> str | None:
+    """Why a pattern would take too long or too much memory, to compile or to search."""
+    if len(source) > PATTERN_LENGTH:
+        return f"it has more than {PATTERN_LENGTH:,} characters"
+    if RECURSION.search(source):
+        return "it calls itself"
+    repeats = 1
+    for found in COUNTED_REPEAT.findall(source):
+        repeats *= max([1, *(int(count[:9]) for count in found if count)])
+        if repeats > PATTERN_REPEATS:
+            return f"its counted repeats multiply to more than {PATTERN_REPEATS:,}"
+    return None
 
 
 class PatternRule(Rule):

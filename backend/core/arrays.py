@@ -1,0 +1,41 @@
+"""Arrays out of .npy files: memory-mapped, never unpickled, and one clear line for a file that holds none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from db.errors import BadInput
+
+_OTHER_FILES = {b"PK\x03\x04": "a .npz archive or zip file", b"\x80": "a pickle", b"\x89HDF": "an HDF5 file"}
+
+
+def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
+    """Map a .npy file into memory.
+
+    Args:
+        advice: what to do about a file that is missing or damaged, as the end of a sentence.
+
+    Raises:
+        BadInput: no such file, a pipe or folder, another format, a header that makes no sense, or fewer bytes than it says.
+    """
+    path = Path(path)
+    if not path.is_file():
+        reason = "no plain file" if path.exists() else "no such file"
+        raise BadInput(f"is missing or damaged ({reason}); {advice}", path)
+    try:
+        with open(path, "rb") as file:
+            start = file.read(8)
+        if other := next((what for magic, what in _OTHER_FILES.items() if start.startswith(magic)), None):
+            raise BadInput(f"is {other}, not one .npy array; {advice}", path)
+        array = np.lib.format.open_memmap(path, mode="r")
+        if min(array.shape, default=0) < 0:
+            raise ValueError(f"shape {array.shape}")
+        return array
+    except BadInput:
+        raise
+    # numpy lets errors of its header's parser through.
+    except (OSError, ValueError, EOFError, TypeError, KeyError, OverflowError, SyntaxError, MemoryError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise BadInput(f"is missing or damaged, or no .npy array of numbers ({reason}); {advice}", path) from error

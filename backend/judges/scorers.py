@@ -1,0 +1,115 @@
+"""The two models of the feature judge as plain arrays: opened without scikit-learn and without a pickle, in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+
+class Scorer(Protocol):
+    """Scores feature rows."""
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return (n,) float64 log-odds from features (n, f) float32; NaN is an unknown value."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Logistic regression on standardised features; an unknown value counts as the median of the examples."""
+
+    weights: np.ndarray
+    intercept: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    medians: np.ndarray
+
+    @classmethod
+    def of(cls, model: LogisticRegression, scaler: StandardScaler, medians: np.ndarray) -> Linear:
+        return cls(model.coef_[0], model.intercept_, scaler.mean_, scaler.scale_, np.asarray(medians, np.float64))
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        filled = np.where(np.isnan(features), self.medians, features)
+        return (filled - self.mean) / self.scale @ self.weights + self.intercept[0]
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Boosted trees in one table of nodes. A leaf is its own child, so every row may take the same number of steps.
+
+    feature, left, right: (nodes,) int32. threshold, value: (nodes,) float64; a row goes left where its feature is at most the
+    threshold. missing_left: (nodes,) bool, where a NaN goes left. roots, depths: (trees,) int32. baseline: (1,) float64.
+    """
+
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    missing_left: np.ndarray
+    value: np.ndarray
+    roots: np.ndarray
+    depths: np.ndarray
+    baseline: np.ndarray
+
+    @classmethod
+    def of(cls, model: HistGradientBoostingClassifier) -> Trees:
+        """Take the trees out of a fitted binary classifier."""
+        # scikit-learn has no public way to read the trees; a test holds this against its `decision_function`.
+        tables = [iteration[0].nodes for iteration in model._predictors]
+        begins = np.concatenate([[0], np.cumsum([len(table) for table in tables])]).astype(np.int32)
+        nodes = np.concatenate(tables)
+        offset = np.repeat(begins[:-1], [len(table) for table in tables])
+        leaf, own = nodes["is_leaf"].astype(bool), np.arange(len(nodes))
+        return cls(
+            feature=np.where(leaf, 0, nodes["feature_idx"]).astype(np.int32),
+            threshold=np.where(leaf, np.inf, nodes["num_threshold"]),
+            left=np.where(leaf, own, nodes["left"] + offset).astype(np.int32),
+            right=np.where(leaf, own, nodes["right"] + offset).astype(np.int32),
+            missing_left=nodes["missing_go_to_left"].astype(bool),
+            value=np.where(leaf, nodes["value"], 0.0),
+            roots=begins[:-1],
+            depths=np.array([table["depth"].max() for table in tables], dtype=np.int32),
+            baseline=np.asarray(model._baseline_prediction, np.float64).reshape(1),
+        )
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        everyone = np.arange(len(features))
+        total = np.full(len(features), self.baseline[0])
+        for root, depth in zip(self.roots.tolist(), self.depths.tolist(), strict=True):
+            node = np.full(len(features), root)
+            for _ in range(depth):
+                value = features[everyone, self.feature[node]]
+                goes_left = np.where(np.isnan(value), self.missing_left[node], value <= self.threshold[node])
+                node = np.where(goes_left, self.left[node], self.right[node])
+            total += self.value[node]
+        return total
+
+
+KINDS: Mapping[str, type[Linear] | type[Trees]] = {"logistic": Linear, "boosting": Trees}
+
+
+def to_arrays(scorer: Linear | Trees) -> dict[str, np.ndarray]:
+    """Return the arrays of a scorer, as np.savez takes them."""
+    return asdict(scorer)
+
+
+def from_arrays(kind: str, arrays: Mapping[str, np.ndarray]) -> Linear | Trees:
+    """Make a scorer of KINDS from its arrays. Raises ValueError for arrays that are no such scorer."""
+    cls = KINDS[kind]
+    names = set(cls.__dataclass_fields__)
+    if missing := names - set(arrays):
+        raise ValueError(f"no {', '.join(sorted(missing))}")
+    scorer = cls(**{name: np.asarray(arrays[name]) for name in names})
+    if isinstance(scorer, Trees):
+        for children in (scorer.left, scorer.right, scorer.roots):
+            if len(children) and not (children.min() >= 0 and children.max() < len(scorer.value)):
+                raise ValueError("a tree that points outside its nodes")
+    return scorer

@@ -1,0 +1,401 @@
+"""The feature judge: what it looks at, what it learns from, what it is worth, and what it may be asked."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from backend.core.runs import write_run
+from backend.core.settings import check_name
+from backend.judges import feature_model, features, scorers
+from backend.judges.feature_judge import FeatureJudge, judge_run, labelled_lists, learn_judge, lists_of
+from backend.judges.feature_model import NEGATIVE, POSITIVE, UNKNOWN, Examples, FeatureJudgeSettings, fit_model
+from backend.judges.rerank import rerank
+from backend.judges.scores import ScoreStore
+from backend.retrieval import bm25
+from backend.retrieval.retrieve import retrieve
+from db.errors import BadInput, Missing, Refused
+from db.events import Choice, LabelEvent
+from db.labels import Labels
+from db.people import People
+from db.records import Hits, Passage, Question
+from tests.studies import births, make_study, people
+
+NAMES = features.NAMES
+
+
+def test_every_feature_says_what_it_is_and_why():
+    assert len(set(NAMES)) == len(NAMES) == 17
+    assert all(
+        feature.label and feature.reason and feature.family in ("list", "dense", "words")
+        for feature in features.FEATURES
+    )
+
+
+class Passages:
+    """A study that is nothing but passages."""
+
+    def __init__(self, *passages):
+        self.made = [Passage(str(i), *each) for i, each in enumerate(passages)]
+
+    @property
+    def corpus(self):
+        return self
+
+    def __len__(self):
+        return len(self.made)
+
+    def passages(self, rows):
+        return [self.made[row] for row in rows]
+
+
+def test_features_by_hand():
+    study = Passages(
+        ("Arve Furset", "Arve Furset was born in Molde."),
+        ("Molde", "A town."),
+        ("", "Furset, Arve is a name."),
+    )
+    weights = features.WordWeights({"was": 3, "born": 1, "in": 1, "a": 2}, 3)
+    rows, scores = np.array([[2, 0, 1, -1]], np.int32), np.array([[4.0, 2.0, 1.0, -np.inf]], np.float32)
+    dense = np.array([[0.2, 0.8, 0.5, -np.inf]], np.float32)
+    found = features.feature_matrix(study, ["Where was Arve Furset born?"], rows, scores, weights, dense)[0]
+    of = {name: found[:, i] for i, name in enumerate(NAMES)}
+    assert np.isnan(found[3]).all()
+    assert of["rank"][:3].tolist() == [1, 2, 3]
+    assert of["score_ratio"][:3].tolist() == [1, 0.5, 0.25] and of["score_gap"][:3].tolist() == [0, -2, -3]
+    assert np.allclose(of["dense_gap"][:3], [-0.6, 0, -0.3]) and of["dense_rank"][:3].tolist() == [3, 1, 2]
+    idf = {"where": np.log(4), "was": np.log(4 / 4), "arve": np.log(4), "furset": np.log(4), "born": np.log(4 / 2)}
+    whole = sum(idf.values())
+    assert np.allclose(of["idf_text"][:3], [2 * np.log(4) / whole, (whole - idf["where"]) / whole, 0], atol=1e-6)
+    assert np.allclose(of["idf_title"][:3], [0, 2 * np.log(4) / whole, 0], atol=1e-6)
+    # The three rarest words weigh the same; the first two by alphabet count: arve, furset.
+    assert of["rare_either"][:3].tolist() == [2, 2, 0] and of["rare_text"][:3].tolist() == [2, 2, 0]
+    assert of["title_in_question"][:3].tolist() == [0, 1, 0] and of["title_share"][:3].tolist() == [0, 1, 0]
+    assert of["bigrams_text"][:3].tolist() == [0, 1, 0]  # "arve furset"; "Furset, Arve" is the other way round
+    assert of["text_length"][:3].tolist() == [5, 6, 2] and of["title_length"][:3].tolist() == [0, 2, 1]
+
+
+def test_without_a_dense_index_its_features_are_unknown():
+    study = Passages(("Molde", "A town."))
+    found = features.feature_matrix(study, ["Molde?"], np.array([[0]]), np.array([[1.0]]), features.WordWeights({}, 1))
+    assert np.isnan(found[0, 0, features.columns(["dense"])]).all()
+    assert not np.isnan(found[0, 0, features.columns(["list", "words"])]).any()
+
+
+def random_examples(questions=150, depth=10, seed=0, informative=True):
+    rng = np.random.default_rng(seed)
+    numbers = np.repeat(np.arange(questions), depth)
+    found = rng.normal(size=(questions * depth, len(NAMES))).astype(np.float32)
+    truth = np.zeros(len(found), np.int8)
+    best = found[:, 0] if informative else rng.normal(size=len(found))
+    truth[[begin + int(best[begin : begin + depth].argmax()) for begin in range(0, len(found), depth)]] = POSITIVE
+    found[rng.random(found.shape) < 0.05] = np.nan
+    return Examples(found, truth, numbers)
+
+
+def test_the_trees_give_what_scikit_learn_gives():
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    examples = random_examples()
+    model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=15, early_stopping=False, random_state=0)
+    model.fit(examples.features, examples.truth)
+    ours = scorers.Trees.of(model)
+    fresh = random_examples(seed=1).features
+    fresh[0] = np.nan
+    assert np.allclose(ours(fresh), model.decision_function(fresh), atol=1e-9)
+    again = scorers.from_arrays("boosting", scorers.to_arrays(ours))
+    assert np.array_equal(again(fresh), ours(fresh))
+
+
+def test_the_linear_model_gives_what_scikit_learn_gives():
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    examples, fresh = random_examples(60), random_examples(20, seed=1).features
+    model, _ = fit_model(examples, FeatureJudgeSettings(model="logistic"))
+    peer = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), LogisticRegression(max_iter=1000))
+    peer.fit(examples.features, examples.truth)
+    assert np.allclose(model.ranking_scores(fresh), peer.decision_function(fresh), atol=1e-6)
+
+
+def test_few_questions_take_the_linear_model_and_many_take_trees():
+    assert fit_model(random_examples(40), FeatureJudgeSettings())[0].kind == "logistic"
+    assert fit_model(random_examples(120), FeatureJudgeSettings())[0].kind == "boosting"
+
+
+def test_a_judge_never_judges_what_it_saw():
+    """Labels that have nothing to do with the features can be learned by heart. Out of fold, nothing of that may show."""
+    from sklearn.metrics import roc_auc_score
+
+    examples = random_examples(300, informative=False)
+    examples = dataclasses.replace(examples, features=np.nan_to_num(examples.features))
+    model, out_of_fold = fit_model(examples, FeatureJudgeSettings())
+    truth = examples.truth == POSITIVE
+    assert roc_auc_score(truth, model.ranking_scores(examples.features)) > 0.85  # by heart
+    assert 0.42 < roc_auc_score(truth, out_of_fold) < 0.58
+
+
+def test_unknown_pairs_do_not_teach():
+    """Pairs whose truth is unknown are turned round: what the judge learns stays the same."""
+    examples = random_examples(60)
+    truth = examples.truth.copy()
+    truth[3::10] = UNKNOWN
+    twisted = examples.features.copy()
+    twisted[3::10] = 50
+    plain, _ = fit_model(dataclasses.replace(examples, truth=truth), FeatureJudgeSettings(model="boosting"))
+    other, _ = fit_model(Examples(twisted, truth, examples.questions), FeatureJudgeSettings(model="boosting"))
+    fresh = random_examples(20, seed=2).features
+    assert np.allclose(plain.ranking_scores(fresh), other.ranking_scores(fresh), atol=1e-9)
+
+
+def test_probabilities_hold_on_whole_lists():
+    examples = random_examples(400, informative=True)
+    _, out_of_fold = fit_model(examples, FeatureJudgeSettings())
+    assert np.nanmean(out_of_fold) == pytest.approx((examples.truth == POSITIVE).mean(), abs=0.01)
+
+
+def test_the_feature_that_decides_speaks_loudest():
+    examples = random_examples(300)
+    model, _ = fit_model(examples, FeatureJudgeSettings())
+    row = np.zeros((1, len(NAMES)), np.float32)
+    row[0, 0] = 3.0
+    said = feature_model.spoke_for(model.contributions(row)[0])
+    assert said[0][0] == "retriever's score" and said[0][1] > 1
+
+
+def test_too_few_labels_are_refused():
+    with pytest.raises(Refused, match="at least 2 training questions"):
+        fit_model(random_examples(1), FeatureJudgeSettings())
+
+
+@pytest.mark.parametrize(
+    "values, said", [({"depth": 1}, "depth"), ({"folds": 1}, "folds"), ({"model": "forest"}, "model")]
+)
+def test_settings_out_of_bounds(values, said):
+    with pytest.raises(BadInput, match=said):
+        FeatureJudgeSettings(**values)
+
+
+# Thresholds
+
+
+def test_the_interval_of_a_share_knows_that_pairs_of_a_question_are_alike():
+    from statsmodels.stats.proportion import proportion_confint
+
+    rng = np.random.default_rng(0)
+    independent = rng.random(4000) < 0.2
+    share, low, high = feature_model.clustered_share(independent, np.arange(4000))
+    assert (low, high) == pytest.approx(proportion_confint(independent.sum(), 4000, method="wilson"), abs=0.002)
+    alike = np.repeat(rng.random(200) < 0.2, 20)
+    share, low, high = feature_model.clustered_share(alike, np.repeat(np.arange(200), 20))
+    plain = proportion_confint(alike.sum(), 4000, method="wilson")
+    assert high - low > 3.5 * (plain[1] - plain[0])  # 200 questions, not 4,000 pairs: wider by the root of 20
+
+
+def test_thresholds_keep_their_aims_on_fresh_questions():
+    """Of 200 studies whose probabilities are right, at most a few miss the aim on questions that chose nothing."""
+    rng = np.random.default_rng(0)
+    missed = {"drop": 0, "add": 0}
+    for _ in range(200):
+        probability = rng.beta(0.3, 2.5, size=8000)
+        truth, questions = rng.random(8000) < probability, np.repeat(np.arange(400), 20)
+        drop = feature_model.drop_threshold(probability, truth, questions, 0.01)
+        add = feature_model.add_threshold(probability, truth, questions, 0.9)
+        fresh = rng.beta(0.3, 2.5, size=200_000)
+        assert drop.value is not None
+        missed["drop"] += fresh[fresh < drop.value].mean() > 0.01
+        missed["add"] += add.value is not None and fresh[fresh >= add.value].mean() < 0.9
+    assert missed["drop"] <= 15 and missed["add"] <= 15  # 7.5%: the aim is kept by the end of a 95% interval
+
+
+def test_an_aim_out_of_reach_gives_no_threshold():
+    truth, questions = np.zeros(100, bool), np.repeat(np.arange(10), 10)
+    assert feature_model.add_threshold(np.linspace(0, 1, 100), truth, questions, 0.95).value is None
+
+
+# In a study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    passages = people(150)
+    train, dev = births(passages, "train")[:60], births(passages, "dev")[60:]
+    study = make_study(tmp_path_factory.mktemp("judge") / "s", passages, [*train, *dev])
+    bm25.build_index(study, threads=1)
+    for split in ("train", "dev"):
+        retrieve(study, "bm25", split=split, k=10)
+    return study
+
+
+@pytest.fixture(scope="module")
+def judge(study):
+    learned = learn_judge(study, "judge", "bm25-train", settings={"depth": 10})
+    return FeatureJudge(study, learned.name)
+
+
+def test_what_a_judge_learned_is_reported(study, judge):
+    about = judge.about
+    assert about["run"] == "bm25-train" and about["retriever"] == "bm25" and about["questions"] == 60
+    assert about["model"] == "logistic" and "dense_score" not in about["features"]
+    assert 0.9 < about["auc"] <= 1 and about["pairs"] == 600
+    assert about["measured_on"] == "training questions out of fold"
+
+
+def test_a_judge_opens_again_as_it_was(study, judge):
+    run = study.run("bm25-dev")
+    lists = lists_of(run, study.questions.some(run.question_ids[:5]), 10)
+    again = FeatureJudge(study, "judge")
+    assert np.array_equal(again.ranking_scores(again.features(lists)), judge.ranking_scores(judge.features(lists)))
+
+
+def test_nothing_but_texts_is_looked_at(study, judge):
+    """Answers, gold, relation and subject of a question are gone: its passages are judged as before."""
+    run = study.run("bm25-dev")
+    questions = study.questions.some(run.question_ids[:8])
+    bare = [Question(question.id, question.text) for question in questions]
+    known, unknown = (judge.features(lists_of(run, each, 10)) for each in (questions, bare))
+    assert np.array_equal(known, unknown, equal_nan=True)
+
+
+def test_training_questions_are_judged_out_of_fold_and_others_by_the_judge(study, judge):
+    store = ScoreStore.open(study, "judge")
+    train = study.run("bm25-train").question_ids
+    assert store.questions() == set(train)
+    said = judge_run(study, "judge", "bm25-train")
+    assert said["questions"] == 0  # kept already: nobody asks the judge about what it saw
+    made = judge_run(study, "judge", "bm25-dev")
+    dev = study.run("bm25-dev").question_ids
+    assert made["questions"] == len(dev) and made["pairs"] == 10 * len(dev)
+    lists = lists_of(study.run("bm25-dev"), study.questions.some(dev[:1]), 10)
+    first = study.corpus.passage(int(lists.rows[0, 0])).id
+    assert store([(dev[0], first)])[dev[0], first] == pytest.approx(judge.probabilities(judge.features(lists))[0, 0])
+
+
+def test_people_count_before_gold_and_answers_without_a_label_teach_nothing(tmp_path):
+    passages = [Passage(f"p{i}", f"Title {i}", f"text {i} with Oslo" if i < 4 else f"text {i}") for i in range(8)]
+    question = Question("q", "Where?", ("Oslo",), split="train", gold=("p0", "p1"), dataset="d")
+    other = Question("r", "Who?", (), split="train", dataset="d")
+    study = make_study(tmp_path / "s", passages, [question, other])
+    hits = Hits(np.array([list(range(8))] * 2, np.int32), np.array([list(range(8, 0, -1))] * 2, np.float32))
+    write_run(study, "r", ["q", "r"], hits, {"retriever": "bm25"})
+    People(study.labels_path).add("ann")
+    labels = Labels(study.labels_path, passages=study.corpus.ordinals)
+    said = {"q": {"p1": "negative", "p3": "positive", "p5": "related", "p6": "unsure"}, "r": {"p2": "positive"}}
+    for id, choices in said.items():
+        labels.add("ann", LabelEvent(id, "label", id, tuple(Choice(*each) for each in choices.items())))
+    lists, truth = labelled_lists(study, study.run("r"), FeatureJudgeSettings(depth=8))
+    by_id = {q.id: row.tolist() for q, row in zip(lists.questions, truth, strict=True)}
+    assert by_id["q"] == [POSITIVE, NEGATIVE, UNKNOWN, POSITIVE, NEGATIVE, NEGATIVE, UNKNOWN, NEGATIVE]
+    # Nothing but one label is known of the other question: its other passages may answer as well.
+    assert by_id["r"] == [UNKNOWN, UNKNOWN, POSITIVE, *[UNKNOWN] * 5]
+
+
+def test_dev_never_teaches(study, judge):
+    with pytest.raises(Refused, match="no training question"):
+        learn_judge(study, "other", "bm25-dev")
+    assert not study.path("models", "other").exists()
+
+
+def test_lists_of_another_retriever_are_refused(study, judge):
+    run = study.run("bm25-dev")
+    write_run(study, "elsewhere", run.question_ids, run.hits, {"retriever": "imported"})
+    with pytest.raises(Refused, match="learned from lists of 'bm25'"):
+        judge_run(study, "judge", "elsewhere")
+
+
+def test_a_name_is_taken_once(study, judge):
+    with pytest.raises(Refused, match="already a model named 'judge'"):
+        learn_judge(study, "judge", "bm25-train")
+    with pytest.raises(Missing, match="no feature judge 'nobody'"):
+        FeatureJudge(study, "nobody")
+
+
+@pytest.mark.parametrize("break_it", ["cut", "pickle", "loop", "lacks"])
+def test_a_damaged_judge_is_one_line(study, judge, tmp_path, break_it):
+    import shutil
+
+    folder = study.path("models", check_name(f"bad-{break_it}", "model"))
+    shutil.copytree(study.path("models", "judge"), folder)
+    path = folder / "model.npz"
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    if break_it == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    elif break_it == "pickle":
+        np.savez(path, **{**arrays, "columns": np.array([{"a": 1}], dtype=object)})
+    elif break_it == "lacks":
+        arrays.pop("weights")
+        np.savez(path, **arrays)
+    else:
+        about = json.loads((folder / "training.json").read_text())
+        (folder / "training.json").write_text(json.dumps({**about, "model": "boosting"}))
+    with pytest.raises(BadInput, match="damaged.*learn the judge again"):
+        FeatureJudge(study, folder.name)
+
+
+# Reranking
+
+
+def test_reranking_orders_the_first_and_leaves_the_rest():
+    hits = Hits(
+        np.array([[5, 6, 7, 8], [9, 3, -1, -1]], np.int32),
+        np.array([[4, 3, 2, 1], [2, 1, -np.inf, -np.inf]], np.float32),
+    )
+    found = rerank(hits, np.array([[0.1, 0.9, 0.1], [0.2, 0.3, np.nan]]))
+    assert found.ordinals.tolist() == [[6, 5, 7, 8], [3, 9, -1, -1]]
+    assert (np.diff(found.scores[0]) <= 0).all() and found.scores[1, 2:].tolist() == [-np.inf, -np.inf]
+
+
+def test_reranking_is_a_retriever_like_the_others(study, judge):
+    from backend.retrieval import live
+    from backend.retrieval.retriever import kind_of_run
+
+    run = retrieve(study, "rerank", split="dev", k=10, judge="judge", name="reranked")
+    base = study.run("bm25-dev")
+    assert [sorted(row) for row in run.hits.ordinals.tolist()] == [sorted(row) for row in base.hits.ordinals.tolist()]
+    before, after = (np.asarray(each.answers())[:, 0].mean() for each in (base, run))
+    assert after >= before
+    assert "bm25" in kind_of_run(run.manifest).describe(run.manifest)
+    assert "rerank:judge" in live.available(study)
+    question = study.questions.some(run.question_ids[:1])[0].text
+    assert live.search(study, "rerank:judge", [question], 10).ordinals.tolist() == run.hits.ordinals[:1].tolist()
+
+
+@pytest.mark.slow
+def test_on_real_data_the_judge_tells_gold_from_the_rest(real_data, tmp_path):
+    """The figures that the docs state: gold among BM25's first 20, dev questions, nothing of dev learned."""
+    from sklearn.metrics import roc_auc_score
+
+    from backend.core.gold import gold_matrix
+    from backend.data.importing.importer import import_passages, import_questions
+
+    study = make_study_of(real_data, tmp_path, import_passages, import_questions)
+    learn_judge(study, "judge", "bm25-train")
+    judge, run = FeatureJudge(study, "judge"), study.run("bm25-dev")
+    lists = lists_of(run, study.questions.some(run.question_ids), 20)
+    found = judge.features(lists)
+    scores, probabilities = judge.ranking_scores(found), judge.probabilities(found)
+    given = lists.rows >= 0
+    gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
+    assert roc_auc_score(gold[given], scores[given]) >= 0.93
+    kept = given & (probabilities < judge.about["drop"]["value"])
+    assert 1 - (gold & kept).sum() / gold.sum() >= 0.85
+    assert (~gold & kept).sum() / (~gold & given).sum() >= 0.82
+    order = np.argsort(-scores, axis=1, kind="stable")
+    answers = np.take_along_axis(np.asarray(run.answers())[:, :20], order, 1)
+    assert answers[:, 0].mean() >= 0.68
+
+
+def make_study_of(real_data, folder, import_passages, import_questions):
+    from backend.core.study import Study
+
+    study = Study.create(folder / "real")
+    import_passages(study, real_data / "passages_100k.tsv.xz")
+    import_questions(study, real_data / "questions.jsonl.xz")
+    bm25.build_index(study)
+    for split in ("train", "dev"):
+        retrieve(study, "bm25", split=split, k=20)
+    return study
