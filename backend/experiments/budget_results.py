@@ -57,7 +57,7 @@ def convention(kind: str, asked: LabelBudgetSpec) -> str:
     relevant = "a passage that contains an answer" if kind == "answers" else "gold"
     return (
         f"Success@{asked.k} over the questions of {asked.split}. People's labels say what is relevant, else {relevant}. Labels count "
-        "in the order they were given, one of each person for a pair. 95% intervals by the pigeonhole bootstrap, over seeds and "
+        "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
         "questions. The verdict assumes that the next labels gain as much as the last did."
     )
 

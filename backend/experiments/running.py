@@ -207,7 +207,7 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
 
 def _convention(plan: ExperimentPlan, level: float) -> str:
     said = (
-        f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
+        f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson's where a figure is "
         "the share of the questions of one run."
     )
     if not plan.claims:
