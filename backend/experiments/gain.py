@@ -16,12 +16,12 @@ Verdict = Literal["worth it", "not worth it", "inconclusive"]
 def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     """Return the mean of (s, q) values of s trainings on q questions, with an interval that lets both vary.
 
-    The variance of the mean has two parts, from the two-way analysis of variance with seeds and questions crossed: what differs
-    between seeds beyond the residual, and what differs between questions. Each part has its own Student t quantile, with s - 1 and
-    q - 1 degrees of freedom. Where seeds vary more than questions, three seeds say little, and the interval is as wide as that of
-    their three means. (A bootstrap over seeds and questions cannot see this: with three seeds it covered 0.82 to 0.92 there instead
-    of 0.95. This interval covered 0.935 to 0.97 in the same simulations; `tests/test_label_budget.py` repeats them.) With one seed
-    the interval describes the questions only.
+    The variance of the mean has two parts, from the two-way analysis of variance with seeds and questions crossed:
+    what differs between seeds beyond the residual, and what differs between questions. Each part has its own Student t
+    quantile, with s - 1 and q - 1 degrees of freedom. Where seeds vary more than questions, three seeds say little,
+    and the interval is as wide as that of their three means. (A bootstrap over seeds and questions cannot see this:
+    with three seeds it covered 0.82 to 0.92 there instead of 0.95. This interval covered 0.935 to 0.97 in the same
+    simulations; `tests/test_label_budget.py` repeats them.) With one seed the interval describes the questions only.
 
     Returns an Estimate whose n is the number of questions; value None if there are none.
     """

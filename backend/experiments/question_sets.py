@@ -40,7 +40,7 @@ def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
 
 
 def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
-    """What is named with --set, as it stands; else the dev or test questions of every set."""
+    """The sets named with --set, or else the dev or test questions of every set."""
     named = sorted(name for name, held in _splits(bench).items() if name and held & set(MEASURED))
     found = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
     if not found:
