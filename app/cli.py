@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import typer
 from typer.core import TyperGroup
 
 from app.commands import (
@@ -64,6 +66,21 @@ class _InOrder(TyperGroup):
 
 
 app = group("Find where a dense passage retriever is blind, mend its training data by hand, train it again.", _InOrder)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", help="Start at once, even while another heavy job of the study runs."),
+    ] = False,
+) -> None:
+    if no_wait:
+        from backend.core.jobs import without_waiting
+
+        context.with_resource(without_waiting())
+
 
 COMMANDS = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,

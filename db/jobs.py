@@ -1,4 +1,4 @@
-"""Records of long work, in labels.db: what was asked, how far it is, how it ended."""
+"""Records of jobs in labels.db: what was asked, which process does it, how far it is, how it ended."""
 
 from __future__ import annotations
 
@@ -24,13 +24,28 @@ _COLUMNS = (
     "doing",
     "error",
     "result",
+    "function",
+    "heavy",
+    "boot",
+    "process",
+    "heartbeat",
 )
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM job"
 UNFINISHED = ("waiting", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`state` is waiting, running, done, failed or cancelled; `done` of `total` (None where unknown) at `doing`."""
+    """The record of one job.
+
+    state: waiting, running, done, failed or cancelled.
+    done, total, doing: items finished and items in all (None if unknown) of the current step, and its name.
+    function: where the job's function is defined, "module:name"; None in records of an older version.
+    heavy: heavy jobs of a study run one after another.
+    pid, host, boot, process: the process that does the job, its machine, that machine's boot, and what tells the process from a
+        later one with the same pid. None while unknown.
+    heartbeat: the last time the process reported, UTC.
+    """
 
     id: str
     kind: str
@@ -45,6 +60,11 @@ class Job:
     doing: str
     error: str | None
     result: Any
+    function: str | None = None
+    heavy: bool = True
+    boot: str | None = None
+    process: str | None = None
+    heartbeat: str | None = None
 
     @property
     def unfinished(self) -> bool:
@@ -54,21 +74,43 @@ class Job:
 class Jobs(PerThread):
     """The jobs of one labels.db. Threads may share it."""
 
-    def create(self, id: str, kind: str, arguments: dict[str, Any]) -> None:
+    def create(
+        self,
+        id: str,
+        kind: str,
+        arguments: dict[str, Any],
+        *,
+        function: str | None = None,
+        heavy: bool = True,
+        host: str | None = None,
+        boot: str | None = None,
+    ) -> None:
+        """Record a job that waits to be started."""
         with writing(self.connection) as connection:
             connection.execute(
-                "INSERT INTO job (id, kind, arguments, state) VALUES (?, ?, ?, 'waiting')",
-                (id, kind, json.dumps(arguments)),
+                "INSERT INTO job (id, kind, arguments, state, function, heavy, host, boot, heartbeat) "
+                "VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
+                (id, kind, json.dumps(arguments), function, int(heavy), host, boot, _now()),
             )
 
-    def start(self, id: str, pid: int, host: str) -> None:
+    def adopt(self, id: str, pid: int, process: str | None, host: str, boot: str | None) -> None:
+        """Record which process does the job."""
         with writing(self.connection) as connection:
             connection.execute(
-                "UPDATE job SET state = 'running', pid = ?, host = ?, started = ?, heartbeat = ? WHERE id = ?",
-                (pid, host, _now(), _now(), id),
+                "UPDATE job SET pid = ?, process = ?, host = ?, boot = ?, heartbeat = ? WHERE id = ?",
+                (pid, process, host, boot, _now(), id),
+            )
+
+    def start(self, id: str) -> None:
+        """Record that a waiting job runs now."""
+        with writing(self.connection) as connection:
+            connection.execute(
+                "UPDATE job SET state = 'running', started = ?, heartbeat = ? WHERE id = ? AND state = 'waiting'",
+                (_now(), _now(), id),
             )
 
     def beat(self, id: str, done: int, total: int | None, doing: str) -> None:
+        """Record progress, and that the process lives."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET done = ?, total = ?, doing = ?, heartbeat = ? WHERE id = ?",
@@ -76,7 +118,7 @@ class Jobs(PerThread):
             )
 
     def end(self, id: str, state: str, error: str | None = None, result: Any = None) -> None:
-        """Record the outcome; one that is recorded already stays."""
+        """Record the outcome. The first outcome of a job counts; a later one changes nothing."""
         with writing(self.connection) as connection:
             connection.execute(
                 "UPDATE job SET state = ?, ended = ?, error = ?, result = ? WHERE id = ? AND state IN ('waiting', 'running')",
@@ -85,22 +127,31 @@ class Jobs(PerThread):
 
     def get(self, id: str) -> Job:
         """Raises Missing."""
-        row = self.connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM job WHERE id = ?", (id,)).fetchone()
+        row = self.connection.execute(f"{_SELECT} WHERE id = ?", (id,)).fetchone()
         if row is None:
-            raise Missing(f"there is no job {id!r} in this study")
+            raise Missing(f"this study has no job {id!r}; list the jobs with: blindspot jobs list")
         return _job(row)
 
     def recent(self, count: int = 20) -> list[Job]:
-        """Newest first."""
-        rows = self.connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM job ORDER BY rowid DESC LIMIT ?", (count,))
+        """The last jobs, newest first."""
+        return [_job(row) for row in self.connection.execute(f"{_SELECT} ORDER BY rowid DESC LIMIT ?", (count,))]
+
+    def ahead(self, id: str) -> list[Job]:
+        """Unfinished heavy jobs that were recorded before this one, oldest first."""
+        rows = self.connection.execute(
+            f"{_SELECT} WHERE heavy AND state IN ('waiting', 'running') AND rowid < (SELECT rowid FROM job WHERE id = ?) "
+            "ORDER BY rowid",
+            (id,),
+        )
         return [_job(row) for row in rows]
 
 
-def _job(row: tuple) -> Job:
+def _job(row: tuple[Any, ...]) -> Job:
     values = dict(zip(_COLUMNS, row, strict=True))
-    return Job(
-        **{**values, "arguments": json.loads(values["arguments"]), "result": json.loads(values["result"] or "null")}
-    )
+    values["arguments"] = json.loads(values["arguments"])
+    values["result"] = json.loads(values["result"] or "null")
+    values["heavy"] = bool(values["heavy"])
+    return Job(**values)
 
 
 def _now() -> str:

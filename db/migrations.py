@@ -325,6 +325,15 @@ def m011_sign_ins(db: Database) -> None:
         ) STRICT, WITHOUT ROWID""")
 
 
+@MIGRATIONS()
+def m012_jobs_of_functions(db: Database) -> None:
+    """Where a job's function is defined, whether it is heavy, and what tells its process from others."""
+    db.conn.execute("ALTER TABLE job ADD COLUMN function TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN heavy INTEGER NOT NULL DEFAULT 1")
+    db.conn.execute("ALTER TABLE job ADD COLUMN boot TEXT")
+    db.conn.execute("ALTER TABLE job ADD COLUMN process TEXT")
+
+
 def migrate(path: str | Path, new: bool = False) -> None:
     """Bring a labels.db, new or old, to the newest schema.
 

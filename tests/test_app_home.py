@@ -38,7 +38,9 @@ def test_the_next_steps_start_as_jobs_and_stand_there_as_commands(tmp_path, monk
     passages = people()
     study = make_study(tmp_path / "bare", passages, births(passages))
     started = []
-    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments, by: started.append((kind, arguments, by)))
+    monkeypatch.setattr(
+        jobs, "submit_request", lambda study, asked, by: started.append((asked.kind.kind, asked.arguments, by))
+    )
     page = Page(study.folder)
     assert page.app.code[0].value == f"blindspot index bm25 --study {study.folder}"
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
@@ -67,14 +69,15 @@ def test_a_failed_job_shows_its_line_and_a_running_one_its_progress(tmp_path, mo
     study = Study.create(tmp_path / "busy")
     records = Jobs(study.labels_path)
     records.create("one", "index bm25", {})
-    records.start("one", 1, "here")
+    records.start("one")
     records.end("one", "failed", "Java said: <b>no space left</b>")
     records.create("two", "index dense", {"name": "minilm"})
-    records.start("two", 1, "another machine")
+    records.adopt("two", 1, None, "another machine", "another boot")
+    records.start("two")
     records.beat("two", 250, 1000, "encoding")
     page = Page(study.folder)
     assert "failed index bm25" in page.text and "Java said: <b>no space left</b>" in page.text
-    assert "index dense minilm encoding: 250 of 1,000" in page.text
+    assert "running index dense minilm encoding: 250 of 1,000" in page.text
     assert 'aria-valuenow="25"' in page.html
     cancel = next(button for button in page.app.button if button.label == "Cancel")
     study.path("jobs", "two").mkdir(parents=True, exist_ok=True)

@@ -86,7 +86,9 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
     """Every setting arrives; without a cross-encoder none can be chosen."""
     build(study, name="raw")
     sent = []
-    monkeypatch.setattr("app.components.jobs.submit", lambda study, kind, arguments: sent.append((kind, arguments)))
+    monkeypatch.setattr(
+        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments))
+    )
     page = Page(study.folder, "training")
 
     def widget(page, kind, label):
@@ -227,7 +229,9 @@ def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatc
 def test_a_small_study_keeps_as_many_passages_as_it_has(study, monkeypatch):
     """40 passages, and k is 100: indexing and retrieving would end in a refusal."""
     sent = []
-    monkeypatch.setattr("app.components.jobs.submit", lambda study, kind, arguments: sent.append((kind, arguments)))
+    monkeypatch.setattr(
+        "backend.core.jobs.submit_request", lambda study, asked, by: sent.append((asked.kind.kind, asked.arguments))
+    )
     build(study, name="raw")
     model(study, "mine", kind="dual encoder")
     page = Page(study.folder, "training", model="mine")

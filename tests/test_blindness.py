@@ -236,6 +236,18 @@ def test_somebody_who_holds_a_question_is_blind_to_it_whatever_their_role(study)
     assert "Town 3" in Page(study.folder, "question", "lea", question="q3", a="alpha", b="beta").text
 
 
+def test_quality_leaves_out_what_an_adjudicator_holds_herself(study):
+    people, labels = People(study.labels_path), Labels(study.labels_path, passages=study.corpus.ordinals)
+    people.add("cid")
+    for question in ("q3", "q5"):
+        for name, label in (("ben", "positive"), ("cid", "negative")):
+            labels.add(name, LabelEvent(f"{name}-{question}", "label", question, (Choice("filler0", label),)))
+    assert "Where is thing 3?" in Page(study.folder, "quality", "ada").text
+    assert [lease.question for lease in Queue(study.labels_path).claim("ada", 1)] == ["q3"]
+    page = Page(study.folder, "quality", "ada")
+    assert "Where is thing 3?" not in page.text and "Where is thing 5?" in page.text
+
+
 def test_adjudication_in_the_address_shows_an_annotator_nothing(study):
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     labels.add("ada", LabelEvent("ada-1", "label", "q3", (Choice("filler0", "negative"),)))

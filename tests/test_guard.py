@@ -17,8 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import server
+from app import server, who
 from backend.service import guard
+from backend.service import running as running_service
 from backend.service.guard import Guard, Hosts, PatientProtocol, Rate, is_loopback
 from db.errors import BlindspotError, Refused
 from tests.studies import births, make_study, people
@@ -99,6 +100,19 @@ def test_a_server_for_others_answers_to_addresses_and_given_names():
     hosts = Hosts("0.0.0.0", ["Judging.example.org"])
     assert "192.168.1.5:8501" in hosts and "judging.example.org" in hosts and f"{socket.gethostname()}:8501" in hosts
     assert "evil.example" not in hosts
+
+
+def test_a_name_of_a_proxy_makes_a_local_server_one_for_others(study, monkeypatch):
+    assert not Hosts("localhost", ["judging.example.org"]).is_local
+    with pytest.raises(Refused, match="others can reach judging.example.org, and nobody could sign in"):
+        server.serve(study, 1, hosts=["judging.example.org"])
+    with pytest.raises(Refused, match="others can reach retrieval.example.org: give a token"):
+        running_service.serve(study, 1, hosts=["retrieval.example.org"])
+    for name, value in server.environment(study, hosts=["judging.example.org"]).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("app.who._oidc", lambda: False)
+    monkeypatch.setattr("streamlit.get_option", lambda name: "localhost")
+    assert who.mode() == "links"
 
 
 def test_another_host_and_another_origin_are_refused():

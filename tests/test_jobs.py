@@ -1,15 +1,93 @@
-"""Long work: outcome, cancelling, and a process that dies."""
+"""Jobs: outcome, queue, cancelling, and processes that die."""
 
+import dataclasses
+import json
 import os
 import signal
+import sqlite3
+import subprocess
+import sys
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
+import psutil
 import pytest
 
-from backend.core import jobs
+from backend.core import job_process, jobs
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest
+from backend.core.study import Study
+from backend.judging.batches import make_batch
+from backend.retrieval.bm25 import build_index
+from backend.retrieval.retrieve import retrieve
 from db.errors import Missing, Refused
+from db.jobs import Jobs
 from tests.studies import make_study, people
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@dataclasses.dataclass
+class Outcome:
+    count: int
+    where: object
+    share: float
+
+
+class Part:
+    name = "a-part"
+
+
+@job("test count")
+def count_up(study, steps=10**9, file=None, progress=None):
+    """Go on until all steps are done, and write each to a file."""
+    for step in range(steps):
+        progress(step, None, "counting")
+        if file is not None:
+            with open(file, "a") as lines:
+                print(step, file=lines)
+        time.sleep(0.01)
+    return {"steps": steps}
+
+
+@job("test light", light=True)
+def at_once(study, progress=None):
+    return "done at once"
+
+
+@job("test silent")
+def report_nothing(study, progress=None):
+    time.sleep(10**6)
+
+
+@job("test result")
+def give_back(study, what, progress=None):
+    return {
+        "text": "a-run",
+        "nothing": None,
+        "number": 3,
+        "dataclass": Outcome(np.int64(3), study.folder, float("nan")),
+        "part": Part(),
+        "list": (1, "two"),
+        "object": object,
+    }[what]
+
+
+@job("test inner")
+def do_inside(study, progress=None):
+    return jobs.run(count_up, study, steps=2, progress=progress)
+
+
+def refuse_odd(study, number, **_):
+    if number % 2:
+        raise Refused("the number is odd; give an even one")
+
+
+@job("test checked", check=refuse_odd)
+def take_even(study, number, name="n", progress=None):
+    return number
 
 
 @pytest.fixture
@@ -17,87 +95,352 @@ def study(tmp_path):
     return make_study(tmp_path / "s", people(30))
 
 
+@pytest.fixture(autouse=True)
+def processes_find_this_module(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", ROOT)
+
+
 def wait(study, id, seconds=60):
+    return until(study, id, lambda job: not job.unfinished, seconds)
+
+
+def until(study, id, is_so, seconds=60):
     deadline = time.monotonic() + seconds
-    while (job := jobs.status(study, id)).unfinished:
-        assert time.monotonic() < deadline, jobs.log(study, id)
-        time.sleep(0.05)
+    while not is_so(job := jobs.status(study, id)):
+        assert time.monotonic() < deadline, (job, jobs.log(study, id))
+        time.sleep(0.02)
     return job
 
 
-@pytest.fixture
-def slow(monkeypatch):
-    """A kind of job that goes on until it is stopped."""
-    monkeypatch.setitem(jobs.KINDS, "slow", "tests.test_jobs:go_on")
-
-
-def go_on(study, progress, steps=10**9):
-    for step in range(steps):
-        progress(step, None, "going on")
-        time.sleep(0.01)
-    return {"steps": steps}
-
-
-def test_here(study, slow):
+def test_here(study):
     seen = []
-    assert jobs.run(study, "slow", {"steps": 3}, lambda *state: seen.append(state)) == {"steps": 3}
-    assert seen == [(0, None, "going on"), (1, None, "going on"), (2, None, "going on")]
+    assert jobs.run(count_up, study, steps=3, progress=lambda *state: seen.append(state)) == {"steps": 3}
+    assert seen == [(0, None, "counting"), (1, None, "counting"), (2, None, "counting")]
     job = jobs.recent(study)[0]
     assert (job.state, job.result, job.arguments) == ("done", {"steps": 3}, {"steps": 3})
 
 
 def test_in_a_process_of_its_own(study):
-    job = wait(study, jobs.submit(study, "index bm25", {"threads": 1}))
+    job = wait(study, jobs.submit(build_index, study, threads=1))
     assert job.state == "done", (job.error, jobs.log(study, job.id))
+    assert (job.kind, job.function) == ("index bm25", "backend.retrieval.bm25:build_index")
     assert job.result["passages"] == 30
     assert read_manifest(study.folder / "indexes" / "bm25")["passages"] == 30
 
 
 def test_a_failure_is_its_line(study):
-    job = wait(study, jobs.submit(study, "retrieve", {"kind": "bm25", "k": 5}))
+    job = wait(study, jobs.submit(retrieve, study, "bm25", k=5))
     assert job.state == "failed" and "no questions" in job.error
     assert "Traceback" not in jobs.log(study, job.id)
 
 
-def test_cancelling(study, slow):
+def test_a_fault_of_ours_is_in_the_log(study):
+    job = wait(study, jobs.submit(give_back, study, "unknown"))
+    assert job.state == "failed" and job.error == "KeyError: 'unknown'"
+    assert "Traceback" in jobs.log(study, job.id) and "give_back" in jobs.log(study, job.id)
+
+
+@pytest.mark.parametrize(
+    "what, recorded",
+    [
+        ("text", "a-run"),
+        ("nothing", None),
+        ("number", 3),
+        ("dataclass", {"count": 3, "where": "STUDY", "share": None}),
+        ("part", {"name": "a-part"}),
+        ("list", [1, "two"]),
+        ("object", "<class 'object'>"),
+    ],
+)
+def test_every_kind_of_result_is_recorded(study, what, recorded):
+    """A job whose result was a string succeeded and was shown as failed."""
+    jobs.run(give_back, study, what)
+    job = jobs.recent(study)[0]
+    assert job.state == "done" and job.error is None
+    assert json.loads(json.dumps(job.result).replace(str(study.folder), "STUDY")) == recorded
+
+
+def test_what_cannot_work_is_refused_before_anything_is_recorded(study):
+    for start in (jobs.run, jobs.submit):
+        with pytest.raises(Refused, match="the number is odd"):
+            start(take_even, study, 3)
+        with pytest.raises(Refused, match="test checked name .*at most 64"):
+            start(take_even, study, 2, name="n" * 65)
+        with pytest.raises(Refused, match="is not a job"):
+            start(people, study)
+        with pytest.raises(TypeError):
+            start(take_even, study, 2, colour="red")
+    with pytest.raises(Refused, match="make batch name"):
+        jobs.submit(make_batch, study, "b" * 129, ["r"])
+    assert jobs.recent(study) == []
+    assert jobs.run(take_even, study, 2) == 2
+
+
+def test_two_functions_of_one_kind_are_a_mistake():
+    with pytest.raises(ValueError, match="two functions are registered as 'test count'"):
+        job("test count")(lambda study, progress=None: None)
+
+
+def test_cancelling(study):
     def cancel_soon(done, total, doing):
         if done == 2:
             jobs.cancel(study, jobs.recent(study)[0].id)
 
     with pytest.raises(jobs.Cancelled):
-        jobs.run(study, "slow", {}, cancel_soon)
+        jobs.run(count_up, study, progress=cancel_soon)
     assert jobs.recent(study)[0].state == "cancelled"
 
 
-def test_ctrl_c_is_recorded_as_cancelled(study, slow):
+def test_ctrl_c_is_recorded_as_cancelled(study):
     def interrupt(done, total, doing):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        jobs.run(study, "slow", {}, interrupt)
+        jobs.run(count_up, study, progress=interrupt)
     assert jobs.recent(study)[0].state == "cancelled"
 
 
-def test_a_killed_process_is_found_dead(study):
-    pid = os.fork()
-    if pid == 0:  # the child holds a job and dies without a word
-        jobs.KINDS["slow"] = "tests.test_jobs:go_on"
-        try:
-            jobs.run(study, "slow", {})
-        finally:
-            os._exit(1)
-    deadline = time.monotonic() + 30
-    while not (found := jobs.recent(study)) or found[0].state != "running":
+def test_a_killed_process_is_found_dead_and_writes_no_more(study, tmp_path):
+    lines = tmp_path / "lines"
+    id = jobs.submit(count_up, study, file=str(lines))
+    job = until(study, id, lambda job: job.state == "running" and lines.exists())
+    os.kill(job.pid, signal.SIGKILL)
+    job = wait(study, id, 5)
+    assert (job.state, job.error) == ("failed", jobs.DIED)
+    written = lines.read_text()
+    time.sleep(0.2)
+    assert lines.read_text() == written
+
+
+def test_a_job_goes_on_when_the_process_that_submitted_it_is_killed(study, tmp_path):
+    lines = tmp_path / "lines"
+    code = (
+        "import sys, time; from backend.core import jobs; from backend.core.study import Study\n"
+        "from tests.test_jobs import count_up\n"
+        "print(jobs.submit(count_up, Study.open(sys.argv[1]), steps=150, file=sys.argv[2]), flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(study.folder), str(lines)], stdout=subprocess.PIPE, text=True
+    )
+    id = parent.stdout.readline().strip()
+    parent.kill()
+    parent.wait()
+    assert wait(study, id).state == "done"
+
+
+def test_killed_before_its_process_began_is_found_dead(study, monkeypatch):
+    """Such a job stayed "waiting" for ever, and nobody could start it again."""
+    child = os.fork()
+    if child == 0:
+        jobs._start_process = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        jobs.submit(count_up, study)
+        os._exit(1)
+    os.waitpid(child, 0)
+    [job] = Jobs(study.labels_path).recent()
+    assert job.state == "waiting"
+    job = jobs.status(study, job.id)
+    assert (job.state, job.error) == ("failed", jobs.NEVER_STARTED)
+    monkeypatch.setattr(jobs, "_start_process", lambda *_: None)  # the lock is let go, as when the child dies at once
+    id = jobs.submit(count_up, study)
+    jobs.cancel(study, id)
+    assert jobs.status(study, id).state == "failed"
+
+
+def test_a_process_that_cannot_be_started_fails_the_job(study, monkeypatch):
+    def refuse(*_):
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(jobs, "_start_process", refuse)
+    with pytest.raises(OSError):
+        jobs.submit(count_up, study)
+    assert jobs.recent(study)[0].state == "failed"
+
+
+@pytest.mark.parametrize("boot", [None, "another-boot"])
+def test_a_job_under_another_host_name_is_dead_when_it_reports_no_more(study, boot):
+    records = Jobs(study.labels_path)
+    records.create("far", "test count", {}, host="elsewhere", boot=boot)
+    records.adopt("far", 1, "pid:[1] 7", "elsewhere", boot)
+    records.start("far")
+    assert jobs.status(study, "far").state == "running"
+    reported = datetime.now(UTC) - timedelta(seconds=job_process.SECONDS_WITHOUT_HEARTBEAT + 5)
+    with sqlite3.connect(study.labels_path) as connection:
+        connection.execute("UPDATE job SET heartbeat = ?", (reported.isoformat(timespec="seconds"),))
+    jobs.cancel(study, "far")
+    assert jobs.status(study, "far").state == "failed"
+
+
+def test_this_machine_under_another_name_looks_at_the_lock(study, monkeypatch):
+    id = jobs.submit(count_up, study)
+    until(study, id, lambda job: job.state == "running")
+    monkeypatch.setattr(job_process, "host", lambda: "renamed")
+    assert jobs.status(study, id).state == "running"
+    os.kill(jobs.status(study, id).pid, signal.SIGKILL)
+    assert wait(study, id, 5).state == "failed"
+
+
+def test_a_lock_that_a_worker_inherited_does_not_keep_a_dead_job_alive(study):
+    job_id, lock = jobs._record(study, jobs._kind_of(count_up), {})
+    with lock:
+        child = subprocess.Popen(["sleep", "60"])
+        records = Jobs(study.labels_path)
+        records.adopt(job_id, child.pid, job_process.process_of(child.pid), job_process.host(), job_process.boot())
+        records.start(job_id)
+        assert jobs.status(study, job_id).state == "running"
+        child.kill()
+        child.wait()
+        assert jobs.status(study, job_id).state == "failed"
+
+
+def test_a_job_of_the_version_before_is_found_dead(study):
+    """Its record names no boot and no process, and its lock is let go."""
+    records = Jobs(study.labels_path)
+    records.create("old", "index bm25", {})
+    with sqlite3.connect(study.labels_path) as connection:
+        connection.execute("UPDATE job SET state = 'running', pid = 1, host = ?", (job_process.host(),))
+    assert jobs.status(study, "old").state == "failed"
+
+
+def test_heavy_jobs_run_one_after_another_and_say_for_what_they_wait(study, tmp_path):
+    first = jobs.submit(count_up, study, file=str(tmp_path / "one"))
+    until(study, first, lambda job: job.state == "running")
+    second = jobs.submit(retrieve, study, "bm25", split="dev", k=5)
+    third = jobs.submit(count_up, study, steps=1)
+    assert until(study, second, lambda job: job.doing).doing == "waits for: test count"
+    assert until(study, third, lambda job: job.doing).doing == "waits for: test count and 1 more"
+    assert jobs.run(at_once, study) == "done at once"
+    assert [jobs.status(study, id).state for id in (first, second, third)] == ["running", "waiting", "waiting"]
+    jobs.cancel(study, second)
+    assert wait(study, second, 5).state == "cancelled", "a waiting job can be cancelled"
+    assert jobs.status(study, third).state == "waiting"
+    jobs.cancel(study, first)
+    assert wait(study, third, 10).state == "done" and jobs.status(study, first).state == "cancelled"
+
+
+def test_a_dead_job_holds_up_nobody(study):
+    first = jobs.submit(count_up, study)
+    pid = until(study, first, lambda job: job.state == "running").pid
+    second = jobs.submit(count_up, study, steps=1)
+    until(study, second, lambda job: job.doing)
+    os.kill(pid, signal.SIGKILL)
+    assert wait(study, second, 10).state == "done"
+
+
+def test_the_command_line_waits_too_unless_told_not_to(study):
+    first = jobs.submit(count_up, study)
+    until(study, first, lambda job: job.state == "running")
+    seen = []
+    with jobs.without_waiting():
+        jobs.run(count_up, study, steps=1, progress=lambda *state: seen.append(state[2]))
+    assert seen == ["counting"]
+
+    def told(done, total, doing):
+        seen.append(doing)
+        if doing.startswith("waits for"):
+            jobs.cancel(study, first)
+
+    jobs.run(count_up, study, steps=1, progress=told)
+    assert seen[1] == "waits for: test count" and seen[-1] == "counting"
+
+
+def test_a_job_inside_a_job_does_not_wait_for_itself(study):
+    done = []
+    thread = threading.Thread(target=lambda: done.append(jobs.run(do_inside, study)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert done == [{"steps": 2}]
+    assert [job.state for job in jobs.recent(study)] == ["done", "done"]
+
+
+def test_a_job_that_reports_nothing_shows_that_it_lives_and_can_be_ended(study, monkeypatch):
+    monkeypatch.setattr(jobs, "SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    id = jobs.submit(report_nothing, study)
+    pid = until(study, id, lambda job: job.state == "running").pid
+    jobs.cancel(study, id)
+    assert jobs.status(study, id).unfinished and jobs.seconds_since_cancelled(study, id) < 5
+    jobs.cancel(study, id, force=True)
+    assert jobs.status(study, id).state == "cancelled"
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    job = jobs.status(study, found[0].id)
-    assert (job.state, job.error) == ("failed", "its process ended without a word; its log may say why")
 
 
-def test_unknown_kinds_and_jobs(study):
-    with pytest.raises(Refused, match="no job of the kind"):
-        jobs.submit(study, "dance", {})
+def test_progress_that_cannot_be_written_does_not_end_the_work(study, monkeypatch):
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Jobs, "beat", full)
+    assert jobs.run(count_up, study, steps=3) == {"steps": 3}
+
+
+def test_a_process_runs_registered_functions_alone(study):
+    """A record names a module and a function; neither another function of the module nor another module will do."""
+    for function in ("tests.test_jobs:people", "os:getcwd", "", "no_such_module:x"):
+        id, lock = jobs._record(study, dataclasses.replace(jobs._kind_of(count_up)), {"steps": 1})
+        with sqlite3.connect(study.labels_path) as connection:
+            connection.execute("UPDATE job SET function = ? WHERE id = ?", (function, id))
+        with lock:
+            jobs._start_process(study, id, lock)
+        job = wait(study, id)
+        assert job.state == "failed" and job.error.startswith("the function of this job could not be loaded")
+
+
+def test_a_record_alone_loads_no_code(study):
+    records = Jobs(study.labels_path)
+    records.create("strange", "strange kind", {}, function="antigravity:fly")
+    assert jobs.request_again(records.get("strange")) is None
+    assert "antigravity" not in sys.modules
+    jobs.run(count_up, study, steps=1)
+    again = jobs.request_again(jobs.recent(study)[0])
+    assert (again.kind.function, again.arguments) == (count_up, {"steps": 1})
+
+
+def test_a_study_that_may_only_be_read_still_shows_its_dead_jobs(study, monkeypatch):
+    Jobs(study.labels_path).create("dead", "index bm25", {})
+
+    def read_only(*_, **__):
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    monkeypatch.setattr(Jobs, "end", read_only)
+    assert jobs.status(study, "dead").state == "failed"
+
+
+def test_titles():
+    assert jobs.title("retrieve", {"kind": "dense", "split": "dev", "encoder": "m"}) == "retrieve dense over dev with m"
+    assert jobs.title("import passages", {"path": "/data/p.tsv"}) == "import passages p.tsv"
+    assert jobs.title("index bm25", {}) == "index bm25"
+
+
+def test_unknown_jobs(study):
     with pytest.raises(Missing, match="no job"):
         jobs.status(study, "nothing")
+
+
+def test_nothing_heavy_is_imported_where_jobs_are_defined():
+    from tests.test_house import HEAVY, modules
+
+    defining = [path for path in modules("backend") if "\n@job(" in path.read_text()]
+    names = [str(path.relative_to(ROOT).with_suffix("")).replace("/", ".") for path in defining]
+    code = f"import sys, {', '.join(names)}; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert len(names) > 15 and done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
+    """The columns are added, and the old rows read."""
+    from sqlite_utils import Database
+
+    from db.migrations import MIGRATIONS
+
+    path = tmp_path / "labels.db"
+    database = Database(path)
+    MIGRATIONS.apply(database, stop_before="m012_jobs_of_functions")
+    database.conn.execute(
+        "INSERT INTO job (id, kind, arguments, state, result) VALUES ('a', 'map', '{\"name\": \"m\"}', 'done', '{}')"
+    )
+    database.conn.commit()
+    database.close()
+    (tmp_path / "study.toml").write_text('name = "old"\n')
+    [job] = jobs.recent(Study.open(tmp_path))
+    assert (job.kind, job.arguments, job.state, job.function, job.heavy) == ("map", {"name": "m"}, "done", None, True)

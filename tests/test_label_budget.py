@@ -232,10 +232,8 @@ def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
     from app.cli import app
-    from backend.core import jobs
 
     study, result, _, _ = whole
-    monkeypatch.setitem(jobs.KINDS, "experiment label-budget", "backend.experiments.label_budget:label_budget")
     asked = read_json(study.folder / "experiments" / "budget" / "manifest.json")["request"]
     monkeypatch.setattr(
         label_budget, "_request", lambda experiment: asked | {"k": experiment.k, "seeds": list(experiment.seeds)}

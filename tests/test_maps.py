@@ -9,7 +9,7 @@ from analysis.projection import quality
 from backend.core import jobs
 from backend.core.manifest import read_manifest, write_manifest
 from backend.core.settings import add_encoder
-from backend.maps import Map, MapRequest, make_map, maps_of
+from backend.maps import Map, MapRequest, make, make_map, maps_of
 from backend.maps.colours import FOUND, MISSED, NOBODYS, values
 from backend.maps.edits import clusters_of, merge, note, redo, rename, split, undo
 from backend.maps.making import watched
@@ -202,9 +202,8 @@ def test_an_index_that_was_made_again_is_noticed(study, whole, monkeypatch):
     assert whole.outdated() == []
 
 
-def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study, monkeypatch):
-    monkeypatch.setitem(jobs.KINDS, "map", "backend.maps:make")
-    made = jobs.run(study, "map", {"name": "by-job", **WHOLE, "passages": ["gold", "random"]})
+def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study):
+    made = jobs.run(make, study, **{"name": "by-job", **WHOLE, "passages": ["gold", "random"]})
     assert made.name == "by-job" and "by-job" in maps_of(study)
 
     def stop(done, total, doing):
@@ -212,7 +211,7 @@ def test_a_map_is_made_by_a_job_and_a_cancelled_one_leaves_nothing(study, monkey
             raise jobs.Cancelled("stop")
 
     with pytest.raises(jobs.Cancelled):
-        jobs.run(study, "map", {"name": "never", **WHOLE}, stop)
+        jobs.run(make, study, name="never", **WHOLE, progress=stop)
     assert not study.path("maps", "never").exists()
 
 
@@ -374,7 +373,6 @@ def test_the_command_line_makes_lists_and_shows_maps(study, whole, monkeypatch):
 
     from app.commands.map import map_app
 
-    monkeypatch.setitem(jobs.KINDS, "map", "backend.maps:make")
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
 
     def told(*arguments):

@@ -153,8 +153,8 @@ def test_it_is_a_job_that_can_be_cancelled(study, reader):
         raise jobs.Cancelled(jobs.CANCELLED)
 
     with pytest.raises(jobs.Cancelled):
-        jobs.run(study, "read", {"run": "dev", "reader": reader, "device": "cpu"}, stop)
-    made = jobs.run(study, "read", {"run": "dev", "reader": reader, "device": "cpu"})
+        jobs.run(read, study, "dev", reader, device="cpu", progress=stop)
+    made = jobs.run(read, study, "dev", reader, device="cpu")
     assert [job.state for job in jobs.recent(study, 2)] == ["done", "cancelled"] and made.depth == 6
 
 

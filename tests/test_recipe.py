@@ -269,9 +269,7 @@ def test_the_command(whole, monkeypatch):
     from typer.testing import CliRunner
 
     from app.commands.recipe import rocketqa
-    from backend.core import jobs
 
-    monkeypatch.setitem(jobs.KINDS, "train rocketqa", "backend.recipes.rocketqa:train_rocketqa")
     monkeypatch.setattr(
         RecipeSettings, "of", lambda values, of=RecipeSettings.of: of({**SETTINGS, "depth": values["depth"]})
     )

@@ -24,6 +24,7 @@ from db.people import People
 from db.queue import Candidate, Item, Queue
 from db.rights import ACTIONS, JOBS, ROLES, action_of_job, allows, table
 from tests.app_pages import Page
+from tests.job_kinds import every_kind
 from tests.training_studies import build, copied, training_study
 
 NAMES = {"annotator": "ann", "adjudicator": "ada", "lead": "lea"}
@@ -105,10 +106,17 @@ IN_THE_PAGES = {"see results", "ask live", "see others' labels"}
 """Actions that only show something; what the pages show is tested in test_blindness.py and below."""
 
 
+KINDS = every_kind()
+
+
+def submit(study: Study, kind: str, by: str | None) -> None:
+    jobs.submit_request(study, jobs.JobRequest(KINDS[kind], {"name": "n"}), by=by)
+
+
 def attempts():
     yield from ((action, attempt) for action, each in ATTEMPTS.items() for attempt in each)
-    for kind in jobs.KINDS:
-        yield action_of_job(kind), lambda study, by, kind=kind: jobs.submit(study, kind, {}, by=by)
+    for name in KINDS:
+        yield action_of_job(name), lambda study, by, name=name: submit(study, name, by)
 
 
 def is_refused(attempt, study: Study, by: str) -> bool:
@@ -140,7 +148,7 @@ def test_every_attempt_is_refused_or_taken_as_the_table_says(study, started, rol
         if refused:
             assert content(study) == before, f"{action} was refused and changed something"
         tried.add(action)
-    assert len(started) == (len(jobs.KINDS) if role == "lead" else 0)
+    assert len(started) == (len(KINDS) if role == "lead" else 0)
     by_command = {action for action, about in ACTIONS.items() if not about.roles}
     assert tried | IN_THE_PAGES | by_command | {"start other jobs"} == set(ACTIONS)
 
@@ -148,25 +156,25 @@ def test_every_attempt_is_refused_or_taken_as_the_table_says(study, started, rol
 def test_the_role_is_read_from_the_store_at_every_act(study, started):
     people = People(study.labels_path)
     people.add("zoe", "lead")
-    jobs.submit(study, "index bm25", {}, by="lea")
+    submit(study, "index bm25", "lea")
     people.set_role("lea", "annotator", by="zoe")
     with pytest.raises(Refused, match="lea is an annotator and may not build indexes; this takes the role lead"):
-        jobs.submit(study, "index bm25", {}, by="lea")
+        submit(study, "index bm25", "lea")
     assert len(started) == len(Jobs(study.labels_path).recent()) == 1
 
 
 def test_every_kind_of_job_is_an_action_and_unknown_kinds_are_for_leads():
     assert set(JOBS.values()) < set(ACTIONS)
-    assert {kind for kind in jobs.KINDS if action_of_job(kind) == "start other jobs"} == set()
+    assert {kind for kind in KINDS if action_of_job(kind) == "start other jobs"} == set()
     assert action_of_job("something new") == "start other jobs"
-    assert all(ACTIONS[action_of_job(kind)].roles == ("lead",) for kind in (*jobs.KINDS, "something new"))
+    assert all(ACTIONS[action_of_job(kind)].roles == ("lead",) for kind in (*KINDS, "something new"))
 
 
 def test_the_command_line_may_do_everything(study, started):
-    for kind in jobs.KINDS:
-        jobs.submit(study, kind, {})
+    for name in KINDS:
+        submit(study, name, None)
     saved_slices.save(study, "mine", "relation:P19")
-    assert len(started) == len(jobs.KINDS)
+    assert len(started) == len(KINDS)
 
 
 def test_the_docs_show_the_table():

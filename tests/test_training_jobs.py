@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from backend.core import jobs
 from backend.core.settings import EncoderSettings, add_encoder
 from backend.retrieval import bm25, dense
 from backend.retrieval.retrieve import retrieve
@@ -17,13 +16,6 @@ from backend.training_sets.builder import build
 from db.errors import Missing, Refused
 from tests.studies import births, make_study, people, tiny_bert
 
-KINDS = {
-    "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
-    "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
-    "train per-relation": "backend.training.per_relation:train_per_relation",
-    "retrieve per-relation": "backend.training.per_relation:retrieve_per_relation",
-    "score run": "backend.training.scoring:score_run",
-}
 QUICK = {
     "steps": 4,
     "evaluate_every": 2,
@@ -33,12 +25,6 @@ QUICK = {
     "passage_tokens": 48,
     "learning_rate": 1e-3,
 }
-
-
-@pytest.fixture(autouse=True)
-def kinds(monkeypatch):
-    for kind, function in KINDS.items():
-        monkeypatch.setitem(jobs.KINDS, kind, function)
 
 
 @pytest.fixture(scope="module")

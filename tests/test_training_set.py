@@ -342,10 +342,17 @@ def test_two_processes_make_no_set_at_once(study):
         build(study, name="both")
 
 
-def test_as_a_job_of_its_own(study, monkeypatch):
-    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training_sets.builder:build")
-    made = jobs.run(study, "build training set", {"name": "job", "runs": ["r"], "policy": "answer_match", "positives": ["gold"],
-                                                  "questions": ["train"], "thresholds": {"keep_below": 0.2}})  # fmt: skip
+def test_as_a_job_of_its_own(study):
+    made = jobs.run(
+        building.build,
+        study,
+        "job",
+        ["r"],
+        policy="answer_match",
+        positives=["gold"],
+        questions=["train"],
+        thresholds={"keep_below": 0.2},
+    )
     assert made.manifest["request"]["thresholds"]["keep_below"] == 0.2
     assert jobs.recent(study)[0].result == {"name": "job"}
 
@@ -541,7 +548,6 @@ def test_no_policy_makes_a_positive_a_negative_or_names_a_passage_twice(study, p
 
 
 def test_the_commands(study, monkeypatch, tmp_path):
-    monkeypatch.setitem(jobs.KINDS, "build training set", "backend.training_sets.builder:build")
     monkeypatch.chdir(tmp_path)
 
     def run(*words):

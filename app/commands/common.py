@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+    from backend.progress import Progress
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 StudyOption = Annotated[
     str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")
@@ -71,16 +75,16 @@ def open_study(folder: str | None) -> Study:
     return Study.open(folder)
 
 
-def do(study: Study, job: str, /, **arguments: Any) -> Any:
-    """Do a job here, with a progress bar."""
+def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do a job in this process, with a progress bar. Takes the arguments of the job's function."""
     from backend.core import jobs
 
     with progress() as watch:
-        return jobs.run(study, job, arguments, watch)
+        return cast("Callable[..., R]", jobs.run)(function, study, *args, **kwargs, progress=watch)
 
 
 @contextmanager
-def progress() -> Iterator[Any]:
+def progress() -> Iterator[Progress]:
     """Show progress; on Ctrl-C say what is kept, and exit with 130."""
     from app.progress import shown
     from backend.core.jobs import CANCELLED

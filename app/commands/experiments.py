@@ -117,7 +117,9 @@ def _command(name: str) -> Callable[..., None]:
 
             print("\n".join(_as_lines(cost(opened, name, given, device))))
             return
-        _print(do(opened, "experiment", experiment=name, given=given, device=device), csv, latex, json)
+        from backend.experiments.running import run_experiment
+
+        _print(do(run_experiment, opened, experiment=name, given=given, device=device), csv, latex, json)
 
     return command
 

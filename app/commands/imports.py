@@ -78,7 +78,17 @@ def import_passages(
     settings: Settings = None,
 ) -> None:
     """Import the passage collection: psgs_w100.tsv, JSONL, BEIR, MS MARCO, or articles to cut."""
-    _import(study, "passages", path=str(file.absolute()), format=format, skip_bad=skip_bad, settings=settings or [])
+    from backend.data.importing.importer import import_passages
+
+    made = do(
+        import_passages,
+        _open_or_new(study),
+        path=str(file.absolute()),
+        format=format,
+        skip_bad=skip_bad,
+        settings=settings or [],
+    )
+    _say_imported(made, "passage")
 
 
 @import_app.command("questions")
@@ -97,9 +107,11 @@ def import_questions(
     settings: Settings = None,
 ) -> None:
     """Import questions, in any of the field's formats."""
-    _import(
-        study,
-        "questions",
+    from backend.data.importing.importer import import_questions
+
+    made = do(
+        import_questions,
+        _open_or_new(study),
         path=str(file.absolute()),
         format=format,
         split=split,
@@ -108,6 +120,7 @@ def import_questions(
         skip_bad=skip_bad,
         settings=settings or [],
     )
+    _say_imported(made, "question")
     opened = open_study(study)
     if opened.has_corpus and opened.questions.subjects(without_frequency=True):
         print(
@@ -141,9 +154,11 @@ def import_triples(
 ) -> None:
     """Make questions of triples (subject, relation, object, frequency), as EntityQuestions was made."""
     given = templates and str(templates.absolute())
+    from backend.data.importing.triples import import_triples
+
     made = do(
+        import_triples,
         open_study(study),
-        "import triples",
         path=str(file.absolute()),
         dataset=dataset,
         templates=given,
@@ -168,12 +183,15 @@ def import_frequencies(
     skip_bad: SkipBad = False,
 ) -> None:
     """Give the questions' subjects their frequencies: from a file, or counted in the passages."""
+    from backend.data.importing import importer
+
     if (file is None) == (not count):
         raise typer.BadParameter("give a FILE, or --count to count mentions in the passages")
     if file is not None:
-        _import(study, "frequencies", path=str(file.absolute()), skip_bad=skip_bad)
+        made = do(importer.import_frequencies, _open_or_new(study), path=str(file.absolute()), skip_bad=skip_bad)
+        _say_imported(made, "frequency")
     else:
-        _say_imported(do(_open_or_new(study), "count frequencies"), "subject")
+        _say_imported(do(importer.count_frequencies, _open_or_new(study)), "subject")
 
 
 @import_app.command("qrels")
@@ -181,11 +199,10 @@ def import_qrels(
     file: FileArgument, study: StudyOption = None, format: Format = None, skip_bad: SkipBad = False
 ) -> None:
     """Import relevance judgements (TREC, BEIR, MS MARCO): relevant passages become gold."""
-    _say_imported(
-        do(open_study(study), "import qrels", path=str(file.absolute()), format=format, skip_bad=skip_bad),
-        "line of qrels",
-        "lines of qrels",
-    )
+    from backend.data.importing.qrels import import_qrels
+
+    made = do(import_qrels, open_study(study), path=str(file.absolute()), format=format, skip_bad=skip_bad)
+    _say_imported(made, "line of qrels", "lines of qrels")
 
 
 @import_app.command("run")
@@ -203,10 +220,12 @@ def import_run(
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    from backend.data.importing.runs import import_run
+
     _say_imported(
         do(
+            import_run,
             open_study(study),
-            "import run",
             path=str(file.absolute()),
             name=name,
             format=format,
@@ -219,13 +238,6 @@ def import_run(
         "question of a run",
         "questions of a run",
     )
-
-
-_ONE = {"passages": "passage", "questions": "question", "frequencies": "frequency"}
-
-
-def _import(folder: str | None, what: str, **arguments: Any) -> None:
-    _say_imported(do(_open_or_new(folder), f"import {what}", **arguments), _ONE[what])
 
 
 def _open_or_new(folder: str | None) -> Study:

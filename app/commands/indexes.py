@@ -24,7 +24,9 @@ def index_bm25(
     threads: Annotated[int | None, typer.Option(min=1, help="Indexing threads; default all cores.")] = None,
 ) -> None:
     """Index the passages with Lucene."""
-    manifest = do(open_study(study), "index bm25", threads=threads)
+    from backend.retrieval.bm25 import build_index
+
+    manifest = do(build_index, open_study(study), threads=threads)
     print(f"Indexed {counted(manifest['passages'], 'passage')} for BM25 in {manifest['seconds']} s.")
 
 
@@ -53,8 +55,10 @@ def index_dense(
         _encode_shard(study, encoder, shard, device, precision)
         return
     given = None if vectors is None else str(vectors.absolute())
+    from backend.retrieval.dense import build_index
+
     manifest = do(
-        open_study(study), "index dense", name=encoder, vectors=given, device=device, merge=merge, precision=precision
+        build_index, open_study(study), name=encoder, vectors=given, device=device, merge=merge, precision=precision
     )
     print(
         f"{counted(manifest['passages'], 'passage')}, {manifest['dimension']} dimensions, similarity {manifest['similarity']}, "
@@ -91,9 +95,11 @@ def index_faiss(
     study: StudyOption = None,
 ) -> None:
     """Build a FAISS index over an encoder's vectors, and measure its recall against exact search."""
+    from backend.retrieval.approximate import build
+
     manifest = do(
+        build,
         open_study(study),
-        "index faiss",
         name=encoder,
         kind=kind,
         device=device,
@@ -128,9 +134,11 @@ def index_milvus(
 ) -> None:
     """Fill a Milvus collection with an encoder's vectors. Goes on where it was interrupted."""
     given = dict(setting.partition("=")[::2] for setting in settings or ())
+    from backend.retrieval.milvus import build
+
     record = do(
+        build,
         open_study(study),
-        "index milvus",
         encoder=encoder,
         uri=uri,
         collection=collection,

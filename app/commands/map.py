@@ -61,6 +61,7 @@ def map_new(
     from backend.core import jobs
     from backend.core.study import Study
     from backend.evaluation.saved_selections import saved_selection
+    from backend.maps import make
 
     opened = Study.open(study)
     slice = list(saved_selection(opened, selection).questions) if selection else None
@@ -71,7 +72,7 @@ def map_new(
         "neighbours": neighbours, "min_dist": min_dist, "perplexity": perplexity, "components": components, "clusters": clusters,
         "cluster_count": cluster_count, "cluster_size": cluster_size, "replace_old": replace}  # fmt: skip
     with shown() as watch:
-        made = jobs.run(opened, "map", arguments, watch)
+        made = jobs.run(make, opened, **arguments, progress=watch)
     _print_map(made)
     print(f"Look at it: blindspot open, page Map ({name}).")
 

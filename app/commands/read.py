@@ -40,8 +40,10 @@ def train_reader(
     study: StudyOption = None,
 ) -> None:
     """Train DPR's extractive reader: it selects a passage and reads the answer's span in it."""
+    from backend.reader.training import train_reader
+
     made = _train(
-        "train reader",
+        train_reader,
         study,
         name=name,
         run=run,
@@ -81,6 +83,7 @@ def read(
     device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
 ) -> None:  # fmt: skip
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
+    from backend.reader.reading import read as read_run
     from backend.reader.readings import answered, tuned_k
 
     if k is not None and not all(part.strip().isdecimal() and len(part) < 10 for part in k.split(",")):
@@ -93,8 +96,8 @@ def read(
     if trust:
         trust_models(opened, reader)
     options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
-    tuned = tuned_k(answered(opened, do(opened, "read", run=tune_on, **options), ks)) if tune_on is not None else None
-    reading = do(opened, "read", run=run, **options)
+    tuned = tuned_k(answered(opened, do(read_run, opened, run=tune_on, **options), ks)) if tune_on is not None else None
+    reading = do(read_run, opened, run=run, **options)
     made = answered(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )

@@ -46,7 +46,7 @@ def rocketqa(
     chosen = Thresholds(**thresholds)
     settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
     opened = open_study(study)
-    made = _lead_or_follow(opened, "train rocketqa", name=name, run=run, start=start, settings=settings, device=device)
+    made = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)
     if made is not None:
         print(f"Recipe {name}: {made.seconds:,.0f} s in all.")
         for step, why in made.skipped.items():
@@ -90,10 +90,11 @@ def label_budget(
     """What labels buy: retrievers trained with some, half and all of them, and whether the next hundred are worth it."""
     from app.tables import print_json
     from backend.experiments.budget_results import as_lines
+    from backend.experiments.label_budget import label_budget as run_label_budget
 
     made = do(
+        run_label_budget,
         open_study(study),
-        "experiment label-budget",
         name=name,
         run=run,
         start=start,
@@ -121,12 +122,12 @@ def _numbers(text: str, option: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _lead_or_follow(study: Study, job: str, /, **arguments: Any) -> Any:
-    """Do the job; of several processes the first keeps it, and the others train along and say nothing."""
+def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
+    """Do the recipe. Of several processes the main one records the job; the others train with it."""
     from backend.recipes.rocketqa import train_rocketqa
     from backend.training.distributed import is_main_process
 
-    return do(study, job, **arguments) if is_main_process() else train_rocketqa(study, **arguments)
+    return do(train_rocketqa, study, **arguments) if is_main_process() else train_rocketqa(study, **arguments)
 
 
 def _print_report(study: Study, runs: list[str]) -> None:

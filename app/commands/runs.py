@@ -75,7 +75,9 @@ def _retrieve_command() -> Callable[..., None]:
             "replace": replace,
             "device": device,
         }
-        _print_run(do(opened, "retrieve", **given, **options))
+        from backend.retrieval.retrieve import retrieve
+
+        _print_run(do(retrieve, opened, **given, **options))
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -38,8 +39,10 @@ def dual_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a dual encoder; it becomes an encoder of study.toml. Under torchrun, all processes train one model."""
+    from backend.training.dual_encoder import train_dual_encoder
+
     made = _train(
-        "train dual-encoder",
+        train_dual_encoder,
         study,
         name=name,
         training_set=on,
@@ -73,8 +76,10 @@ def cross_encoder(
     study: StudyOption = None,
 ) -> None:
     """Train a cross-encoder on the negatives that a training set was mined for, and calibrate it on held-out questions."""
+    from backend.training.cross_encoder import train_cross_encoder
+
     made = _train(
-        "train cross-encoder",
+        train_cross_encoder,
         study,
         name=name,
         training_set=on,
@@ -102,7 +107,9 @@ def score(
     study: StudyOption = None,
 ) -> None:
     """Judge a run's passages with a cross-encoder; training sets are cleaned by what it says."""
-    made = do(open_study(study), "score run", model=name, run=run, depth=depth, device=device)
+    from backend.training.scoring import score_run
+
+    made = do(score_run, open_study(study), model=name, run=run, depth=depth, device=device)
     print(f"Scored {counted(made['scored'], 'pair')}; {made['kept']:,} are kept in all.")
 
 
@@ -121,8 +128,10 @@ def per_relation(
     study: StudyOption = None,
 ) -> None:
     """Train a question encoder of its own for each relation, over one passage index (EntityQuestions, Table 4)."""
+    from backend.training.per_relation import train_per_relation
+
     made = _train(
-        "train per-relation",
+        train_per_relation,
         study,
         name=name,
         encoder=encoder,
@@ -148,7 +157,9 @@ def route(
     study: StudyOption = None,
 ) -> None:
     """Make a run in which each question is encoded by its relation's encoder."""
-    made = do(open_study(study), "retrieve per-relation", name=name, split=split, k=k, run=run, device=device)
+    from backend.training.per_relation import retrieve_per_relation
+
+    made = do(retrieve_per_relation, open_study(study), name=name, split=split, k=k, run=run, device=device)
     print(
         f"Run {made.name}: {made.manifest['routed']:,} of {counted(len(made.question_ids), 'question')} went to an encoder of their relation."
     )
@@ -182,21 +193,16 @@ def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, train
             )
 
 
-def _train(job: str, folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
-    """Do the job; in several processes the first keeps it, and the others work along and say nothing."""
+def _train(function: Callable[..., Any], folder: str | None, /, trust: bool = False, **arguments: Any) -> Any:
+    """Do a training job. Of several processes the main one records the job; the others train with it and return None."""
     from backend.training.distributed import is_main_process
 
     study = open_study(folder)
     if trust:
         trust_models(study, arguments["start"])
     if is_main_process():
-        return do(study, job, **arguments)
-    from importlib import import_module
-
-    from backend.core.jobs import KINDS
-
-    module, name = KINDS[job].split(":")
-    getattr(import_module(module), name)(study, **arguments)
+        return do(function, study, **arguments)
+    function(study, **arguments)
     return None
 
 

@@ -65,9 +65,11 @@ def build(
     first, dash, last = ranks.partition("-")
     if not (first.isdecimal() and (last.isdecimal() or not dash) and len(ranks) < 20):
         raise typer.BadParameter("--ranks takes two whole numbers, as in 1-100")
+    from backend.training_sets.builder import build
+
     made = do(
+        build,
         open_study(study),
-        "build training set",
         name=name,
         runs=run,
         policy=policy,

@@ -13,7 +13,9 @@ from app.components import jobs
 from app.components.marks import count, notice
 from app.desk import desk
 from app.markup import link, show, tag
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judging.batches import make_batch
 from db.errors import BlindspotError, Refused
 from db.people import Person
 from db.queue import Batch, Item
@@ -56,19 +58,18 @@ def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[s
 def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
     taken = {batch.name for batch in desk(opened).queue.batches()}
     name = next(name for n in range(1, 100_000) if (name := f"slice-{n}") not in taken)
-    arguments = {"name": name, "runs": runs, "size": len(question_ids), "slice": question_ids}
-    if _submit(opened, arguments):
+    if _start(opened, name, runs, size=len(question_ids), slice=question_ids):
         st.session_state[_SENT] = name
 
 
-def _submit(opened: Study, arguments: dict[str, Any]) -> bool:
-    """Start the job that makes a batch, in the name of whoever is at work. Gives whether it was started."""
+def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
+    """Start the job that makes a batch, in the name of the person at work. Return False if it was refused."""
     try:
         by = who.acting(opened.labels_path)
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
-    return jobs.submit(opened, "make batch", {**arguments, "by": by})
+    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
 
 
 def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
@@ -140,7 +141,7 @@ def _make(opened: Study, taken: set[str]) -> None:
         show(notice("Candidates are pooled from runs, and there is none yet: make one on Home."))
         return
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
-    with st.form("make-batch", border=False):
+    with st.form("make-batch", border=False, enter_to_submit=False):
         top = st.columns([2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
         chosen = top[1].multiselect("Pooled from", list(runs), list(runs)[:3])
@@ -162,18 +163,16 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
     if made:
-        _submit(
+        _start(
             opened,
-            {
-                "name": name.strip(),
-                "runs": chosen,
-                "size": size,
-                "depth": depth,
-                "splits": splits or None,
-                "candidates": candidates,
-                "people_needed": needed,
-                "seed": seed,
-            },
+            name.strip(),
+            chosen,
+            size=size,
+            depth=depth,
+            splits=splits or None,
+            candidates=candidates,
+            people_needed=needed,
+            seed=seed,
         )
         st.rerun()
 

@@ -1,11 +1,11 @@
-"""Long work as it goes: a bar, the rate, the time left, a way to stop it, and what became of the last ones."""
+"""Jobs on a page: buttons that start them, and a panel of those that wait, run or have ended."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import datetime
 
 import streamlit as st
 
@@ -13,116 +13,135 @@ from app import who
 from app.components.marks import notice
 from app.markup import Html, div, show, span, tag
 from backend.core import jobs
-from backend.core.declared import declared
+from backend.core.jobs import JobRequest
 from backend.core.study import Study
-from backend.retrieval.retriever import RETRIEVERS
-from db.errors import Refused
+from db.errors import BlindspotError
 from db.jobs import Job
-from db.rights import action_of_job
 
-SHOWN = 5
+ENDED_SHOWN = 5
+LOOKED_AT = 50  # jobs among which the panel looks for unfinished ones
+LOG_SHOWN = 8000  # characters, from the end of the log
+SECONDS_TO_STOP = 10.0  # after that the panel offers to end a cancelled job at once
 _REFUSED = "jobs-refused"
-WORDS = {"waiting": "waiting", "running": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"}
 
 
-def name(kind: str, arguments: dict[str, Any]) -> str:
-    """ "retrieve dense over dev with minilm": what a job does, for people."""
-    if kind == "retrieve":
-        over = f" over {arguments['split']}" if arguments.get("split") else ""
-        retriever = RETRIEVERS.find(arguments.get("kind", ""))
-        takes_encoder = retriever is None or "encoder" in declared(retriever.options)
-        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") and takes_encoder else ""
-        return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
-    extra = arguments.get("name") or arguments.get("experiment") or arguments.get("path", "").rsplit("/", 1)[-1]
-    return f"{kind} {extra}".strip()
-
-
-def is_running(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
-    return any(job.unfinished and (job.kind, job.arguments) == (kind, arguments) for job in jobs.recent(study, 20))
-
-
-def start_button(
-    study: Study, kind: str, arguments: dict[str, Any], key: str, words: str = "Start", lacking: str = ""
-) -> None:
-    """A button that starts a job, for those who may. While the job runs, or something is `lacking` for it, it cannot be pressed."""
-    if not who.may(study.labels_path, action_of_job(kind)):
-        return
-    running = is_running(study, kind, arguments)
-    does = f"Start: {name(kind, arguments)}" + (f" ({lacking})" if lacking else "")
-    st.button(
-        "Running" if running else words,
-        key=key,
-        disabled=running or bool(lacking),
-        help=does,
-        on_click=submit,
-        args=(study, kind, arguments),
+def is_unfinished(study: Study, request: JobRequest) -> bool:
+    """Is the same job, with the same arguments, waiting or running?"""
+    return any(
+        job.unfinished and (job.kind, job.arguments) == (request.kind.kind, request.arguments)
+        for job in jobs.recent(study, LOOKED_AT)
     )
 
 
-def submit(study: Study, kind: str, arguments: dict[str, Any]) -> bool:
-    """Start a job for whoever is at work, unless the same one is under way; the panel says so where it is refused.
+def start_button(study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "") -> None:
+    """A button that starts a job, for those who may.
 
-    Gives whether the job is under way now.
+    It cannot be pressed while the same job is unfinished, or while something is `lacking`.
     """
+    if not who.may(study.labels_path, request.action):
+        return
+    unfinished = is_unfinished(study, request)
+    st.button(
+        "Started" if unfinished else words,
+        key=key,
+        disabled=unfinished or bool(lacking),
+        help=f"Start: {request.title}" + (f" ({lacking})" if lacking else ""),
+        on_click=start,
+        args=(study, request),
+    )
+
+
+def start(study: Study, request: JobRequest) -> bool:
+    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then says why."""
     try:
-        if not is_running(study, kind, arguments):
-            jobs.submit(study, kind, arguments, by=who.acting(study.labels_path))
-        return True
-    except Refused as error:
-        st.session_state[_REFUSED] = str(error)
+        if not is_unfinished(study, request):
+            jobs.submit_request(study, request, by=who.acting(study.labels_path))
+    except BlindspotError as error:
+        st.session_state[_REFUSED] = f"{request.title} was not started: {error}"
         return False
+    return True
 
 
-def cancel(study: Study, id: str) -> None:
-    """Cancel a job for whoever is at work; the panel says so where it is refused."""
+def cancel(study: Study, id: str, force: bool = False) -> None:
+    """Cancel a job for the person at work. If that is refused, the panel says why."""
     try:
-        jobs.cancel(study, id, by=who.acting(study.labels_path))
-    except Refused as error:
+        jobs.cancel(study, id, by=who.acting(study.labels_path), force=force)
+    except BlindspotError as error:
         st.session_state[_REFUSED] = str(error)
 
 
 @contextmanager
 def followed(study: Study) -> Iterator[None]:
-    """Around the drawing of a page with a panel: a job that ends meanwhile makes it anew, for what was drawn before does not know
-    what the job made."""
-    under_way = {job.id for job in jobs.recent(study, SHOWN) if job.unfinished}
+    """Draw a page that has a panel. If a job ends meanwhile, the page is drawn again: its first parts do not show the result."""
+    before = _unfinished(study)
     yield
-    if any(job.id in under_way and not job.unfinished for job in jobs.recent(study, SHOWN)):
+    if before - _unfinished(study):
         st.rerun()
 
 
 def panel(study: Study) -> None:
-    """The last jobs. While one is unfinished it looks again every second, and reruns the page when the last one ends."""
-    active = any(job.unfinished for job in jobs.recent(study, SHOWN))
-    st.fragment(_list, run_every=1.0 if active else None)(study, active)
+    """The unfinished jobs and the last ones that ended.
+
+    While a job is unfinished the panel looks again every second. Whenever a job ends, the whole page is drawn again.
+    """
+    unfinished = _unfinished(study)
+    st.fragment(_list, run_every=1.0 if unfinished else None)(study, unfinished)
 
 
-def _list(study: Study, was_active: bool) -> None:
+def _unfinished(study: Study) -> set[str]:
+    return {job.id for job in jobs.recent(study, LOOKED_AT) if job.unfinished}
+
+
+def _list(study: Study, unfinished_before: set[str]) -> None:
     if who.gone(study.labels_path):
         st.rerun()
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
-    recent = jobs.recent(study, SHOWN)
-    if not recent:
-        return
-    with st.container(key="jobs"):
-        show(tag("h2", "Jobs"))
-        may_cancel = who.may(study.labels_path, "cancel jobs")
-        for job in (job for job in recent if job.unfinished):
-            left, right = st.columns([9, 1.6], vertical_alignment="center")
-            with left:
-                show(_running(job))
-            with right:
-                if may_cancel:
-                    st.button("Cancel", key=f"cancel-{job.id}", on_click=cancel, args=(study, job.id))
-        ended = [_ended(job) for job in recent if not job.unfinished]
-        if ended:
-            show(*ended)
-    if was_active and not any(job.unfinished for job in recent):
+    recent = jobs.recent(study, LOOKED_AT)
+    unfinished = [job for job in recent if job.unfinished]
+    ended = [job for job in recent if not job.unfinished][:ENDED_SHOWN]
+    if recent:
+        with st.container(key="jobs"):
+            show(tag("h2", "Jobs"))
+            for job in reversed(unfinished):  # in the order in which they run
+                _with_cancel(study, job)
+            for job in ended:
+                show(_ended(job))
+                if job.state == "failed":
+                    _log(study, job)
+    if unfinished_before - {job.id for job in unfinished}:
         st.rerun()
 
 
-def _running(job: Job) -> Html:
+def _with_cancel(study: Study, job: Job) -> None:
+    left, right = st.columns([9, 1.8], vertical_alignment="center")
+    since_cancelled = jobs.seconds_since_cancelled(study, job.id)
+    with left:
+        show(_progress(job, since_cancelled is not None))
+    if not who.may(study.labels_path, "cancel jobs"):
+        return
+    with right:
+        if since_cancelled is None:
+            st.button("Cancel", key=f"cancel-{job.id}", on_click=cancel, args=(study, job.id))
+        elif since_cancelled >= SECONDS_TO_STOP:
+            st.button(
+                "End now",
+                key=f"end-{job.id}",
+                help="The job has not stopped yet. Kill its process; what it has not saved is lost.",
+                on_click=cancel,
+                args=(study, job.id, True),
+            )
+
+
+def _progress(job: Job, is_cancelled: bool) -> Html:
+    line = div(
+        span("stopping" if is_cancelled else job.state, cls=f"state {job.state}"),
+        span(jobs.title(job.kind, job.arguments), cls="job-name"),
+        span(_what_it_does(job), cls="soft"),
+        cls="job-line",
+    )
+    if job.state == "waiting":
+        return div(line, cls="job")
     share = min(job.done / job.total, 1.0) if job.total else None
     bar = div(
         span(style=f"width:{100 * (share or 0):.1f}%"),
@@ -132,36 +151,32 @@ def _running(job: Job) -> Html:
         aria_valuemax="100",
         aria_valuenow=None if share is None else f"{100 * share:.0f}",
     )
-    return div(
-        div(span(name(job.kind, job.arguments), cls="job-name"), span(_told(job), cls="soft"), cls="job-line"),
-        bar,
-        cls="job",
-    )
+    return div(line, bar, cls="job")
 
 
-def _told(job: Job) -> str:
-    """ "encoding: 1,200 of 100,000, 40/s, 41 min left"; rate and time are of the step the job is at."""
+def _what_it_does(job: Job) -> str:
+    """ "encoding: 1,200 of 100,000, 40/s, 41 min left". Rate and time left are those of the current step."""
     if job.state == "waiting":
-        return "starting"
+        return job.doing or "starting"
     doing = job.doing or "working"
     if not job.done:
         return doing
-    parts = [f"{doing}: {job.done:,}" + (f" of {job.total:,}" if job.total else "")]
+    words = [f"{doing}: {job.done:,}" + (f" of {job.total:,}" if job.total else "")]
     rate = _rate(job)
     if rate:
-        parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        words.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
         if job.total:
-            parts.append(f"{duration((job.total - job.done) / rate)} left")
-    return ", ".join(parts)
+            words.append(f"{duration((job.total - job.done) / rate)} left")
+    return ", ".join(words)
 
 
 def _rate(job: Job) -> float | None:
-    """Things a second since this session first saw the job at this step; None until a second has passed."""
-    seen = st.session_state.setdefault("job-rates", {})
+    """Items a second since this session first saw the job in its current step; None until a second has passed."""
+    first_seen = st.session_state.setdefault("job-rates", {})
     now = time.monotonic()
-    doing, since, done = seen.get(job.id, (None, now, job.done))
+    doing, since, done = first_seen.get(job.id, (None, now, job.done))
     if doing != job.doing:
-        seen[job.id] = (job.doing, now, job.done)
+        first_seen[job.id] = (job.doing, now, job.done)
         return None
     return (job.done - done) / (now - since) if now - since >= 1 and job.done > done else None
 
@@ -173,11 +188,33 @@ def duration(seconds: float) -> str:
 
 
 def _ended(job: Job) -> Html:
-    when = (job.ended or "")[:16].replace("T", " ")
     line = div(
-        span(WORDS.get(job.state, job.state), cls=f"state {job.state}"),
-        span(name(job.kind, job.arguments), cls="job-name"),
-        span(when, cls="soft"),
+        span(job.state, cls=f"state {job.state}"),
+        span(jobs.title(job.kind, job.arguments), cls="job-name"),
+        span(_when(job), cls="soft"),
         cls="job-line",
     )
     return div(line, div(job.error, cls="job-error") if job.error and job.state == "failed" else "", cls="job ended")
+
+
+def _when(job: Job) -> str:
+    """ "2026-03-01 14:05 UTC, took 3 min"."""
+    if not job.ended:
+        return ""
+    when = f"{job.ended[:16].replace('T', ' ')} UTC"
+    if not job.started:
+        return when
+    seconds = (datetime.fromisoformat(job.ended) - datetime.fromisoformat(job.started)).total_seconds()
+    return f"{when}, took {duration(seconds)}"
+
+
+def _log(study: Study, job: Job) -> None:
+    """The end of the log of a failed job, folded away."""
+    printed = jobs.log(study, job.id).strip()
+    if not printed or printed == job.error:
+        return
+    with st.expander("Log"):
+        if len(printed) > LOG_SHOWN:
+            printed = "…\n" + printed[-LOG_SHOWN:].partition("\n")[2]
+        st.code(printed, language=None, wrap_lines=True)
+        show(tag("p", "The whole log: ", tag("code", f"blindspot jobs log {job.id}"), cls="soft"))

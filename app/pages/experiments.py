@@ -13,10 +13,11 @@ from app.components.panel_tables import choices
 from app.components.plots import plot
 from app.entry import enter
 from app.markup import div, join, link, show, tag
+from backend.core.jobs import request
 from backend.core.study import Study
 from backend.experiments import tables
 from backend.experiments.papers import EXPERIMENTS
-from backend.experiments.running import results
+from backend.experiments.running import results, run_experiment
 
 TRIED = {"small": True}
 
@@ -59,7 +60,7 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
         _result(chosen)
     show(commands(name))
     with st.container(key="try-experiment"):
-        jobs.start_button(opened, "experiment", {"experiment": name, "given": TRIED}, f"try-{name}", "Try it small")
+        jobs.start_button(opened, request(run_experiment, name, TRIED), f"try-{name}", "Try it small")
 
 
 def _named(result: dict) -> str:

@@ -14,10 +14,12 @@ from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
 from app.markup import Html, div, link, show, span, tag
+from backend.core.jobs import JobRequest, request
 from backend.core.study import Study
 from backend.core.summary import summary
 from backend.retrieval.indexes import names
 from backend.retrieval.next_steps import command_line, next_steps
+from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RESERVED, RETRIEVERS, kind_of, options_for
 
 
@@ -116,13 +118,14 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
                 st.code(with_study(step.command, opened), language=None, wrap_lines=True)
             if step.job is not None:
                 with right:
-                    jobs.start_button(opened, *step.job, key=f"start-{number}", lacking=_lacking(held, *step.job))
+                    jobs.start_button(opened, step.job, key=f"start-{number}", lacking=_lacking(held, step.job))
 
 
-def _lacking(held: dict[str, Any], kind: str, arguments: dict[str, Any]) -> str:
+def _lacking(held: dict[str, Any], job: JobRequest) -> str:
     """The index that a retrieval still needs; "" when it can start."""
-    if kind != "retrieve":
+    if job.kind.function is not retrieve:
         return ""
+    arguments = job.arguments
     retriever = RETRIEVERS.get(arguments["kind"])
     given = {key: value for key, value in arguments.items() if key not in RESERVED}
     needed = retriever.parts(retriever.name_of(options_for(retriever, given)))
@@ -154,9 +157,9 @@ def _make_more(opened: Study, held: dict[str, Any]) -> None:
             sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
             split = st.selectbox("Questions", sets, key="more-split", help="A split, or one named question set.")
         kind = retrievers[retriever]
-        arguments: dict[str, Any] = {"kind": kind.name, "split": split, **kind.options_of(retriever)}
+        asked = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
         with right:
-            jobs.start_button(opened, "retrieve", arguments, key="more-start", words="Retrieve")
+            jobs.start_button(opened, asked, key="more-start", words="Retrieve")
         st.code(with_study(command_line(kind, retriever, split), opened), language=None, wrap_lines=True)
 
 

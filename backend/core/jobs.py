@@ -1,215 +1,484 @@
-"""Long work: recorded in the study, with progress, a log and a way to cancel.
+"""Jobs: long work that a study records, with progress, a log, a queue and a way to cancel.
 
-A job runs in this process (`run`, what the command line does) or in one of its own (`submit`, what the app does;
-`python -m backend.core.jobs STUDY ID` is that process). Both look the same to whoever polls. A running job holds a lock on its
-folder, so one whose process is gone is known by that and is recorded as failed.
+A job is a function that is registered where it is defined:
+
+    @job("index bm25")
+    def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict: ...
+
+`run(build_index, study, threads=2)` does the job in this process, as the command line does. `submit(build_index, study, threads=2)`
+starts a process for it, as the app does. Both take the arguments of the function itself, and the study shows both alike.
+
+Heavy jobs of a study run one after another, in the order in which they were asked for. A light job starts at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import importlib
+import inspect
+import json
+import math
 import os
 import secrets
 import signal
-import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from contextvars import ContextVar
+from typing import IO, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from backend.core import job_process
 from backend.core.rights import require
+from backend.core.settings import check_name
 from backend.core.study import Study
 from backend.progress import Progress
 from db.errors import BlindspotError, Refused
 from db.jobs import Job, Jobs
 from db.rights import action_of_job
 
-KINDS = {
-    "import passages": "backend.data.importing.importer:import_passages",
-    "import questions": "backend.data.importing.importer:import_questions",
-    "import frequencies": "backend.data.importing.importer:import_frequencies",
-    "import triples": "backend.data.importing.triples:import_triples",
-    "import qrels": "backend.data.importing.qrels:import_qrels",
-    "import run": "backend.data.importing.runs:import_run",
-    "count frequencies": "backend.data.importing.importer:count_frequencies",
-    "index bm25": "backend.retrieval.bm25:build_index",
-    "index dense": "backend.retrieval.dense:build_index",
-    "index faiss": "backend.retrieval.approximate:build",
-    "index milvus": "backend.retrieval.milvus:build",
-    "retrieve": "backend.retrieval.retrieve:retrieve",
-    "map": "backend.maps:make",
-    "build training set": "backend.training_sets.builder:build",
-    "train dual-encoder": "backend.training.dual_encoder:train_dual_encoder",
-    "train cross-encoder": "backend.training.cross_encoder:train_cross_encoder",
-    "train reader": "backend.reader.training:train_reader",
-    "read": "backend.reader.reading:read",
-    "train per-relation": "backend.training.per_relation:train_per_relation",
-    "retrieve per-relation": "backend.training.per_relation:retrieve_per_relation",
-    "train rocketqa": "backend.recipes.rocketqa:train_rocketqa",
-    "experiment": "backend.experiments.running:run_experiment",
-    "experiment label-budget": "backend.experiments.label_budget:label_budget",
-    "score run": "backend.training.scoring:score_run",
-    "try model": "backend.training.dual_encoder:try_model",
-    "make batch": "backend.judging.batches:make_batch",
-}
 CANCELLED = "cancelled; what was finished is kept, and the same command goes on from there"
+DIED = "the process of this job ended without a result: it was killed, or the memory was full; its log may say more"
+NEVER_STARTED = "the process of this job ended before the job began; start it again"
+SECONDS_BETWEEN_LOOKS = 0.3  # of a waiting job, at the jobs ahead of it
+SECONDS_BETWEEN_REPORTS = 1.0
+SECONDS_BETWEEN_HEARTBEATS = 10.0
 
 
 class Cancelled(BlindspotError):
-    """The job was asked to stop."""
+    """Somebody cancelled the job."""
 
 
-def run(study: Study, kind: str, arguments: dict[str, Any], watch: Progress | None = None) -> Any:
-    """Do a job here and now; returns what its function returns, raises what it raises."""
-    id = _create(study, kind, arguments)
-    return _execute(study, id, watch)
+class Named(Protocol):
+    """A part of a study: a run, a training set, a map."""
+
+    @property
+    def name(self) -> str: ...
 
 
-def submit(study: Study, kind: str, arguments: dict[str, Any], by: str | None = None) -> str:
-    """Start a job in a process of its own and return its id. `by`: who asks; see `backend.core.rights.require`."""
-    require(study, by, action_of_job(kind))
-    id = _create(study, kind, arguments)
-    folder = study.path("jobs", id)
-    with open(folder / "log", "w") as log:
+class DataclassInstance(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+JobResult = str | int | float | Mapping[str, Any] | Sequence[Any] | DataclassInstance | Named | None
+"""What the function of a job may return. The record keeps a part by its name and everything else as JSON."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., JobResult])
+
+
+@dataclasses.dataclass(frozen=True)
+class JobKind:
+    """A registered function.
+
+    kind: the name that records and pages show. Studies keep it: do not change the kind of a released job.
+    light: the job does not wait for others, and others do not wait for it.
+    check: takes the same arguments, without `progress`, and raises a BlindspotError for those that cannot work. Called before
+        anything is recorded.
+    """
+
+    kind: str
+    function: Callable[..., Any]
+    light: bool = False
+    check: Callable[..., object] | None = None
+
+    @property
+    def place(self) -> str:
+        return f"{self.function.__module__}:{self.function.__qualname__}"
+
+
+@dataclasses.dataclass(frozen=True)
+class JobRequest:
+    """A job that can be started later: a registered function and its arguments, as JSON values."""
+
+    kind: JobKind
+    arguments: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        return title(self.kind.kind, self.arguments)
+
+    @property
+    def action(self) -> str:
+        """The action of `db.rights.ACTIONS` that starting this job is."""
+        return action_of_job(self.kind.kind)
+
+
+_KINDS: dict[str, JobKind] = {}
+
+
+def job(
+    kind: str, *, light: bool = False, check: Callable[..., object] | None = None
+) -> Callable[[Function], Function]:
+    """Register a function as a job. It stays an ordinary function.
+
+    Its first parameter is the study, and it takes `progress`. The other arguments must be JSON values when the job is submitted.
+    """
+
+    def register(function: Function) -> Function:
+        new = JobKind(kind, function, light, check)
+        known = _KINDS.setdefault(kind, new)
+        if known.place != new.place:
+            raise ValueError(f"two functions are registered as {kind!r}: {known.place} and {new.place}")
+        _KINDS[kind] = new
+        return function
+
+    return register
+
+
+def kinds() -> dict[str, JobKind]:
+    """The kinds of job that this process has loaded, by name."""
+    return dict(_KINDS)
+
+
+def request(function: Callable[Concatenate[Study, P], object], *args: P.args, **kwargs: P.kwargs) -> JobRequest:
+    """The function with its arguments, to be started by a button. Raises TypeError for arguments that cannot be written as JSON."""
+    kind = _kind_of(function)
+    arguments = _by_name(function, args, kwargs)
+    arguments.pop("progress", None)
+    return JobRequest(kind, json.loads(json.dumps(arguments)))
+
+
+def request_again(record: Job) -> JobRequest | None:
+    """The same job once more. None if this process has not loaded a job of that kind: records are data, and load no code."""
+    kind = _KINDS.get(record.kind)
+    return None if kind is None else JobRequest(kind, record.arguments)
+
+
+def run(function: Callable[Concatenate[Study, P], R], study: Study, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do a job in this process and record it.
+
+    Takes the arguments of the function, `progress` among them. Returns and raises what the function does. A heavy job first waits
+    for the heavy jobs ahead of it and reports for which, unless `without_waiting` is in force.
+
+    Raises Refused, before anything is recorded, for a function that is no job and for arguments that cannot work.
+    """
+    kind = _kind_of(function)
+    arguments = _by_name(function, args, kwargs)
+    progress = cast("Progress | None", arguments.pop("progress", None))
+    _check(study, kind, arguments)
+    id, lock = _record(study, kind, _plain(arguments))
+    with lock:
+        return cast(R, _execute(study, id, kind, arguments, progress))
+
+
+def submit(function: Callable[Concatenate[Study, P], object], study: Study, *args: P.args, **kwargs: P.kwargs) -> str:
+    """Start a job in a process of its own and return its id. Raises as `run` does before it records anything."""
+    return submit_request(study, request(function, *args, **kwargs))
+
+
+def submit_request(study: Study, asked: JobRequest, by: str | None = None) -> str:
+    """Start a prepared job; see `submit`. `by` names who asks; see `backend.core.rights.require`."""
+    require(study, by, asked.action)
+    _check(study, asked.kind, asked.arguments)
+    id, lock = _record(study, asked.kind, asked.arguments)
+    with lock:
+        try:
+            _start_process(study, id, lock)
+        except OSError as error:
+            Jobs(study.labels_path).end(id, "failed", f"its process could not be started: {error}")
+            raise
+    return id
+
+
+def _start_process(study: Study, id: str, lock: IO[str]) -> None:
+    """Start the process of a job, which inherits the job's lock. It goes on when this process ends."""
+    with open(study.path("jobs", id) / "log", "a") as log:  # the traceback of a failure is appended as well
         subprocess.Popen(
-            [sys.executable, "-m", "backend.core.jobs", str(study.folder), id],
+            [sys.executable, "-m", __name__, str(study.folder), id, str(lock.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=[lock.fileno()],
         )
-    return id
 
 
-def cancel(study: Study, id: str, by: str | None = None) -> None:
-    """Ask a job to stop; it does at its next report of progress, in half a second or so. `by`: as in `submit`."""
+def cancel(study: Study, id: str, by: str | None = None, *, force: bool = False) -> None:
+    """Cancel a job.
+
+    A job that runs stops at its next report of progress, within a second or so, and keeps what it finished. A job that waits stops
+    at once. `force` kills a process that does not stop. Does nothing to a job that has ended. `by`: as in `submit_request`.
+    """
     require(study, by, "cancel jobs")
-    if Jobs(study.labels_path).get(id).unfinished:
-        (study.path("jobs", id) / "cancel").touch()
+    found = status(study, id)
+    if not found.unfinished:
+        return
+    folder = study.path("jobs", id)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cancel").touch()
+    if force:
+        job_process.kill(found)
+        Jobs(study.labels_path).end(id, "cancelled", "cancelled and ended at once; the same command starts it again")
+
+
+def seconds_since_cancelled(study: Study, id: str) -> float | None:
+    """How long ago somebody cancelled this job; None if nobody did."""
+    try:
+        return max(0.0, time.time() - (study.path("jobs", id) / "cancel").stat().st_mtime)
+    except FileNotFoundError:
+        return None
 
 
 def status(study: Study, id: str) -> Job:
-    """The job as it is now; one whose process is gone without a word is recorded as failed."""
+    """The job as it is now. A job whose process is gone is recorded as failed, or as cancelled if somebody cancelled it."""
     jobs = Jobs(study.labels_path)
-    job = jobs.get(id)
-    if job.state == "running" and job.host == socket.gethostname() and not _alive(study, id):
-        jobs.end(id, "failed", "its process ended without a word; its log may say why")
-        job = jobs.get(id)
-    return job
+    found = jobs.get(id)
+    folder = study.path("jobs", id)
+    if not found.unfinished or job_process.is_alive(folder, found):
+        return found
+    # The process may have recorded the outcome, and ended, since the record was read.
+    found = jobs.get(id)
+    if not found.unfinished:
+        return found
+    if (folder / "cancel").exists():
+        outcome, why = "cancelled", CANCELLED
+    else:
+        outcome, why = "failed", DIED if found.state == "running" else NEVER_STARTED
+    try:
+        jobs.end(id, outcome, why)
+    except sqlite3.OperationalError:  # a study that may only be read
+        return dataclasses.replace(found, state=outcome, error=why)
+    return jobs.get(id)
 
 
 def recent(study: Study, count: int = 20) -> list[Job]:
     """The last jobs, newest first, each as it is now."""
-    return [status(study, job.id) if job.unfinished else job for job in Jobs(study.labels_path).recent(count)]
+    return [status(study, found.id) if found.unfinished else found for found in Jobs(study.labels_path).recent(count)]
 
 
 def log(study: Study, id: str) -> str:
+    """What a job printed."""
     path = study.path("jobs", id) / "log"
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def _create(study: Study, kind: str, arguments: dict[str, Any]) -> str:
-    if kind not in KINDS:
-        raise Refused(f"there is no job of the kind {kind!r}")
-    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
-    study.path("jobs", id).mkdir(parents=True)
-    Jobs(study.labels_path).create(id, kind, arguments)
-    return id
+def title(kind: str, arguments: Mapping[str, Any]) -> str:
+    """What a job does, for people: "retrieve dense over dev with minilm"."""
+    if kind == "retrieve":
+        over = f" over {arguments['split']}" if arguments.get("split") else ""
+        uses_encoder = arguments.get("encoder") and arguments.get("kind") != "bm25"
+        encoder = f" with {arguments['encoder']}" if uses_encoder else ""
+        return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
+    subject = (
+        arguments.get("name") or arguments.get("experiment") or str(arguments.get("path") or "").rsplit("/", 1)[-1]
+    )
+    return f"{kind} {subject}".strip()
 
 
-def _execute(study: Study, id: str, watch: Progress | None) -> Any:
-    jobs = Jobs(study.labels_path)
-    job = jobs.get(id)
-    with _held(study, id):
-        jobs.start(id, os.getpid(), socket.gethostname())
-        try:
-            result = _function(job.kind)(study, **job.arguments, progress=_Reporter(study, jobs, id, watch))
-        except (KeyboardInterrupt, Cancelled):
-            jobs.end(id, "cancelled", CANCELLED)
-            raise
-        except BlindspotError as error:
-            jobs.end(id, "failed", str(error))
-            raise
-        except BaseException as error:
-            jobs.end(id, "failed", f"{type(error).__name__}: {error}")
-            raise
-        jobs.end(id, "done", result=_summary(result))
-        return result
-
-
-class _Reporter:
-    """Given to the function that works: tells the watcher at once, labels.db once a second, and raises when cancelled."""
-
-    def __init__(self, study: Study, jobs: Jobs, id: str, watch: Progress | None):
-        self._jobs, self._id, self._watch = jobs, id, watch
-        self._stop = study.path("jobs", id) / "cancel"
-        self._told = 0.0
-
-    def __call__(self, done: int, total: int | None, doing: str) -> None:
-        if self._stop.exists():
-            raise Cancelled(CANCELLED)
-        if self._watch is not None:
-            self._watch(done, total, doing)
-        if time.monotonic() - self._told >= 1:
-            self._jobs.beat(self._id, done, total, doing)
-            self._told = time.monotonic()
-
-
-def _function(kind: str) -> Callable[..., Any]:
-    module, name = KINDS[kind].split(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _summary(result: Any) -> Any:
-    """What labels.db keeps of a result."""
-    if dataclasses.is_dataclass(result):
-        return {
-            key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(result).items()
-        }
-    return result if isinstance(result, (dict, type(None))) else {"name": result.name}
+_without_waiting: ContextVar[bool] = ContextVar("without_waiting", default=False)
+_inside_job: ContextVar[bool] = ContextVar("inside_job", default=False)
 
 
 @contextmanager
-def _held(study: Study, id: str) -> Iterator[None]:
-    with open(study.path("jobs", id) / "lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _alive(study: Study, id: str) -> bool:
-    path = study.path("jobs", id) / "lock"
-    if not path.exists():
-        return False
-    with open(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def main(folder: str, id: str) -> int:
-    """The process of a submitted job."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end: leave as on Ctrl-C, nothing half made
-    study = Study.open(folder)
+def without_waiting() -> Iterator[None]:
+    """Within the block, `run` starts heavy jobs beside those that run already."""
+    token = _without_waiting.set(True)
     try:
-        _execute(study, id, lambda done, total, doing: None)
+        yield
+    finally:
+        _without_waiting.reset(token)
+
+
+def _kind_of(function: Callable[..., object]) -> JobKind:
+    found = next((kind for kind in _KINDS.values() if kind.function is function), None)
+    if found is None:
+        name = getattr(function, "__qualname__", repr(function))
+        raise Refused(f"{name} is not a job; register it with @job(...) where it is defined")
+    return found
+
+
+def _by_name(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """The given arguments by name, without the study and without defaults."""
+    signature = inspect.signature(function)
+    bound = signature.bind(None, *args, **kwargs).arguments
+    study, *_ = signature.parameters
+    del bound[study]
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            bound |= bound.pop(parameter.name, {})
+    return dict(bound)
+
+
+def _check(study: Study, kind: JobKind, arguments: Mapping[str, Any]) -> None:
+    if isinstance(arguments.get("name"), str):
+        check_name(arguments["name"], kind.kind)
+    if kind.check is not None:
+        kind.check(study, **arguments)
+
+
+def _record(study: Study, kind: JobKind, arguments: dict[str, Any]) -> tuple[str, IO[str]]:
+    """Record a job that waits. Returns its id and its lock, which is held from before the record exists."""
+    id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    folder = study.path("jobs", id)
+    folder.mkdir(parents=True)
+    lock = job_process.take_lock(folder)
+    Jobs(study.labels_path).create(
+        id,
+        kind.kind,
+        arguments,
+        function=kind.place,
+        heavy=not kind.light,
+        host=job_process.host(),
+        boot=job_process.boot(),
+    )
+    return id, lock
+
+
+def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any], progress: Progress | None) -> Any:
+    """Do a recorded job whose lock this process holds, and record its outcome."""
+    jobs = Jobs(study.labels_path)
+    pid = os.getpid()
+    jobs.adopt(id, pid, job_process.process_of(pid), job_process.host(), job_process.boot())
+    token = None
+    try:
+        with _Reporter(study, id, progress) as reporter:
+            if not (kind.light or _without_waiting.get() or _inside_job.get()):
+                _wait_for_turn(study, id, reporter)
+            jobs.start(id)
+            token = _inside_job.set(True)
+            result = kind.function(study, **arguments, progress=reporter)
+    except (KeyboardInterrupt, Cancelled):
+        jobs.end(id, "cancelled", CANCELLED)
+        raise
+    except BlindspotError as error:
+        jobs.end(id, "failed", str(error))
+        raise
+    except BaseException as error:
+        with open(study.path("jobs", id) / "log", "a", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
+        jobs.end(id, "failed", f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        if token is not None:
+            _inside_job.reset(token)
+    jobs.end(id, "done", result=_recorded(result))
+    return result
+
+
+def _wait_for_turn(study: Study, id: str, report: Progress) -> None:
+    """Wait until no heavy job that was asked for earlier is unfinished."""
+    jobs = Jobs(study.labels_path)
+    while ahead := [found for found in jobs.ahead(id) if status(study, found.id).unfinished]:
+        others = f" and {len(ahead) - 1} more" if len(ahead) > 1 else ""
+        report(0, None, f"waits for: {title(ahead[0].kind, ahead[0].arguments)}{others}")
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+class _Reporter:
+    """The `progress` of a job's function.
+
+    Passes each report to the caller's own progress and raises Cancelled if somebody cancelled the job. A thread writes the last
+    report to labels.db, once a second at most, and goes on while the function reports nothing: others see that the process lives.
+    """
+
+    def __init__(self, study: Study, id: str, progress: Progress | None):
+        self._jobs, self._id, self._progress = Jobs(study.labels_path), id, progress
+        self._cancel_file = study.path("jobs", id) / "cancel"
+        self._last: tuple[int, int | None, str] = (0, None, "")
+        self._written: tuple[int, int | None, str] | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write_reports, name=f"reports of job {id}", daemon=True)
+
+    def __call__(self, done: int, total: int | None, doing: str, /) -> None:
+        if self._cancel_file.exists():
+            raise Cancelled(CANCELLED)
+        self._last = (int(done), None if total is None else int(total), doing)
+        if self._progress is not None:
+            self._progress(done, total, doing)
+
+    def __enter__(self) -> _Reporter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._write()
+
+    def _write_reports(self) -> None:
+        last_write = 0.0
+        while not self._ended.wait(SECONDS_BETWEEN_REPORTS):
+            if self._last != self._written or time.monotonic() - last_write >= SECONDS_BETWEEN_HEARTBEATS:
+                self._write()
+                last_write = time.monotonic()
+
+    def _write(self) -> None:
+        report = self._last
+        try:
+            self._jobs.beat(self._id, *report)
+        except sqlite3.Error:  # a full disk or a locked file must not end the work; the next report may succeed
+            return
+        self._written = report
+
+
+def _recorded(result: JobResult) -> Any:
+    """What the record of a job keeps of its result."""
+    name = getattr(result, "name", None)
+    if isinstance(name, str) and not dataclasses.is_dataclass(result):
+        return {"name": name}
+    return _plain(result)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it. What has no such form becomes text: the record of a job must not make it fail."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, AbstractSet)):
+        return [_plain(each) for each in value]
+    if hasattr(value, "tolist"):  # numpy
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def main(folder: str, id: str, lock: str) -> int:
+    """The process of a submitted job. It inherited the job's lock as an open file."""
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ends like Ctrl-C: recorded as cancelled, nothing half made
+    os.set_inheritable(int(lock), False)
+    study = Study.open(folder)
+    record = Jobs(study.labels_path).get(id)
+    try:
+        kind = _registered(record)
+    except Exception as error:
+        Jobs(study.labels_path).end(id, "failed", f"the function of this job could not be loaded: {error}")
+        traceback.print_exc()
+        return 1
+    try:
+        _execute(study, id, kind, record.arguments, None)
     except (KeyboardInterrupt, Cancelled):
         return 130
     except BlindspotError as error:
         print(error)
         return 1
     except Exception:
-        traceback.print_exc()
-        return 1
+        return 1  # the traceback is in the log
     return 0
 
 
+def _registered(record: Job) -> JobKind:
+    """The function that a record names. Raises Refused unless it is registered as a job of that kind."""
+    importlib.import_module((record.function or "").partition(":")[0])
+    kind = _KINDS.get(record.kind)
+    if kind is None or kind.place != record.function:
+        raise Refused(f"{record.function} is not registered as the job {record.kind!r}")
+    return kind
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    from backend.core import jobs  # the module under its own name, with which functions register
+
+    sys.exit(jobs.main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What a study holds and what comes next: for `blindspot status` and the Home page."""
+"""What a study holds: for `blindspot status` and the Home page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backend.core import jobs
+from backend.core.jobs import JobRequest
 from db.gold import GoldMatches
 from db.imports import Imports
 
@@ -16,15 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to do next: why, the command that does it, and the job that does the same from the app (None: typed only)."""
+    """Something to do next.
+
+    why: what is missing.
+    command: the command that does it.
+    job: the same for a button; None for what only the command line can do.
+    """
 
     why: str
     command: str
-    job: tuple[str, dict[str, Any]] | None = None
+    job: JobRequest | None = None
 
 
 def summary(study: Study) -> dict[str, Any]:
-    """Everything the study holds, as JSON-able values. Cheap: reads manifests and counts, opens no index."""
+    """Everything the study holds, as JSON values. Cheap: reads manifests and counts, and opens no index."""
     corpus = study.corpus if study.has_corpus else None
     return {
         "name": study.settings.name,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
 from backend.core.model_files import locate
 from backend.core.settings import check_name
@@ -108,6 +109,7 @@ class Experiment:
         return questions
 
 
+@job("experiment label-budget")
 def label_budget(
     study: Study,
     name: str,

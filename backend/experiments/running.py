@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.accuracy import Estimate, proportion
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 RESULT = "result.json"
 
 
+@job("experiment")
 def run_experiment(
     study: Study,
     experiment: str,

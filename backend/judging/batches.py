@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.buckets import bucket_group
+from backend.core.jobs import job
 from backend.core.manifest import text_sha256
 from backend.core.rights import require
 from backend.judging.near_duplicates import near_duplicates
@@ -64,6 +65,7 @@ class BatchMade:
     frame: int
 
 
+@job("make batch", light=True)
 def make_batch(
     study: Study,
     name: str,

@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis import clusters, projection
 from analysis.projection import Components, geometry, joint, principal_components, project, quality
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.maps.request import MapRequest, Points, chosen_points
 from backend.maps.spreads import spreads
@@ -45,6 +46,7 @@ class _Vectors:
         return self.dense.manifest["similarity"]
 
 
+@job("map")
 def make(study: Study, replace_old: bool = False, progress: Progress | None = None, **request: Any) -> Map:
     """`make_map` with the request's fields as arguments: what a job calls."""
     return make_map(study, MapRequest(**request), replace_old, progress)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.arrays import open_array
+from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.core.settings import check_name
 from backend.progress import Progress
@@ -124,6 +125,7 @@ def readings_of(run: Run) -> dict[str, dict]:
     return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
 
 
+@job("read")
 def read(
     study: Study,
     run: str,

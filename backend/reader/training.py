@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import whole_folder
 from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
@@ -56,6 +57,7 @@ class TrainedReader:
     seconds: float
 
 
+@job("train reader")
 def train_reader(
     study: Study,
     name: str,

@@ -11,7 +11,10 @@ from analysis.accuracy import wilson
 from backend.core import jobs
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data import encyclopedia
+from backend.data.importing.importer import import_passages, import_questions
 from backend.progress import Progress
+from backend.retrieval import bm25, dense
+from backend.retrieval.retrieve import retrieve
 from db.errors import Refused
 
 SPLIT = "dev"
@@ -30,17 +33,17 @@ def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None 
     source = study.path(SOURCE)
     made = _generated(source, passages, seed, progress)
     if not study.has_corpus:
-        jobs.run(study, "import passages", {"path": str(source / "passages.tsv")}, progress)
+        jobs.run(import_passages, study, str(source / "passages.tsv"), progress=progress)
     if not study.questions.counts():
-        jobs.run(study, "import questions", {"path": str(source / "questions.jsonl")}, progress)
+        jobs.run(import_questions, study, str(source / "questions.jsonl"), progress=progress)
     indexes, runs = study.parts("indexes"), study.runs()
     if "bm25" not in indexes:
-        jobs.run(study, "index bm25", {}, progress)
+        jobs.run(bm25.build_index, study, progress=progress)
     if "minilm" not in indexes:
-        jobs.run(study, "index dense", {"name": "minilm"}, progress)
+        jobs.run(dense.build_index, study, "minilm", progress=progress)
     for kind, name in RUNS.items():
         if name not in runs:
-            jobs.run(study, "retrieve", {"kind": kind, "split": SPLIT, "name": name}, progress)
+            jobs.run(retrieve, study, kind, split=SPLIT, name=name, progress=progress)
     return study, [_size(made), *shows(study)]
 
 
@@ -69,16 +72,16 @@ def _size(made: dict) -> str:
 
 def shows(study: Study) -> list[str]:
     """What the encyclopedia shows with this study's BM25 and dense runs, one line a figure, with n and a 95% interval."""
-    bm25, dense = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
-    questions = study.questions.some(bm25.question_ids)
+    bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
+    questions = study.questions.some(bm25_run.question_ids)
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
         truth = {row["question"]: row["passages"] for row in map(json.loads, file)}
     found = encyclopedia.describe(
         questions,
         truth,
-        np.asarray(bm25.hits.ordinals),
-        np.asarray(dense.hits.ordinals),
-        (np.asarray(bm25.answers()), np.asarray(dense.answers())),
+        np.asarray(bm25_run.hits.ordinals),
+        np.asarray(dense_run.hits.ordinals),
+        (np.asarray(bm25_run.answers()), np.asarray(dense_run.answers())),
     )
     lines = {
         "false_negatives": "of the unlabelled passages in the dense top 5 answer the question: planted false negatives",

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest, write_json, write_manifest
 from backend.progress import Progress
 from backend.recipes.settings import RecipeSettings, check_recipe_name
@@ -43,6 +44,7 @@ class RecipeMade:
     seconds: float
 
 
+@job("train rocketqa")
 def train_rocketqa(
     study: Study,
     name: str,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.declared import build as build_options
+from backend.core.jobs import job
 from backend.core.manifest import write_json
 from backend.progress import Progress
 from backend.retrieval.faiss_options import KINDS, FaissOptions
@@ -40,6 +41,7 @@ RECALL_AT = (20, 100)
 DPR_HNSW = FaissOptions(links=512, build_effort=200, search_effort=128)
 
 
+@job("index faiss")
 def build(
     study: Study,
     name: str,

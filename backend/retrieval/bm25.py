@@ -20,6 +20,7 @@ import numpy as np
 
 from backend.core.arrays import open_array
 from backend.core.children import child
+from backend.core.jobs import job, request
 from backend.core.manifest import read_manifest, whole_folder, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
@@ -44,6 +45,7 @@ TIE_MARGIN = (
 )
 
 
+@job("index bm25")
 def build_index(study: Study, threads: int | None = None, progress: Progress | None = None) -> dict:
     """Index the study's passages with Lucene in a Java process of its own (all cores unless told); returns the manifest.
 
@@ -311,7 +313,7 @@ class BM25Kind(RetrieverKind):
     def steps(self, study: Study) -> list[Step]:
         if is_indexed(study):
             return []
-        return [Step("BM25 needs an index.", "blindspot index bm25", ("index bm25", {}))]
+        return [Step("BM25 needs an index.", "blindspot index bm25", request(build_index))]
 
 
 RETRIEVERS.register(BM25Kind())

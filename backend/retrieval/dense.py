@@ -13,6 +13,7 @@ import numpy as np
 
 from backend.core.arrays import open_array
 from backend.core.declared import Field, settings_class
+from backend.core.jobs import job, request
 from backend.core.manifest import file_sha256, read_manifest, write_manifest
 from backend.core.summary import Step
 from backend.progress import Progress
@@ -49,6 +50,7 @@ def encoder_settings(study: Study, name: str) -> EncoderSettings:
     return encoders[name]
 
 
+@job("index dense")
 def build_index(
     study: Study,
     name: str,
@@ -363,7 +365,7 @@ class DenseKind(EncoderKind):
             Step(
                 f"Dense retrieval needs the passages encoded with {encoder}.",
                 f"blindspot index dense --encoder {encoder}",
-                ("index dense", {"name": encoder}),
+                request(build_index, encoder),
             )
         ]
 

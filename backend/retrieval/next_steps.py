@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backend.core.declared import declared
+from backend.core.jobs import request
 from backend.core.summary import Step
+from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS, RetrieverKind, kind_of_run
 from db.imports import Imports
 
@@ -21,7 +23,10 @@ def next_steps(study: Study) -> list[Step]:
     if not questions:
         return [Step("The study has no questions yet.", "blindspot import questions FILE")]
     if Imports(study.labels_path).all("results"):
-        return [Step("How the runs did.", "blindspot report"), Step("Read the lists side by side.", "blindspot open")]
+        return [
+            Step("Report the accuracy of the runs.", "blindspot report"),
+            Step("Read the lists side by side.", "blindspot open"),
+        ]
     splits = [count["split"] for count in questions]
     split = "dev" if "dev" in splits else splits[0]
     made = {kind_of_run(manifest) for manifest in study.parts("runs").values()}
@@ -29,7 +34,7 @@ def next_steps(study: Study) -> list[Step]:
         Step(
             f"No {kind.title} run over {split} yet.",
             command_line(kind, name, split),
-            ("retrieve", {"kind": kind.name, "split": split, **kind.options_of(name)}),
+            request(retrieve, kind.name, split=split, **kind.options_of(name)),
         )
         for kind in RETRIEVERS
         if kind.suggested and kind not in made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.runs import Run, claim_run, write_run
 from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 
+@job("retrieve")
 def retrieve(
     study: Study,
     kind: str,

@@ -88,11 +88,13 @@ class Hosts:
 
     A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name as Host.
     A server on a loopback address answers to loopback names only. A server on another address answers to any IP address, because
-    a page cannot rebind one, to this machine's own names, and to the names that its operator gave.
+    a page cannot rebind one, to this machine's own names, and to the names that its operator gave. A server with given names is
+    not local even on a loopback address: a proxy brings people from elsewhere.
     """
 
     def __init__(self, address: str, names: Iterable[str] = ()):
-        self.is_local = is_loopback(address)
+        names = list(names)
+        self.is_local = is_loopback(address) and not names
         self._names = {name.lower().rstrip(".") for name in names} | {"localhost", address.lower()}
         if not self.is_local:
             self._names.add(socket.gethostname().lower())

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
@@ -70,6 +71,7 @@ class TrainedCrossEncoder:
     seconds: float
 
 
+@job("train cross-encoder")
 def train_cross_encoder(
     study: Study,
     name: str,

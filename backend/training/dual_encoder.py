@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.progress import Progress
@@ -74,6 +75,7 @@ class TrainedDualEncoder:
     seconds: float
 
 
+@job("train dual-encoder")
 def train_dual_encoder(
     study: Study,
     name: str,
@@ -425,6 +427,11 @@ def _texts_encoded(sampler: BatchSampler, settings: DualEncoderSettings, pool: P
     return sampler.batch * (2 + settings.hard_negatives), len(pool.questions) + len(pool.passages) if pool else 0
 
 
+def _check_trial(study: Study, name: str, split: str = "dev", **_: object) -> None:
+    check_name(trial_run_name(name, split), "run")
+
+
+@job("try model", check=_check_trial)
 def try_model(
     study: Study,
     name: str,
@@ -433,9 +440,7 @@ def try_model(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """The job: index the passages with a trained encoder and retrieve with it. Skips what exists.
-
-    Returns the run's name.
+    """Index the passages with a trained encoder and retrieve with it. Skip what exists. Return the name of the run.
 
     Raises:
         Missing: no encoder of that name, or no question in the split.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json, write_json
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
@@ -39,6 +40,7 @@ ABOUT_FILE = "specialised.json"
 MIN_QUESTIONS = 10  # minimum questions of a relation for an encoder of its own
 
 
+@job("train per-relation")
 def train_per_relation(
     study: Study,
     name: str,
@@ -198,6 +200,7 @@ class PerRelationRetriever:
         return self.index.search_vectors(self.encode(questions), k, progress)
 
 
+@job("retrieve per-relation")
 def retrieve_per_relation(
     study: Study,
     name: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_json
 from backend.core.model_files import open_model, readable_model
 from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
@@ -129,6 +130,7 @@ def weights_hash(folder: Path) -> str:
     return whole.hexdigest()
 
 
+@job("score run")
 def score_run(
     study: Study, model: str, run: str, depth: int = 100, device: str | None = None, progress: Progress | None = None
 ) -> dict:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend.core.jobs import job
 from backend.core.manifest import file_sha256, read_manifest, whole_folder, write_manifest
 from backend.judges.scores import ScoreStore
 from backend.progress import Progress
@@ -44,6 +45,7 @@ class NothingTrains(BadInput):
     """No question has a positive."""
 
 
+@job("build training set")
 def build(
     study: Study, name: str, runs: Sequence[str], progress: Progress | None = None, **settings: Any
 ) -> TrainingSet:

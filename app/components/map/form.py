@@ -13,8 +13,9 @@ from app.components import jobs
 from app.components.marks import notice
 from app.markup import link, show, tag
 from app.url import HOME
+from backend.core.jobs import request
 from backend.core.study import Study
-from backend.maps import MapRequest
+from backend.maps import MapRequest, make
 from db.errors import BlindspotError
 
 SOURCES = {
@@ -56,7 +57,7 @@ def form(study: Study, taken: set[str]) -> None:
         wrong = _wrong(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
-        jobs.start_button(study, "map", arguments, key="map-start", words="Make the map", lacking=wrong)
+        jobs.start_button(study, request(make, **arguments), key="map-start", words="Make the map", lacking=wrong)
         st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 

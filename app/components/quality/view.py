@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app import url
+from app import blind, url
 from app.components.marks import count, empty
 from app.components.quality.agreement import agreement_panel, people_panel
 from app.components.quality.audit import BYS, audit_panel
@@ -49,7 +49,10 @@ def render(opened: Study, person: Person | None) -> None:
     def here(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    disputes = disputes_panel(found.disputes, found.bad, names, page, here)
+    hidden = blind.hidden(opened)  # what the reader has still to judge stays blind, here too
+    open_to_them = [each for each in found.disputes if each.question not in hidden]
+    bad = [each for each in found.bad if each[0] not in hidden]
+    disputes = disputes_panel(open_to_them, bad, names, page, here)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(_head(found), div(disputes, people, cls="side-by-side overview"))
     show(audit_panel(audited, everything.batches, chosen, by, here))

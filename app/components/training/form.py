@@ -14,8 +14,10 @@ from app.components.marks import count, notice
 from app.components.setting_fields import setting_field
 from app.entry import one_line
 from app.markup import show
+from backend.core.jobs import request
 from backend.core.study import Study
 from backend.training.checkpoints import models_of
+from backend.training.dual_encoder import train_dual_encoder
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 
@@ -38,7 +40,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         return
     gpu = has_gpu()
     number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)
-    with st.form("train", border=False):
+    with st.form("train", border=False, enter_to_submit=False):
         columns = st.columns([2, 2, 2, 1.5, 1.5, 1.5], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
@@ -58,8 +60,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         with st.spinner("Trying two steps …"), one_line():
             show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
-        arguments = {"name": name.strip(), "training_set": training_set, "start": start, "settings": settings}
-        if jobs.submit(opened, "train dual-encoder", arguments):
+        if jobs.start(opened, request(train_dual_encoder, name.strip(), training_set, start, settings)):
             st.session_state[BEGUN] = name.strip()
             url.write("model", name.strip())
         st.rerun()

@@ -13,10 +13,16 @@ from app.components.marks import notice
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
 from backend.core import jobs as work
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.reader.reading import read
+from backend.reader.training import train_reader
+from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval.retriever import kind_of_run
 from backend.training.checkpoints import models_of
-from backend.training.dual_encoder import trial_run_name
+from backend.training.cross_encoder import train_cross_encoder
+from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
+from backend.training.scoring import score_run
 from backend.training.training_log import read_log
 
 COMPARED_BY = {
@@ -24,6 +30,8 @@ COMPARED_BY = {
     "held_out_loss": "Held-out loss: the mean log loss of pairs of held-out questions; lower is better.",
 }
 """What checkpoints are compared by, and how to read it."""
+RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
+"""Jobs that go on from their last checkpoint when they are started again."""
 JUDGED = 20  # passages of each question that a cross-encoder is asked to judge: with more a CPU takes long
 
 
@@ -98,17 +106,18 @@ def unfinished(opened: Study) -> set[str]:
 
 def _go_on(opened: Study, name: str) -> None:
     """The job that was stopped, with the same arguments: it goes on from its last checkpoint."""
-    job = next(
+    of_model = (job for job in work.recent(opened, 100) if job.arguments.get("name") == name)
+    job, again = next(
         (
-            job
-            for job in work.recent(opened, 100)
-            if job.arguments.get("name") == name and job.kind.startswith("train ")
+            (job, again)
+            for job in of_model
+            if (again := work.request_again(job)) is not None and again.kind.function in RESUMABLE
         ),
-        None,
+        (None, None),
     )
-    if job is not None and name in unfinished(opened) and not job.unfinished:
+    if job is not None and again is not None and name in unfinished(opened) and not job.unfinished:
         show(notice(f"The training of {name} was stopped."))
-        jobs.start_button(opened, job.kind, job.arguments, key=f"go-on-{name}", words="Go on where it was")
+        jobs.start_button(opened, again, key=f"go-on-{name}", words="Resume")
 
 
 def _watch(opened: Study, name: str, was_running: bool) -> None:
@@ -178,24 +187,19 @@ def after_training(opened: Study, name: str) -> None:
     runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
-            jobs.start_button(
-                opened, "read", {"run": run, "reader": name}, key=f"read-{name}-{run}", words=f"Read {run}"
-            )
+            jobs.start_button(opened, request(read, run, reader=name), key=f"read-{name}-{run}", words=f"Read {run}")
         return
     if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
-            arguments = {"model": name, "run": run, "depth": JUDGED}
             words = f"Judge the first {JUDGED} passages of each question of {run}"
-            jobs.start_button(opened, "score run", arguments, key=f"score-{name}-{run}", words=words)
+            jobs.start_button(opened, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", words=words)
         return
     splits = [split for split in ("dev", "test") if any(row["split"] == split for row in opened.questions.counts())]
     for split in splits[:1]:
         made = trial_run_name(name, split)
         if made not in runs:
-            arguments = {"name": name, "split": split, **fewer(opened)}
-            jobs.start_button(
-                opened, "try model", arguments, key=f"try-{name}", words=f"Index, and retrieve over {split}"
-            )
+            asked = request(try_model, name, split, **fewer(opened))
+            jobs.start_button(opened, asked, key=f"try-{name}", words=f"Index, and retrieve over {split}")
             continue
         before = [
             run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import url
+from app import blind, url
 from app.markup import Html, link, span, tag
 from backend.core.study import Study
 
@@ -12,8 +12,11 @@ from backend.core.study import Study
 def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:
     """A line for each (question id, passage id, what else is said of them ...). The question leads to its page, with these parameters.
 
-    Texts are read in one go. A passage that the collection no longer has is its id.
+    Texts are read in one go. A passage that the collection no longer has is its id. Pairs of questions that are hidden from whoever
+    is at work are left out: a pair's role tells what people labelled it.
     """
+    hidden = blind.hidden(opened)
+    pairs = [pair for pair in pairs if pair[0] not in hidden]
     asked = {
         question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))
     }

@@ -14,8 +14,11 @@ from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
+from backend.core.jobs import request
 from backend.core.study import Study
+from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
+from backend.training_sets.builder import build
 from backend.training_sets.denoising import policy_help, policy_names
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
 from backend.training_sets.stratified_sample import queue_stratified_sample
@@ -86,7 +89,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         _run_over_train(opened)
         return
     number = next(n for n in range(1, 10_000) if f"set-{n}" not in made)
-    with st.form("build-set", border=False):
+    with st.form("build-set", border=False, enter_to_submit=False):
         columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
         chosen = columns[1].multiselect("Mined from", runs, runs[:1])
@@ -97,9 +100,7 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
         with columns[4]:
             pressed = st.form_submit_button("Build")
     if pressed:
-        jobs.submit(
-            opened, "build training set", {"name": name.strip(), "runs": chosen, "policy": policy, "last": last}
-        )
+        jobs.start(opened, request(build, name.strip(), chosen, policy=policy, last=last))
         st.rerun()
 
 
@@ -118,8 +119,7 @@ def _run_over_train(opened: Study) -> None:
         for name in kind.available(opened)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 opened,
-                "retrieve",
-                {"kind": kind.name, "split": "train", **kind.options_of(name), **fewer(opened)},
+                request(retrieve, kind.name, split="train", **kind.options_of(name), **fewer(opened)),
                 key=f"train-{kind.name}",
                 words=f"Retrieve over train with {kind.title}",
             )
@@ -269,14 +269,14 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
             cls="panel",
         )
     )
-    request = chosen.manifest["request"]
+    made_from = chosen.manifest["request"]
     name = next(
         name
         for n in range(2, 10_000)
         if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
     )
-    arguments = {key: value for key, value in request.items() if key != "until"} | {"name": name, "policy": wanted}
-    jobs.start_button(opened, "build training set", arguments, key="build-again", words=f"Build {name} with them")
+    arguments = {key: value for key, value in made_from.items() if key != "until"} | {"name": name, "policy": wanted}
+    jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with them")
 
 
 def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:

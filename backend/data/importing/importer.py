@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
 from backend.data.formats import find_format, settings_of
 from backend.data.formats.base import Format, Item, Options, PassageBatch, checked
 from backend.data.formats.streams import file_sha256
@@ -42,6 +43,7 @@ class ImportResult:
     notes: tuple[str, ...] = ()
 
 
+@job("import passages")
 def import_passages(
     study: Study,
     path: str | Path,
@@ -86,6 +88,7 @@ def import_passages(
     return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
+@job("import questions")
 def import_questions(
     study: Study,
     path: str | Path,
@@ -133,6 +136,7 @@ def import_questions(
     return ImportResult(len(items), left.count, left.file, time.monotonic() - began, notes=told(items, matches))
 
 
+@job("import frequencies", light=True)
 def import_frequencies(
     study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
 ) -> ImportResult:
@@ -165,6 +169,7 @@ def import_frequencies(
     return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
 
 
+@job("count frequencies")
 def count_frequencies(study: Study, progress: Progress | None = None) -> ImportResult:
     """Give the questions that have a subject but no frequency one: the number of passages that mention the subject.
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.core.jobs import job
 from backend.data.formats import find_format
 from backend.data.formats.base import Judgement
 from backend.data.formats.streams import file_sha256
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _BLOCK = 5000
 
 
+@job("import qrels", light=True)
 def import_qrels(
     study: Study,
     path: str | Path,

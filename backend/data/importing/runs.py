@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.jobs import job
 from backend.core.manifest import read_manifest
 from backend.core.runs import claim_run, write_run
 from backend.core.settings import check_name
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 HITS_LOOKED_UP = 20_000
 
 
+@job("import run")
 def import_run(
     study: Study,
     path: str | Path,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from analysis.buckets import subject_key
 from analysis.relations import relation_order
+from backend.core.jobs import job
 from backend.core.sampling import nested_sample
 from backend.core.settings import check_name
 from backend.data.formats.base import wrong_with_question
@@ -66,6 +67,7 @@ class Fact:
         return tuple([*self.own, *self.others][:MOST_GOLD])
 
 
+@job("import triples")
 def import_triples(
     study: Study,
     path: str | Path,

@@ -1,0 +1,103 @@
+"""The process that does a job, and whether it still lives.
+
+Whoever does a job holds an exclusive lock on the file `jobs/ID/lock` of the study. The system releases the lock when the process
+ends, however it ends. A submitted job inherits the lock from the process that submits it, so the lock is held from before the job is
+recorded until the job ends.
+
+Another machine cannot see the lock. There a job counts as dead when it has not reported for `SECONDS_WITHOUT_HEARTBEAT`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from db.jobs import Job
+
+SECONDS_WITHOUT_HEARTBEAT = 120.0
+
+
+def take_lock(folder: Path) -> IO[str]:
+    """Take the lock of a new job. Closing the file releases the lock, unless another process inherited it."""
+    file = open(folder / "lock", "w")  # noqa: SIM115 - the caller closes it
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def is_locked(folder: Path) -> bool:
+    try:
+        # A shared lock: two processes that look at the same time do not take each other for the owner.
+        with open(folder / "lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def host() -> str:
+    return socket.gethostname()
+
+
+@cache
+def boot() -> str | None:
+    """The id of this boot of this machine, the same in all its containers; None where the system has no such id."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def process_of(pid: int) -> str | None:
+    """What tells a process from a later one with the same pid: pid namespace and start time; None where unknown or gone."""
+    try:
+        start = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        return f"{os.readlink('/proc/self/ns/pid')} {start}"
+    except (OSError, IndexError):
+        return None
+
+
+def is_here(job: Job) -> bool:
+    """Does this machine do the job? Names of machines change and repeat, so the id of the boot decides where there is one."""
+    if job.boot is None or boot() is None:
+        return job.host in (None, host())
+    return job.boot == boot()
+
+
+def is_alive(folder: Path, job: Job) -> bool:
+    """Does the process of an unfinished job still live?"""
+    if not is_here(job):
+        return _seconds_since(job.heartbeat) < SECONDS_WITHOUT_HEARTBEAT
+    if not is_locked(folder):
+        return False
+    # A worker of a killed process may still hold the lock that it inherited.
+    return not _shares_our_pids(job) or process_of(job.pid or 0) == job.process
+
+
+def kill(job: Job) -> bool:
+    """Kill the process of a job at once, if this machine does the job and the process is still the one that was recorded."""
+    if job.pid is None or job.pid == os.getpid() or not is_here(job) or not _shares_our_pids(job):
+        return False
+    if process_of(job.pid) != job.process:
+        return False
+    os.kill(job.pid, signal.SIGKILL)
+    return True
+
+
+def _shares_our_pids(job: Job) -> bool:
+    """Do the pids of this process and of the job's mean the same? Not where the job runs in another container."""
+    ours = process_of(os.getpid())
+    return job.process is not None and ours is not None and job.process.rsplit(" ", 1)[0] == ours.rsplit(" ", 1)[0]
+
+
+def _seconds_since(time: str | None) -> float:
+    if time is None:
+        return float("inf")
+    return (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds()

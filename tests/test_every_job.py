@@ -1,0 +1,159 @@
+"""Every kind of job runs once through `submit` on a tiny study: recorded, its function found again, its result kept."""
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from backend.core import jobs
+from backend.core.settings import add_encoder
+from backend.core.study import Study
+from backend.data.importing import importer, qrels, runs, triples
+from backend.experiments.label_budget import label_budget
+from backend.experiments.running import run_experiment
+from backend.judging.batches import make_batch
+from backend.maps import make
+from backend.reader.reading import read
+from backend.reader.training import train_reader
+from backend.recipes.rocketqa import train_rocketqa
+from backend.retrieval import approximate, bm25, dense, milvus
+from backend.retrieval.retrieve import retrieve
+from backend.training.cross_encoder import train_cross_encoder
+from backend.training.dual_encoder import train_dual_encoder, try_model
+from backend.training.per_relation import retrieve_per_relation, train_per_relation
+from backend.training.scoring import score_run
+from backend.training_sets.builder import build
+from db.people import People
+from tests.job_kinds import every_kind
+from tests.readers import QUICK as QUICK_READER
+from tests.readers import tiny_reader
+from tests.studies import births, people, tiny_bert
+from tests.training_studies import say
+
+QUICK = {
+    "steps": 2,
+    "batch": 4,
+    "evaluate_every": 2,
+    "held_out": 4,
+    "pool": 20,
+    "question_tokens": 24,
+    "passage_tokens": 48,
+    "learning_rate": 1e-3,
+}
+CROSS = {
+    "steps": 2,
+    "batch": 4,
+    "negatives": 2,
+    "evaluate_every": 2,
+    "held_out": 6,
+    "tokens": 64,
+    "learning_rate": 1e-3,
+}
+RECIPE = {"depth": 20, "dual": {**QUICK, "mini_batch": None}, "cross": {**CROSS, "pairs": 16}}
+
+
+def files(folder):
+    """Write passages, questions, frequencies, triples, qrels and a run; return two training questions."""
+    passages = people()
+    train = [
+        dataclasses.replace(question, relation="P20" if number % 2 else "P19")
+        for number, question in enumerate(births(passages, "train"))
+    ]
+    dev = [dataclasses.replace(question, id=f"dev.{question.id}", split="dev") for question in train[28:]]
+    rows = ["id\ttext\ttitle", *(f"{p.id}\t{p.text}\t{p.title}" for p in passages)]
+    (folder / "passages.tsv").write_text("\n".join(rows) + "\n")
+    asked = [
+        {
+            **{key: getattr(q, key) for key in ("id", "relation", "subject", "dataset", "split")},
+            "question": q.text,
+            "answers": list(q.answers),
+            "gold": list(q.gold),
+        }
+        for q in (*train[:28], *dev)
+    ]
+    (folder / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in asked))
+    (folder / "frequencies.tsv").write_text("entity\tcount\n" + "".join(f"{q.subject}\t7\n" for q in train))
+    facts = [f"{q.subject}\tP19\t{q.answers[0]}\t3" for q in train[:6]]
+    (folder / "facts.tsv").write_text("\n".join(["subject\trelation\tobject\tfrequency", *facts]) + "\n")
+    (folder / "qrels.txt").write_text("".join(f"{q.id} 0 {q.gold[0]} 1\n" for q in dev))
+    (folder / "run.trec").write_text("".join(f"{q.id} Q0 {q.gold[0]} 1 9.5 other\n" for q in dev))
+    return train[:2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    return set(every_kind())
+
+
+@pytest.fixture(params=["in this process", pytest.param("in processes of their own", marks=pytest.mark.slow)])
+def where(request, monkeypatch):
+    """Loading torch 26 times takes minutes. What a job's process does is done here instead, on the same way from the record."""
+
+    def start_here(study, id, lock):
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            jobs.main(str(study.folder), id, str(os.dup(lock.fileno())))
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    if request.param == "in this process":
+        monkeypatch.setattr(jobs, "_start_process", start_here)
+    return request.param
+
+
+def test_every_kind_of_job(tmp_path, registered, where):
+    pytest.importorskip("accelerate", reason="training needs accelerate")
+    pytest.importorskip("milvus_lite", reason="milvus-lite is not installed: 'pip install -r requirements-dev.txt'")
+    study, results = Study.create(tmp_path / "s"), {}
+    train = files(tmp_path)
+    tiny_bert(study.folder / "start")
+    tiny_reader(study.folder / "reader")
+    add_encoder(study.settings_path, "tiny", {"model": str(study.folder / "start"), "pooling": "cls", "max_tokens": 64})
+    People(study.labels_path).add("ann", "lead")
+
+    def submit(function, *arguments, **named):
+        id = jobs.submit(function, study, *arguments, **named)
+        deadline = time.monotonic() + 300
+        while (job := jobs.status(study, id)).unfinished:
+            assert time.monotonic() < deadline, job
+            time.sleep(0.1)
+        assert (job.state, job.error) == ("done", None), (job.kind, job.error, jobs.log(study, id))
+        results[job.kind] = job.result
+        return job.result
+
+    file = {name: str(tmp_path / name) for name in os.listdir(tmp_path)}
+    assert submit(importer.import_passages, file["passages.tsv"])["rows"] == 60
+    assert submit(importer.import_questions, file["questions.jsonl"])["rows"] == 40
+    submit(importer.import_frequencies, file["frequencies.tsv"])
+    submit(importer.count_frequencies)
+    submit(triples.import_triples, file["facts.tsv"], split="test", least=1, least_answers=1)
+    submit(qrels.import_qrels, file["qrels.txt"])
+    submit(runs.import_run, file["run.trec"], "other")
+    assert submit(bm25.build_index, threads=1)["passages"] == 60
+    assert submit(dense.build_index, "tiny", device="cpu")["passages"] == 60
+    submit(approximate.build, "tiny", "hnsw", {}, device="cpu")
+    submit(milvus.build, "tiny", str(tmp_path / "milvus.db"))
+    assert submit(retrieve, "bm25", k=10, split="train", name="mined") == {"name": "mined"}
+    submit(retrieve, "bm25", k=10, split="dev", name="dev")
+    submit(make, name="map", encoder="tiny", run="dev", passages=["gold", "random"], neighbours=5, cluster_count=2)
+    assert submit(make_batch, "batch", ["mined"], size=5, by="ann")["name"] == "batch"
+    assert submit(build, "clean", ["mined"]) == {"name": "clean"}
+    submit(train_dual_encoder, "model", "clean", "tiny", QUICK, device="cpu")
+    assert submit(try_model, "model", "dev", k=10, device="cpu") == "model-dev", "a string was shown as failed"
+    submit(train_cross_encoder, "judge", "clean", str(study.folder / "start"), CROSS, device="cpu")
+    submit(score_run, "judge", "mined", 2, device="cpu")
+    submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
+    submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
+    submit(train_reader, "reader", "mined", str(study.folder / "reader"), QUICK_READER, device="cpu")
+    submit(read, "dev", "reader", device="cpu")
+    submit(train_rocketqa, "recipe", "mined", "tiny", RECIPE, device="cpu")
+    submit(run_experiment, "tune-bm25", {"ks": [5], "depth": 10, "small": True})
+    for question in train:
+        say(study, "ann", question.id, {"p2": "positive"})
+    submit(label_budget, "budget", "mined", "tiny", shares=[0, 100], seeds=[0], k=5, settings=QUICK, device="cpu")
+    assert set(results) == registered
+    assert len(registered) >= 26 and "torch" in sys.modules
