@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -125,11 +124,13 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
 
 
 def _jackknife(pseudo: np.ndarray, level: float = 0.95) -> Estimate:
-    """The mean of pseudo-values with a normal interval; no interval below three."""
+    """Return the mean of the pseudo-values with Student's t interval (Tukey 1958); no interval below three values."""
     n, value = len(pseudo), float(pseudo.mean())
     if n < 3:
         return Estimate(value, n, None, None, "jackknife needs three")
-    half = NormalDist().inv_cdf((1 + level) / 2) * float(pseudo.std(ddof=1)) / np.sqrt(n)
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + level) / 2, n - 1) * pseudo.std(ddof=1) / np.sqrt(n))
     return Estimate(value, n, value - half, value + half, "jackknife")
 
 

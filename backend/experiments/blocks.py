@@ -18,7 +18,7 @@ from backend.core.manifest import read_json, write_json
 from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
-from backend.experiments.hits import Hits
+from backend.experiments.hits import RunPart
 from backend.experiments.parts import Named, Part
 from backend.experiments.plan import Success
 from backend.progress import Progress
@@ -211,7 +211,7 @@ class BlockIndex(Part):
 
 
 @dataclass(frozen=True)
-class BlockHits(Hits):
+class BlockHits(RunPart):
     """A run over the blocks, kept beside them. It is judged by answers alone: gold names passages, not blocks."""
 
     index: BlockIndex = None
@@ -238,7 +238,7 @@ class BlockHits(Hits):
 class AsMuchText:
     """Success@k of passages, where k is as many as hold the words of `k` blocks on average; at most what the run holds."""
 
-    hits: Hits
+    hits: RunPart
     blocks: Blocks
     k: int
     relations: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.accuracy import success_at
 from analysis.buckets import cumulative_buckets, seen, subject_key
 from backend.evaluation.relevance import relevant
-from backend.experiments.hits import Hits
+from backend.experiments.hits import RunPart
 from backend.experiments.parts import Part
 from db.records import Question
 
@@ -27,7 +27,7 @@ class Bucket:
     relation by itself. seen: only subjects that the training questions ask about (True) or do not (False); None for all.
     """
 
-    hits: Hits
+    hits: RunPart
     number: int
     official: bool
     seen: bool | None = None

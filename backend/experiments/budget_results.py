@@ -18,10 +18,10 @@ from backend.experiments.gain import Gain, crossed_mean
 from backend.judging.corrected import corrected_run
 
 if TYPE_CHECKING:
-    from backend.experiments.label_budget import Budget, Experiment
+    from backend.experiments.label_budget import Budget, LabelBudgetSpec
 
 
-def measured(asked: Experiment, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:
+def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:
     """Success@k of each budget, by the labels that held-out questions have now; the gain of the last labels; the verdict.
 
     Args:
@@ -51,12 +51,12 @@ def measured(asked: Experiment, budgets: Sequence[Budget], cell: Callable[[Budge
     }  # fmt: skip
 
 
-def convention(kind: str, asked: Experiment) -> str:
+def convention(kind: str, asked: LabelBudgetSpec) -> str:
     """How the figures were made, in words that stand beside them."""
     relevant = "a passage that holds an answer" if kind == "answers" else "gold"
     return (
         f"Success@{asked.k} over the questions of {asked.split}. Relevant is what people's labels say, else {relevant}. Labels count "
-        "in the order they were given, one of each person for a pair. 95% intervals by the pigeonhole bootstrap, over seeds and "
+        "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
         "questions. That the next labels gain what the last did is assumed."
     )
 

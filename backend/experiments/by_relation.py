@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from analysis.relations import relation_name, relation_order
-from backend.experiments.hits import Hits
-from backend.experiments.parts import Asked, Part
+from backend.experiments.hits import RunPart
+from backend.experiments.parts import Part, QuestionSelection
 from backend.experiments.plan import Cell, Measure, Setting, Success, macro_values
 from backend.experiments.question_sets import MEASURED
 from db.errors import Refused
@@ -40,7 +40,7 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     return setting
 
 
-def counted(bench: Workbench, asked: Asked) -> dict[str, int]:
+def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
     """How many of these questions ask for each relation, in the order of the relations."""
     found = Counter(question.relation for question in asked.of(bench) if question.relation)
     return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
@@ -84,7 +84,7 @@ def chosen(
     return tuple(enough), [f"Left out, with fewer than {least} {what}: {', '.join(few)}."] if few else []
 
 
-def success_of(hits: Sequence[Hits]) -> Measured:
+def success_of(hits: Sequence[RunPart]) -> Measured:
     """Success@k of one run for each seed."""
     return lambda k, relations, macro: tuple(Success(each, k, macro, relations) for each in hits)
 

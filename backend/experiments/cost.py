@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from backend.data.leaks import eligible_questions
 from backend.experiments.fine_tuning import Adapted, Begun
-from backend.experiments.hits import Hits, Index
+from backend.experiments.hits import Index, RunPart
 from backend.experiments.parts import Named, Part
 from backend.experiments.question_encoders import QuestionEncoders
-from backend.experiments.readers import JointModel, Read, ReaderModel
+from backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
 from backend.experiments.running import all_parts, frozen, named
-from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, TrainingData
+from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
@@ -31,7 +31,7 @@ PAIRS = 8  # texts that a cross-encoder or reader is tried with
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ExperimentCost:
     """made, waiting: parts by what they are. seconds: of what waits, but for the kinds in not_reckoned."""
 
     made: Mapping[str, int]
@@ -40,26 +40,28 @@ class Cost:
     not_reckoned: tuple[str, ...]
 
 
-def cost(study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None) -> Cost:
+def cost(
+    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+) -> ExperimentCost:
     """Nothing is made or written. Trainings and encodings are timed by a trial; searching, and making sets, is not counted."""
     chosen, bench = named(experiment), Workbench(study, device)
     setting = chosen.setting(frozen(given or {}))
     parts = [part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
     made = [part for part in parts if part.finished(bench)]
     waiting = [part for part in parts if part not in made]
-    reckoned, seconds = _Reckoner(bench), 0.0
+    reckoned, seconds = _CostEstimator(bench), 0.0
     unknown: dict[str, None] = {}
     for part in waiting:
         found = reckoned.seconds(part)
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return Cost(
+    return ExperimentCost(
         Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown)
     )
 
 
-class _Reckoner:
+class _CostEstimator:
     """Seconds of a part; the same trial serves all parts that do the same."""
 
     def __init__(self, bench: Workbench):
@@ -81,15 +83,15 @@ class _Reckoner:
         if isinstance(part, CrossEncoder):
             texts = part.settings.batch * (1 + part.settings.negatives)
             return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
-        if isinstance(part, Scores):
+        if isinstance(part, ScoresPart):
             return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
-        if isinstance(part, (ReaderModel, JointModel)):
-            asked = self._found(part.hits) if isinstance(part, ReaderModel) else len(self._train(TrainingData()))
+        if isinstance(part, (ReaderModelPart, JointModelPart)):
+            asked = self._found(part.hits) if isinstance(part, ReaderModelPart) else len(self._train(TrainingData()))
             texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
-        if isinstance(part, Read):
+        if isinstance(part, ReadingPart):
             return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)
-        return 0.0 if isinstance(part, (Hits, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
+        return 0.0 if isinstance(part, (RunPart, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
 
     @cached_property
     def _device(self) -> str:
@@ -109,7 +111,7 @@ class _Reckoner:
             ).ids
         return self._admitted[key]
 
-    def _found(self, hits: Hits) -> int:
+    def _found(self, hits: RunPart) -> int:
         return len(hits.asked.of(self.bench))
 
     def _steps(self, settings: Any, questions: int) -> int:
@@ -139,7 +141,7 @@ class _Reckoner:
             self._trials[key] = tried.seconds_per_step
         return self._trials[key]
 
-    def _pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
+    def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
         """A question with a passage, read as one text, or trained on."""
         settings = part.settings
         key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
@@ -147,7 +149,7 @@ class _Reckoner:
             self._trials[key] = self._seconds_per_pair(part, trained)
         return self._trials[key]
 
-    def _seconds_per_pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
+    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
         import torch
 
         from backend.training.checkpoints import uses_bfloat16

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from backend.core.manifest import whole_folder
 from backend.data.encyclopedia.language import SECOND_WORDINGS
 from backend.data.formats.entityquestions import TEMPLATES
-from backend.experiments.hits import DenseHits, Hits, Index
-from backend.experiments.parts import Asked, Named, Part
+from backend.experiments.hits import DenseHits, Index, RunPart
+from backend.experiments.parts import Named, Part, QuestionSelection
 from backend.experiments.plan import Setting
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.progress import Progress
@@ -46,7 +46,7 @@ def words_of(question: Question, which: Words) -> set[str]:
 class Apart:
     """No word of a training question's triple stands in the triple of a question that is measured on."""
 
-    asked: Asked
+    asked: QuestionSelection
     which: Words
 
     def keeps(self, bench: Workbench) -> Callable[[Question], bool]:
@@ -96,10 +96,10 @@ class Adapted(Part):
             for number in kept
             if questions[number].relation in wordings and questions[number].subject
         }
-        return _Kept(whole, kept, texts)
+        return _AdaptedExamples(whole, kept, texts)
 
 
-class _Kept(Sequence):
+class _AdaptedExamples(Sequence):
     """Some examples of a set, some of them in other words."""
 
     def __init__(self, whole: Sequence[Example], kept: Sequence[int], texts: Mapping[int, str]):
@@ -157,7 +157,7 @@ class Tuning(NamedTuple):
         """A model for each seed."""
         return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
 
-    def hits(self, setting: Setting, asked: Asked, k: int) -> list[Hits]:
+    def hits(self, setting: Setting, asked: QuestionSelection, k: int) -> list[RunPart]:
         """A run for each seed. Where the passage tower is not trained, the index is the one before training."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [

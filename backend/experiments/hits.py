@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.parts import Asked, Part
+from backend.experiments.parts import Part, QuestionSelection
 from backend.progress import Progress
 from db.errors import Refused
 from db.records import Question
@@ -62,11 +62,11 @@ class Index(Part):
 
 
 @dataclass(frozen=True)
-class Hits(Part):
+class RunPart(Part):
     """A run: the k best passages of each question. Base of those below."""
 
     folder, plural = "runs", "runs"
-    asked: Asked
+    asked: QuestionSelection
     k: int
 
     def title(self) -> str:
@@ -101,7 +101,7 @@ class Hits(Part):
 
 
 @dataclass(frozen=True)
-class Bm25Hits(Hits):
+class Bm25Hits(RunPart):
     """k1, b: None for the study's."""
 
     index: Bm25Index = Bm25Index()
@@ -121,7 +121,7 @@ class Bm25Hits(Hits):
 
 
 @dataclass(frozen=True)
-class DenseHits(Hits):
+class DenseHits(RunPart):
     """index: of the passages. questions: what encodes the questions, where it is not the index's own encoder."""
 
     index: Index = None
@@ -149,7 +149,7 @@ class DenseHits(Hits):
 
 
 @dataclass(frozen=True)
-class HybridHits(Hits):
+class HybridHits(RunPart):
     """BM25 and dense joined, see `Hybrid`. weight: None for the study's."""
 
     index: Index = None
@@ -168,7 +168,7 @@ class HybridHits(Hits):
 class TunedHybridHits(HybridHits):
     """tuned_on: the questions on which the weight is chosen, the best of WEIGHTS by Success@20."""
 
-    tuned_on: Asked = None
+    tuned_on: QuestionSelection = None
 
     def search(self, bench, questions, k, progress):
         from backend.retrieval.hybrid import Hybrid, accuracy_by_weight
@@ -188,7 +188,7 @@ class TunedHybridHits(HybridHits):
 class TunedBm25Hits(Bm25Hits):
     """tuned_on: the questions on which k1 and b are chosen, the best of `grid` by Success@20; the first of equally good ones."""
 
-    tuned_on: Asked = None
+    tuned_on: QuestionSelection = None
     grid: tuple[tuple[float, float], ...] = ()
 
     def search(self, bench, questions, k, progress):

@@ -56,7 +56,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class LabelBudgetSpec:
     """What was asked for; see `label_budget`."""
 
     study: Study
@@ -143,7 +143,7 @@ def label_budget(
         Refused: no label of a training question, an experiment of that name that asked for something else.
         BadInput, Missing: settings that make no sense, a run or model that is not there.
     """
-    asked = Experiment(
+    asked = LabelBudgetSpec(
         study,
         name,
         run,
@@ -177,15 +177,15 @@ def label_budget(
             _build(asked, state, budget, progress)
         for number, (seed, budget) in enumerate((seed, budget) for seed in asked.seeds for budget in budgets):
             said = partial(
-                _said,
+                _report,
                 progress,
                 f"{number + 1} of {len(asked.seeds) * len(budgets)}, {budget.labels:,} labels, seed {seed}",
             )
             _train_and_search(asked, state, budget, seed, questions, said)
-        return _keep(asked, state, budgets, questions)
+        return _write_results(asked, state, budgets, questions)
 
 
-def _request(asked: Experiment) -> dict[str, Any]:
+def _request(asked: LabelBudgetSpec) -> dict[str, Any]:
     from backend.recipes.stages import model_of, weights_of
 
     return {
@@ -206,12 +206,12 @@ def _request(asked: Experiment) -> dict[str, Any]:
     }
 
 
-def _run_hash(asked: Experiment) -> str:
+def _run_hash(asked: LabelBudgetSpec) -> str:
     asked.study.run(asked.run)
     return hash_of(asked.study, "run", asked.run)
 
 
-def _pinned(asked: Experiment) -> dict[str, Any]:
+def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
     """The budgets: where each ends among the events that there are now. Raises Refused for names that are taken, or no labels."""
     labels = Labels(asked.study.labels_path, read_only=True)
     judged = list(labels.judgements())
@@ -241,7 +241,7 @@ def _pinned(asked: Experiment) -> dict[str, Any]:
     }
 
 
-def _build(asked: Experiment, state: State, budget: Budget, progress: Progress | None) -> None:
+def _build(asked: LabelBudgetSpec, state: State, budget: Budget, progress: Progress | None) -> None:
     from backend.training_sets.builder import build
 
     if not state.done(budget.name):
@@ -267,7 +267,7 @@ def _build(asked: Experiment, state: State, budget: Budget, progress: Progress |
 
 
 def _train_and_search(
-    asked: Experiment, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
+    asked: LabelBudgetSpec, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
     """One retriever: trained, asked, and thrown away; what it found is kept."""
     from backend.training.dual_encoder import start_encoder, train
@@ -342,7 +342,9 @@ def _cell(budget: Budget, seed: int) -> str:
     return f"{budget.share:03d}-{seed}"
 
 
-def _keep(asked: Experiment, state: State, budgets: Sequence[Budget], questions: Sequence[Question]) -> dict[str, Any]:
+def _write_results(
+    asked: LabelBudgetSpec, state: State, budgets: Sequence[Budget], questions: Sequence[Question]
+) -> dict[str, Any]:
     """Measure all, and write the folder of results."""
     held = state.read()
     result = measured(asked, budgets, lambda budget, seed: asked.working / _cell(budget, seed))
@@ -367,6 +369,6 @@ def _keep(asked: Experiment, state: State, budgets: Sequence[Budget], questions:
     return result
 
 
-def _said(progress: Progress | None, which: str, done: int, total: int | None, doing: str) -> None:
+def _report(progress: Progress | None, which: str, done: int, total: int | None, doing: str) -> None:
     if progress is not None:
         progress(done, total, f"{which}: {doing}")

@@ -6,6 +6,7 @@ functions as the commands.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -21,6 +22,23 @@ from db.records import Question
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
+
+
+FORMER_NAMES = {
+    "QuestionSelection": "Asked",
+    "ReaderModelPart": "ReaderModel",
+    "JointModelPart": "JointModel",
+    "ReadingPart": "Read",
+    "ScoresPart": "Scores",
+    "ExactMatchOfSelected": "OfTheOneThatFinds",
+    "SpreadMeasure": "Spread",
+}
+"""Classes that were renamed. Names of parts and keys of results are hashes over the former names, so older studies reuse theirs."""
+
+
+def former_names(text: str) -> str:
+    """The text with the former name of every renamed class."""
+    return re.sub(rf"\b({'|'.join(FORMER_NAMES)})\b", lambda match: FORMER_NAMES[match.group()], text)
 
 
 class Part(ABC):
@@ -44,7 +62,7 @@ class Part(ABC):
     def recipe(self, bench: Workbench) -> dict[str, Any]:
         """All that it depends on, as JSON: parts by name."""
         return {
-            "part": type(self).__name__,
+            "part": former_names(type(self).__name__),
             **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)},
         }
 
@@ -71,7 +89,7 @@ def _parts_in(value: Any) -> Iterator[Part]:
 def _plain(value: Any, bench: Workbench) -> Any:
     if isinstance(value, Part):
         return bench.name(value)
-    if isinstance(value, Asked):
+    if isinstance(value, QuestionSelection):
         return {"ids": value.digest(bench)}
     if isinstance(value, (tuple, list)):
         return [_plain(each, bench) for each in value]
@@ -81,7 +99,7 @@ def _plain(value: Any, bench: Workbench) -> Any:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSelection:
     """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`.
 
     every: (first, step), as (1, 2) for the second half of them. trains: of training questions exactly those that a training set with the

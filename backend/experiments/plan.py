@@ -10,8 +10,8 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
-from backend.experiments.hits import Bm25Hits, Hits
-from backend.experiments.parts import Asked, Named, Part
+from backend.experiments.hits import Bm25Hits, RunPart
+from backend.experiments.parts import Named, Part, QuestionSelection
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
@@ -70,9 +70,9 @@ class Setting:
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
-    def asked(self, split: str | None = None, **more: Any) -> Asked:
+    def asked(self, split: str | None = None, **more: Any) -> QuestionSelection:
         """The questions to measure on, or some of them."""
-        return Asked(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
+        return QuestionSelection(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
     def data(self, **more: Any) -> TrainingData:
         """A training set of the questions to train on."""
@@ -87,7 +87,7 @@ class Setting:
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
         """BM25's passages for all training questions, to mine negatives from; training sets of some of them share it."""
-        return tuple(Bm25Hits(Asked(each), self.depth) for each in train or self.train)
+        return tuple(Bm25Hits(QuestionSelection(each), self.depth) for each in train or self.train)
 
     def three_batches(self) -> tuple[int, int, int]:
         """Questions in a small, a middle and a large batch. Raises BadInput where they are not three, rising."""
@@ -127,7 +127,7 @@ class Success:
     """
 
     share: ClassVar[bool] = True
-    hits: Hits
+    hits: RunPart
     k: int
     macro: bool = False
     relations: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ def _trained(part: Part) -> bool:
 
 
 def success_cells(
-    row: str, hits: Sequence[Hits], ks: Sequence[int], published: Mapping[int, float] | None = None, **more: Any
+    row: str, hits: Sequence[RunPart], ks: Sequence[int], published: Mapping[int, float] | None = None, **more: Any
 ) -> list[Cell]:
     """A row of Success@k: one run for each seed. published: the paper's figures in per cent, by k."""
     return [
@@ -202,7 +202,7 @@ def dense_row(
     data: TrainingData | tuple[TrainingData, ...],
     published: Mapping[int, float] | None = None,
     *,
-    asked: Asked | None = None,
+    asked: QuestionSelection | None = None,
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
@@ -223,7 +223,7 @@ def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so much.
 
     Cells are named (row, column). Without one behind, the cell itself is more than `by`. Both numbers are in the units of the measure:
@@ -288,11 +288,11 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExperimentPlan:
     """What an experiment would do. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: what else to know."""
 
     cells: Sequence[Cell]
-    claims: Sequence[Claim] = ()
+    claims: Sequence[PaperClaim] = ()
     convention: str = (
         "Success@k: a passage among the first k holds an answer by DPR's rule, searched in the text without the title."
     )
@@ -311,7 +311,7 @@ class Experiment:
 
     name: str
     about: About
-    plan: Callable[[Setting, Workbench], Plan]
+    plan: Callable[[Setting, Workbench], ExperimentPlan]
     takes: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 

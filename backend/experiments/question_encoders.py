@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from backend.experiments.hits import Hits, Index
+from backend.experiments.hits import Index, RunPart
 from backend.experiments.trainings import Model, TrainingData
 from backend.progress import Progress
 from backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
@@ -42,7 +42,7 @@ class QuestionEncoders(Model):
 
 
 @dataclass(frozen=True)
-class SpecialisedHits(Hits):
+class SpecialisedHits(RunPart):
     """Each question searched with the encoder of its relation."""
 
     encoders: QuestionEncoders = None

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from backend.experiments.hits import DenseHits
-from backend.experiments.parts import Asked, Part
+from backend.experiments.parts import Part, QuestionSelection
 from backend.experiments.plan import Setting
-from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, TrainingData, found_by
+from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData, found_by
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
@@ -44,7 +44,7 @@ class Steps:
     @cached_property
     def found(self) -> DenseHits:
         """What step 1's retriever finds for the training questions. All of it is judged, so only of those that train."""
-        asked = Asked(self.setting.train[0], limit=self.setting.data().limit, trains=True)
+        asked = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
         return found_by(self.cross_batch, asked, self.setting.depth)
 
     @cached_property
@@ -55,8 +55,8 @@ class Steps:
         )
 
     @cached_property
-    def scores(self) -> Scores:
-        return Scores(self.judge, self.found, self.setting.depth)
+    def scores(self) -> ScoresPart:
+        return ScoresPart(self.judge, self.found, self.setting.depth)
 
     @cached_property
     def raw(self) -> DualEncoder:
@@ -74,14 +74,14 @@ class Steps:
 
     def augmented(self, limit: int | None = None) -> DualEncoder:
         """Step 4: with unlabelled questions as well, so many at most, whose passages the cross-encoder is sure of."""
-        found = found_by(self.denoised, Asked("unlabelled"), self.setting.depth)
+        found = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
             questions=("unlabelled",),
             limit=limit,
             mined=(found,),
             last=self.setting.depth,
             policy="cross_encoder",
-            judge=(Scores(self.judge, found, self.setting.depth),),
+            judge=(ScoresPart(self.judge, found, self.setting.depth),),
             positives=("cross_encoder",),
             may_be_empty=True,
         )

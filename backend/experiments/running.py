@@ -20,8 +20,17 @@ from analysis.accuracy import Estimate, proportion
 from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
-from backend.experiments.parts import Part
-from backend.experiments.plan import FORMER_WORDS, NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
+from backend.experiments.parts import Part, former_names
+from backend.experiments.plan import (
+    FORMER_WORDS,
+    NO_FINDING,
+    Cell,
+    Experiment,
+    ExperimentPlan,
+    Measure,
+    Setting,
+    word_of,
+)
 from backend.experiments.workbench import Workbench
 from backend.progress import Progress
 from db.errors import BadInput, Missing
@@ -55,7 +64,7 @@ def run_experiment(
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], repr(plan.cells)]
+        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], former_names(repr(plan.cells))]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
@@ -119,7 +128,7 @@ def read_result(path: Path) -> dict[str, Any]:
     return {**result, "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims)}
 
 
-def all_parts(plan: Plan) -> Iterator[Part]:
+def all_parts(plan: ExperimentPlan) -> Iterator[Part]:
     """Every part that the plan's measures take, each after what it is made of."""
     for cell in plan.cells:
         for measure in cell.measures:
@@ -133,7 +142,7 @@ def with_needs(part: Part) -> Iterator[Part]:
     yield part
 
 
-def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench) -> dict[str, Any]:
+def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
     found: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:
@@ -194,9 +203,9 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
     )  # a macro average's is linearised
 
 
-def _convention(plan: Plan, level: float) -> str:
+def _convention(plan: ExperimentPlan, level: float) -> str:
     said = (
-        f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
+        f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson's where a figure is "
         "the share of the questions of one run."
     )
     if not plan.claims:

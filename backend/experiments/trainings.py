@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.settings import EncoderSettings
-from backend.experiments.hits import Bm25Index, DenseHits, Hits, Index
-from backend.experiments.parts import Asked, Named, Part
+from backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
+from backend.experiments.parts import Named, Part, QuestionSelection
 from backend.progress import Progress
 from backend.training.examples import Example
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
@@ -33,11 +33,11 @@ class TrainingData(Part):
     relations: tuple[str, ...] = ()
     limit: int | None = None
     positives: tuple[str, ...] = ("gold",)
-    mined: tuple[Hits, ...] = ()
+    mined: tuple[RunPart, ...] = ()
     first: int = 1
     last: int = 100
     policy: str = "none"
-    judge: tuple[Scores, ...] = ()
+    judge: tuple[ScoresPart, ...] = ()
     thresholds: Thresholds = Thresholds()
     random: int = 0
     other_gold: int = 0
@@ -159,7 +159,7 @@ class DualEncoder(Model):
         return bench.settings.encoders[bench.name(self.start)]
 
 
-def found_by(model: DualEncoder, asked: Asked, k: int) -> DenseHits:
+def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
     """A run of a trained dual encoder. Where its question tower alone learned, the vectors of passages are those of its start."""
     settings = model.settings
     changed = settings.layers, settings.pooling, settings.normalise
@@ -197,12 +197,12 @@ class CrossEncoder(Model):
 
 
 @dataclass(frozen=True)
-class Scores(Part):
+class ScoresPart(Part):
     """What a cross-encoder says of the first `depth` passages of a run."""
 
     folder, plural = "scores", "judged runs"
     judge: CrossEncoder
-    hits: Hits
+    hits: RunPart
     depth: int
 
     def title(self) -> str:

@@ -111,4 +111,6 @@ class Workbench(Study):
 
     def record(self, part: Part) -> Path:
         """The file that says what a part is made of."""
-        return self.home / f"{self.name(part)}.{type(part).__name__}.json"
+        from backend.experiments.parts import former_names
+
+        return self.home / f"{self.name(part)}.{former_names(type(part).__name__)}.json"

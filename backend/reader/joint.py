@@ -118,8 +118,8 @@ def train_joint(
         }
         working = Path(arguments.output_dir)
         checkpoint = load_checkpoint(working, request, restart)
-        _run(
-            Found(study, index, chosen),
+        _run_trainer(
+            RetrievedPassages(study, index, chosen),
             model,
             reader,
             arguments,
@@ -137,11 +137,11 @@ def train_joint(
             "device": on,
             "seconds": round(time.monotonic() - began, 1),
         }
-        return _keep(working, target, model, reader, request | about)
+        return _save_best(working, target, model, reader, request | about)
 
 
-def _run(
-    found: Found,
+def _run_trainer(
+    found: RetrievedPassages,
     model: Any,
     reader: ReaderModel,
     arguments: Any,
@@ -184,7 +184,7 @@ def _run(
 
 
 @dataclass(frozen=True)
-class Found:
+class RetrievedPassages:
     """What the index gives for a batch.
 
     scale: that scores are multiplied by before the softmax: 1, or 20 for vectors of unit length.
@@ -228,7 +228,7 @@ class Found:
         )
 
 
-def _keep(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
+def _save_best(working: Path, target: Path, model: Any, reader: ReaderModel, about: dict) -> TrainedReader:
     from safetensors.torch import load_model
 
     from backend.reader.trainer import FIGURE

@@ -22,7 +22,7 @@ from backend.training.initial_model import Shape, start_model, tower
 from db.records import Question
 
 if TYPE_CHECKING:
-    from backend.reader.joint import Found
+    from backend.reader.joint import RetrievedPassages
 
 
 class JointModel(torch.nn.Module):
@@ -60,7 +60,12 @@ class JointTrainer(ReaderTrainer):
     """Finds passages while it trains. Compares by what the reader answers from the passages that the question encoder finds."""
 
     def __init__(
-        self, *arguments: Any, found: Found, training: Sequence[Question], aside: Sequence[Question], **named: Any
+        self,
+        *arguments: Any,
+        found: RetrievedPassages,
+        training: Sequence[Question],
+        aside: Sequence[Question],
+        **named: Any,
     ):
         self.found, self.training, self.aside, self.settings = found, training, aside, found.settings
         super().__init__(*arguments, held_out=aside, read=found.settings.read, **named)

@@ -24,7 +24,7 @@ GPU_BATCH = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PassageReadings:
     """What was read in m passages, in their order.
 
     relevance: (m,) float32 logits; their softmax over a question's passages is P_selected.
@@ -41,7 +41,7 @@ class Read:
     probabilities: np.ndarray
 
     @classmethod
-    def nothing(cls, count: int) -> Read:
+    def nothing(cls, count: int) -> PassageReadings:
         """Nothing read in so many passages."""
         pairs, low = (np.full((count, 2), -1, np.int32) for _ in range(2)), np.full(count, -np.inf, np.float32)
         return cls(low.copy(), *pairs, low, np.zeros(count, np.float32))
@@ -51,7 +51,7 @@ def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """The passage whose best span is the answer: of the first k with something to read, the one of the highest relevance.
 
     Args:
-        relevance, scores: (q, m), as in `Read`.
+        relevance, scores: (q, m), as in `PassageReadings`.
 
     Returns: (q,) int64 columns, the first among equals; -1 where nothing was read.
     """
@@ -96,10 +96,10 @@ class Reader:
         """A reader of the study, or a folder or Hugging Face name of a `DPRReader`. Raises as `load_reader` does."""
         return cls(load_reader(reader_folder(study, name)), device, batch, precision)
 
-    def read(self, question: str, passages: Sequence[Passage]) -> Read:
+    def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
         """Read the passages of one question; those of like length go together, so that little is padded."""
         encoded = self.inputs.encode(question, passages)
-        made = Read.nothing(len(encoded))
+        made = PassageReadings.nothing(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))
         for begin in range(0, len(order), self.batch):
             some = order[begin : begin + self.batch]

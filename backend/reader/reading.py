@@ -23,7 +23,7 @@ from backend.core.manifest import read_json, read_manifest, text_sha256, whole_f
 from backend.core.settings import check_name
 from backend.progress import Progress
 from backend.reader.examples import run_hash
-from backend.reader.reader import Read, Reader, selected
+from backend.reader.reader import PassageReadings, Reader, selected
 from db.errors import Missing, Refused
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ VERSION = 1  # of how a reading is made
 
 class Reading:
     """A finished reading. Arrays are memory maps, row i is the run's question i: relevance, scores, probabilities (q, depth) float32 and
-    spans (q, depth, 2) int32, as in `Read`."""
+    spans (q, depth, 2) int32, as in `PassageReadings`."""
 
     def __init__(self, run: Run, folder: Path, manifest: dict):
         self.run, self.folder, self.manifest = run, folder, manifest
@@ -174,7 +174,7 @@ def read(
         ):
             return Reading(opened, target, before)
         working = opened.folder / f".reading-{called}"
-        parts = _Parts(working, about | {"depth": wanted[-1]})
+        parts = _ReadingShards(working, about | {"depth": wanted[-1]})
         began = time.monotonic()
         done = sum(
             _read_part(study, opened, loaded, parts, begin, wanted[-1], progress)
@@ -216,7 +216,7 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
 
 
 def _read_part(
-    study: Study, run: Run, reader: Reader, parts: _Parts, begin: int, depth: int, progress: Progress | None
+    study: Study, run: Run, reader: Reader, parts: _ReadingShards, begin: int, depth: int, progress: Progress | None
 ) -> int:
     """Read some questions and keep what was read; gives their number, 0 where they were read before."""
     if progress is not None:
@@ -230,7 +230,10 @@ def _read_part(
             progress(row, len(run.hits), f"reading {run.name}")
         ordinals = np.asarray(run.hits.ordinals[row, :depth])
         there = np.flatnonzero(ordinals >= 0)
-        some, whole = reader.read(question.text, study.corpus.passages(ordinals[there].tolist())), Read.nothing(depth)
+        some, whole = (
+            reader.read(question.text, study.corpus.passages(ordinals[there].tolist())),
+            PassageReadings.nothing(depth),
+        )
         for name in ARRAYS:
             getattr(whole, name)[there] = getattr(some, name)
         found.append(whole)
@@ -238,7 +241,7 @@ def _read_part(
     return len(rows)
 
 
-class _Parts:
+class _ReadingShards:
     """Parts of a reading, in the order of the questions; those of another reading are thrown away."""
 
     def __init__(self, folder: Path, about: dict):

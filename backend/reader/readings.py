@@ -31,7 +31,7 @@ CONVENTION = (
 
 
 @dataclass(frozen=True)
-class Answered:
+class MeasuredReading:
     """A reading, measured. Row i is questions[i] in every array.
 
     said: by k, the answers read, None where nothing was. exact: by k, (q,) bool. f1: by k, (q,) float64.
@@ -72,7 +72,7 @@ class Answered:
         return {name: np.flatnonzero(labels == name) for name in sorted(set(labels.tolist()) - {""}, key=order)}
 
 
-def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> Answered:
+def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
     """Measure a reading at its own k's, or at others that it is deep enough for.
 
     Raises:
@@ -91,7 +91,7 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
         k: [scored(each, q.answers, q.answer_rule == "regex") for q, each in zip(questions, said[k], strict=True)]
         for k in ks
     }
-    return Answered(
+    return MeasuredReading(
         reading.run.name, reading.reader, questions, said,
         {k: np.array([exact for exact, _ in pairs[k]], dtype=bool) for k in ks},
         {k: np.array([f1 for _, f1 in pairs[k]], dtype=np.float64) for k in ks},
@@ -110,7 +110,7 @@ class AnswerRow:
     found: dict[int, Estimate]
 
 
-def answer_rows(made: Answered, by: Group | None = None) -> list[AnswerRow]:
+def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
     """All questions together ("all"), or a row for each relation or bucket."""
     groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
     return [AnswerRow(name, len(rows), {k: proportion(made.exact[k][rows]) for k in made.ks},
@@ -118,7 +118,7 @@ def answer_rows(made: Answered, by: Group | None = None) -> list[AnswerRow]:
             for name, rows in groups.items()]  # fmt: skip
 
 
-def macro_exact(made: Answered) -> dict[int, Estimate]:
+def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
     """Exact match at each k averaged over relations; empty where no question has one."""
     related = made.relations != ""
     if not related.any():
@@ -135,7 +135,7 @@ class TunedK:
     exact: Estimate
 
 
-def tuned_k(made: Answered) -> TunedK:
+def tuned_k(made: MeasuredReading) -> TunedK:
     """Raises Refused where the reading holds no dev question with answers: a k chosen on what it is measured on would flatter."""
     dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
     if not dev.any():
@@ -159,7 +159,7 @@ class BothAnswer:
 
 
 def both_answer(
-    a: Answered, b: Answered, k: int, by: Group | None = None, kept: set[str] | None = None
+    a: MeasuredReading, b: MeasuredReading, k: int, by: Group | None = None, kept: set[str] | None = None
 ) -> dict[str, BothAnswer]:
     """Two readings on the questions that both measure: all together ("all"), or by group with p adjusted by Holm's method.
 

@@ -149,7 +149,7 @@ def train(
             **(about or {}),
         }
         checkpoint = load_checkpoint(working, request, restart)
-        _run(
+        _run_trainer(
             model,
             arguments,
             settings,
@@ -171,7 +171,7 @@ def train(
             round(time.monotonic() - began, 1),
         )
         if is_main_process():
-            made = _keep(
+            made = _save_best(
                 working,
                 target,
                 made,
@@ -202,7 +202,7 @@ def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:
     return BatchSampler(questions, batch, steps, processes, settings.seed)
 
 
-def _run(
+def _run_trainer(
     model: ReaderModel,
     arguments: Any,
     settings: ReaderSettings,
@@ -241,7 +241,7 @@ def _run(
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def _keep(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
+def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
     """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
     from backend.reader.trainer import FIGURE
 

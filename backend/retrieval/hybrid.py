@@ -1,11 +1,11 @@
 """Hybrid retrieval: BM25 and dense joined.
 
-Two ways, both over the union of the two lists (2,000 deep by default) with ties by ordinal:
+There are two fusion methods. Both use the union of the two lists (2,000 deep by default) and break ties by row:
 - weighted: `BM25 + weight * dense` (DPR 2020, section 5: 1.1 on dot products of vectors that are not normalised). A passage that one
-  list lacks gets its exact score from that retriever, or, as the variant `missing="minimum"`, the least score of that list
-  (Pyserini's and DPR's habit).
-- rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), a list that lacks the passage adding nothing. For encoders with unit
-  vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
+  list lacks gets its exact score from that retriever, or with `missing="minimum"` the lowest score of that list (as in Pyserini and
+  DPR).
+- rrf: the sum of `1 / (60 + rank)` (Cormack et al. 2009), where a list that lacks the passage adds 0. It suits encoders
+  with unit vectors, whose scores of at most 1 would vanish beside BM25's 5 to 30.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def reciprocal_rank_fusion(lists: Sequence[Hits], k: int, rrf_k: int = 60) -> Hi
 
 
 def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add up the parts of each ordinal of a row: every ordinal stays once, the other places become -1."""
+    """Add up the parts of each ordinal of a row. Each ordinal stays once; its other places become -1."""
     order = np.argsort(ordinals, axis=1, kind="stable")
     ordinals, parts = np.take_along_axis(ordinals, order, 1), np.take_along_axis(parts, order, 1)
     totals = parts.copy()
@@ -75,7 +75,7 @@ def _sum_by_ordinal(ordinals: np.ndarray, parts: np.ndarray) -> tuple[np.ndarray
 
 
 def union(a: Hits, b: Hits) -> np.ndarray:
-    """(q, m) int32: the ordinals of either list, each once, in ascending order after the -1 that fill a row."""
+    """(q, m) int32: the ordinals of either list, without duplicates, ascending, after the -1 that fill a row."""
     ordinals = np.sort(np.concatenate([a.ordinals, b.ordinals], axis=1), axis=1)
     ordinals[:, 1:][ordinals[:, 1:] == ordinals[:, :-1]] = -1
     return np.sort(ordinals, axis=1)

@@ -1,4 +1,4 @@
-"""The retrievers of a study, each opened once: a hybrid shares the encoder and the index of its parts."""
+"""Open retrievers of a study. Each opens once, so a hybrid shares the encoder and the indexes of its parts."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
-    """SHA-256 of the manifests of the finished indexes that `name` searches, by index: what tells two indexes of a name apart."""
+    """SHA-256 of the manifests of the finished indexes that `name` searches, by index. They tell two indexes with the same name apart."""
     files = {part: study.path("indexes", part, MANIFEST) for part in parts(name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
 
 class Indexes:
-    """Opens retrievers by name and keeps them; one whose index or settings have changed is opened again.
+    """Retrievers that open by name and stay open. A retriever opens again when its index or its settings have changed.
 
-    Threads may ask at once, but a dense index must be searched by one thread at a time: `one_thread` says by which.
+    Several threads may call `search`, but only one thread at a time may search a dense index; `one_thread` names that thread.
     """
 
     def __init__(self, study: Study, device: str | None = None):
@@ -63,7 +63,7 @@ class Indexes:
 
     @staticmethod
     def one_thread(name: str) -> str:
-        """Retrievers of which this gives the same word share an encoder and belong on the same thread."""
+        """Retrievers with the same result share an encoder and belong on the same thread."""
         return (parts(name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
@@ -72,7 +72,7 @@ class Indexes:
             return self._open(name)
 
     def search(self, name: str, questions: Sequence[str], k: int) -> tuple[Hits, Opened]:
-        """Search with what `open` gives. On a CPU dense retrieval takes half of the cores, so that BM25 and the app have theirs."""
+        """Search with the open retriever. On a CPU, dense retrieval uses half of the cores and leaves the rest to BM25 and the app."""
         opened = self.open(name)
         kind = kind_of(name)
         if kind is None or not kind.uses_torch:
@@ -92,7 +92,7 @@ class Indexes:
             manifests = hashes(self.study, name)
             held = stamp, Opened(self._load(name), manifests)
             if self._stamp(name) != stamp:
-                raise Missing(f"the index of {name} is just being made again; ask once more when it is done")
+                raise Missing(f"the index of {name} is being rebuilt; try again when it is done")
             self._held[name] = held
         return held[1]
 
@@ -104,7 +104,7 @@ class Indexes:
         return self._open(name).retriever
 
     def _stamp(self, name: str) -> tuple:
-        """Changes when what `name` is made of does: its files, and the settings that act on it."""
+        """A value that changes when the retriever's files change, or the settings that act on it."""
         kind = self._kind(name)
         found = [path.stat() if path.is_file() else None for path in kind.files(self.study, name)]
         return (
@@ -127,7 +127,7 @@ class Indexes:
 
 @contextmanager
 def _half_the_cores() -> Iterator[None]:
-    """Threads of one product wait for each other: where another process holds a core, two take far longer than one."""
+    """Limit PyTorch to half of the cores: its threads wait for each other, so a core that another process uses slows all of them."""
     import torch
 
     before = torch.get_num_threads()

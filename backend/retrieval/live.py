@@ -1,7 +1,7 @@
-"""One question, now: the only way in which the app asks a retriever.
+"""Live questions: the only way in which the app asks a retriever.
 
-Where BLINDSPOT_BACKEND names a service (`blindspot serve`), that one is asked. Else indexes and encoders are opened here and held
-for the life of the process. Whoever asks cannot tell the two apart.
+If BLINDSPOT_BACKEND names a service (`blindspot serve`), the service answers. Otherwise this process opens indexes and encoders and
+keeps them open. The caller sees no difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-MAX_QUESTION = 2000  # characters; longer ones are no question, and Lucene's cost grows with their words
+MAX_QUESTION = 2000  # characters; the cost in Lucene grows with the number of words
 
 _open: dict[Path, Indexes] = {}
 _opening = threading.Lock()
@@ -28,9 +28,10 @@ _searching = threading.Lock()
 
 
 def available(study: Study) -> list[str]:
-    """The retrievers that can answer a question now: "bm25", each dense index, "hybrid:NAME" for each pair, "milvus:NAME".
+    """The names of the retrievers that can answer a question now, of every registered kind.
 
-    Of a backend that does not answer, those that it last had, or those of the study: asking one of them says what is wrong.
+    If the backend does not answer, these are the retrievers it last offered, or else those of the study. A question to one of them
+    then gets the backend's error.
     """
     backend = remote.chosen()
     offered = None if backend is None else backend.retrievers()
@@ -38,7 +39,7 @@ def available(study: Study) -> list[str]:
 
 
 def made(study: Study) -> tuple:
-    """Changes when an index is made again, here or behind the backend: what a page that keeps answers keeps them by."""
+    """A key that changes when an index is rebuilt, here or behind the backend. Pages cache answers under this key."""
     backend = remote.chosen()
     offered = None if backend is None else backend.retrievers()
     if offered is None:
@@ -60,5 +61,5 @@ def search(study: Study, retriever: str, questions: Sequence[str], k: int) -> Hi
         return backend.search(study, retriever, questions, k)
     with _opening:
         opened = _open.setdefault(study.folder, Indexes(study))
-    with _searching:  # two at once would only slow each other
+    with _searching:  # two searches at once would slow each other down
         return opened.search(retriever, questions, k)[0]

@@ -1,7 +1,7 @@
 """Dense retrieval through Milvus: the vectors of an encoder in a collection of a server or a cluster, searched there.
 
-Milvus proposes, this side scores: the hits that it gives are scored again with the stored float16 vectors, so their scores are those
-of exact search and ties are ordered by row, whatever index the server keeps. What a server's index does not find is not found.
+Milvus proposes candidates, and this module scores them again with the stored float16 vectors. The scores are therefore those of exact
+search, and ties are ordered by row, whatever index the server uses. A passage that the server's index misses stays missed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILE = "milvus.json"
 TOKEN = "BLINDSPOT_MILVUS_TOKEN"
-"""Environment variable: "user:password" or an API key. It is never written down."""
+"""Environment variable with "user:password" or an API key. Blindspot never stores it."""
 KEY, VECTOR = "ordinal", "vector"
 INDEXES = ("FLAT", "HNSW", "IVF_FLAT", "IVF_PQ", "IVF_SQ8", "SCANN", "DISKANN", "GPU_CAGRA", "GPU_IVF_FLAT", "GPU_IVF_PQ",
            "GPU_BRUTE_FORCE", "AUTOINDEX")  # fmt: skip
@@ -57,11 +57,11 @@ def build(
 ) -> dict:
     """Fill a Milvus collection with the vectors of `encoder`, and record it; returns the record.
 
-    Goes on where an interrupted one stopped, in rows: the server is asked how many it holds. At the end they are counted.
+    An interrupted build resumes after the rows that the server already holds. At the end the rows are counted.
 
     Args:
         uri: http://host:19530, or a file (*.db) for the embedded milvus-lite.
-        collection: its name; default made of the encoder's and of the vectors' hash.
+        collection: its name; default the encoder's name and the passages' hash.
         index: the server's index, one of INDEXES; parameters: its settings, as in {"M": 32, "efConstruction": 200}.
         replicas: copies that the cluster's query nodes hold in memory, each of which answers.
         replace: drop a collection of that name first, whatever it holds.

@@ -1,6 +1,6 @@
-"""The client of `blindspot serve`: live questions asked over HTTP, chosen by two environment variables.
+"""The client of `blindspot serve`, which sends live questions over HTTP. Two environment variables configure it.
 
-BLINDSPOT_BACKEND names the service, as in http://gpu-machine:8600; BLINDSPOT_BACKEND_TOKEN is the token that it asks for.
+BLINDSPOT_BACKEND names the service, as in http://gpu-machine:8600; BLINDSPOT_BACKEND_TOKEN is the service's token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Down(BlindspotError):
 
 
 def chosen() -> Backend | None:
-    """The backend that the environment names, or None. Raises Refused for an address that is none."""
+    """The backend that the environment names, or None. Raises Refused for a malformed address."""
     url = os.environ.get(BACKEND, "").strip()
     return _backend(url, os.environ.get(TOKEN, "").strip() or None) if url else None
 
@@ -51,7 +51,7 @@ def _backend(url: str, token: str | None) -> Backend:
 class Backend:
     """A retrieval service at `url`. Threads may share it.
 
-    Raises Refused for an address that is none.
+    Raises Refused for a malformed address.
     """
 
     def __init__(self, url: str, token: str | None = None):
@@ -69,7 +69,7 @@ class Backend:
         self._listing = threading.Lock()
 
     def answers(self) -> bool:
-        """Is something there? Also while its indexes load."""
+        """Whether the service answers, also while its indexes load."""
         try:
             return self._ask("GET", "/health", None, SECONDS_TO_LIST)[0] in (200, 503)
         except Down:
