@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable. With the value "none" the server believes what everybody says about who they are."""
+"""Environment variable: with "none" the server believes what everybody says about who they are, with "links" nobody. Otherwise the
+address decides."""
 SECONDS_TO_START = 60
 
 
@@ -31,12 +32,13 @@ def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> lis
     return [sys.executable, "-m", "app.hosting", "--port", str(port), "--address", address, *names]
 
 
-def environment(study: Study, without_sign_in: bool = False) -> dict[str, str]:
-    """The environment of the server's process."""
+def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of the server's process. With further host names, a proxy brings people from elsewhere, who must sign in."""
     from backend.core.study import ENVIRONMENT_VARIABLE
 
     inherited = {name: value for name, value in os.environ.items() if name != SIGN_IN}
-    return {**inherited, ENVIRONMENT_VARIABLE: str(study.folder), **({SIGN_IN: "none"} if without_sign_in else {})}
+    told = {SIGN_IN: "none"} if without_sign_in else {SIGN_IN: "links"} if hosts else {}
+    return {**inherited, ENVIRONMENT_VARIABLE: str(study.folder), **told}
 
 
 def serve(
@@ -53,16 +55,16 @@ def serve(
     from backend.core.children import child
     from backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
 
-    local = is_loopback(address)
+    local = is_loopback(address) and not hosts
     if not local and not without_sign_in:
-        _refuse_open_door(study, address)
+        _refuse_open_door(study, hosts[0] if hosts else address)
     _refuse_taken_port(address, port)
     listen(address, port).close()
     for stop in (signal.SIGINT, signal.SIGTERM):  # either one ends the server with this process
         signal.signal(stop, signal.default_int_handler)
     try:
         with child(
-            command(port, address, hosts), env=environment(study, without_sign_in), stdout=subprocess.DEVNULL
+            command(port, address, hosts), env=environment(study, without_sign_in, hosts), stdout=subprocess.DEVNULL
         ) as server:
             wait_until_up(port, server, address)
             shown = socket.gethostname() if address in EVERYWHERE else address

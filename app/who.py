@@ -35,8 +35,10 @@ def mode() -> Mode:
     """How people are told apart: by OIDC where secrets.toml configures it, by name on loopback, else by personal links."""
     if _oidc():
         return "oidc"
-    trusted = os.environ.get(SIGN_IN) == "none" or is_loopback(st.get_option("server.address") or "")
-    return "local" if trusted else "links"
+    told = os.environ.get(SIGN_IN)
+    if told in ("none", "links"):
+        return "local" if told == "none" else "links"
+    return "local" if is_loopback(st.get_option("server.address") or "") else "links"
 
 
 def who(labels_path: Path) -> Person | None:

@@ -83,7 +83,7 @@ def measure(study: Study, count: int, people: int) -> None:
                 f"    {used[REQUESTS] / used[BATCHES]:.1f} requests searched together; processor time of the service "
                 f"{1000 * used[CPU] / len(texts):.0f} ms a question"
             )
-        print(f"  memory of the service {metric(url, 'blindspot_memory_bytes') / 2**20:,.0f} MiB")
+        print(f"  memory of the service {metric(url, 'process_resident_memory_bytes') / 2**20:,.0f} MiB")
     both(study, pair, "Where was she born?")
     say("peer: in this process, one person", asked_by(lambda text: both(study, pair, text), sets[3], 1))
     print(f"load after {os.getloadavg()[0]:.1f}")

@@ -1,4 +1,4 @@
-"""Which questions a person must not see the results of: those they still have to judge.
+"""The questions whose results a person must not see yet, because they still have to judge them.
 
 A label is blind if its annotator saw neither ranks nor scores nor other people's labels before giving it. So every page that shows
 such results asks here first, and leaves out the questions that are hidden from the person who looks.
@@ -21,17 +21,17 @@ _HIDDEN = """
 
 
 def hidden_questions(connection: sqlite3.Connection, name: str, now: float) -> frozenset[str]:
-    """The ids of all questions that are hidden from a person. Raises Missing."""
+    """Return the ids of all questions that are hidden from a person. Raises Missing."""
     return _ids(connection, person(connection, name), None, now)
 
 
 def is_hidden(connection: sqlite3.Connection, who: Person, question: str, now: float) -> bool:
-    """Whether one question is hidden from a person."""
+    """Return whether one question is hidden from a person."""
     return bool(_ids(connection, who, question, now))
 
 
 def judged_before(connection: sqlite3.Connection, name: str, batch: int, question: str) -> bool:
-    """Whether a person has finished or skipped a question of a batch at any time, and so may have seen its results."""
+    """Return whether a person has finished or skipped a question of a batch at any time, and so may have seen its results."""
     row = connection.execute(
         "SELECT 1 FROM lease WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state <> 'held' UNION ALL "
         "SELECT 1 FROM queue_act WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND kind IN ('finish', 'skip') LIMIT 1",

@@ -1,6 +1,6 @@
-"""One annotator and one question of a batch, inside the caller's transaction: held, finished, skipped, opened again.
+"""The lease of one annotator on one question of a batch: hold, extend, finish, skip, reopen.
 
-`now` is the server's wall clock, which may jump; see `db.queue`.
+All functions run inside the caller's transaction. `now` is the server's wall clock, which may jump; see `db.queue`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from db.people import person
 LEASE_SECONDS = 15 * 60.0
 ACTIVE = "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > :now))"
 OTHERS = f"""(SELECT count(*) FROM lease l WHERE l.batch = i.batch AND l.question = i.question AND l.annotator <> :me AND {ACTIVE})"""
-"""How many others have a place at the question `i` of a batch."""
+"""SQL: how many other annotators have a place at question `i` of a batch."""
 
 
 def batch_number(connection: sqlite3.Connection, name: str) -> int:
-    """Raises Missing."""
+    """Return the number of a batch. Raises Missing."""
     row = connection.execute("SELECT number FROM batch WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise Missing(f"there is no batch {name!r} in this study")
-    return row[0]
+    return int(row[0])
 
 
 def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Give somebody a free place."""
+    """Give an annotator a free place at a question."""
     _end_lapsed(connection, batch, question, now)
     connection.execute(
         "INSERT INTO lease (batch, question, annotator, state, expires) VALUES (?, ?, ?, 'held', ?) "
@@ -35,7 +35,7 @@ def hold(connection: sqlite3.Connection, batch: int, question: str, annotator: s
 
 
 def extend(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Somebody is at work on a question: their lease begins anew. One that has lapsed stays so, for others may hold it by now."""
+    """Restart the lease of an annotator who is at work on a question. A lapsed lease stays lapsed: others may hold its place."""
     connection.execute(
         "UPDATE lease SET expires = ?4 + ?5 WHERE batch = ?1 AND question = ?2 AND annotator = ?3 AND state = 'held' AND expires > ?4",
         (batch, question, annotator, now, LEASE_SECONDS),
@@ -43,11 +43,12 @@ def extend(connection: sqlite3.Connection, batch: int, question: str, annotator:
 
 
 def finish(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> tuple[bool, bool]:
-    """Somebody is done with a question. Gives whether this is new, and whether it was surplus.
+    """Finish a question. Return whether this is new, and whether it was surplus.
 
     Raises:
-        Missing: the batch has no such question.
-        Refused: they have neither labelled a passage of it nor called it bad, or they are paused and do not hold it any more.
+        Missing: The batch has no such question.
+        Refused: The annotator has neither labelled a passage of the question nor marked it as bad, or is paused and no longer
+            holds it.
     """
     number = batch_number(connection, batch)
     needed, assigned_to, practice, _ = _item(connection, number, batch, question)
@@ -72,10 +73,11 @@ def finish(connection: sqlite3.Connection, annotator: str, batch: str, question:
 
 
 def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: str) -> bool:
-    """Leave a question to somebody else; it does not come back by itself. Gives whether this is new.
+    """Skip a question: leave it to another annotator for good. Return whether this is new.
 
     Raises:
-        Missing: they do not hold it. Refused: they have finished it.
+        Missing: The annotator does not hold the question.
+        Refused: The annotator has finished it.
     """
     number = batch_number(connection, batch)
     lease = _lease(connection, number, question, annotator)
@@ -91,10 +93,11 @@ def skip(connection: sqlite3.Connection, annotator: str, batch: str, question: s
 
 
 def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question: str, now: float) -> bool:
-    """Take up again a question that one finished or skipped, or whose lease lapsed. Gives whether this is new.
+    """Return to a question that the annotator finished or skipped, or whose lease lapsed. Return whether this is new.
 
     Raises:
-        Missing: it was never theirs. Refused: others have its places by now, its batch is closed, or they are paused.
+        Missing: The annotator never held the question.
+        Refused: Others have taken its places, its batch is closed, or the annotator is paused.
     """
     number = batch_number(connection, batch)
     lease = _lease(connection, number, question, annotator)
@@ -112,13 +115,13 @@ def go_back(connection: sqlite3.Connection, annotator: str, batch: str, question
     if not practice and (
         _others(connection, number, question, annotator, now) >= needed or assigned_to not in (None, annotator)
     ):
-        raise Refused(f"question {question!r} is with somebody else by now; labels of yours are still kept")
+        raise Refused(f"question {question!r} is with somebody else by now; your labels are still kept")
     hold(connection, number, question, annotator, now)
     return True
 
 
 def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> None:
-    """Somebody took something back of a question they had finished: they hold it again. It kept its place, so none is exceeded."""
+    """Let an annotator hold a finished question again after an undo. They kept their place, so no limit is exceeded."""
     changed = connection.execute(
         "UPDATE lease SET state = 'held', expires = ? WHERE batch = ? AND question = ? AND annotator = ? "
         "AND state = 'finished' AND surplus = 0",
@@ -129,12 +132,12 @@ def reopen(connection: sqlite3.Connection, batch: int, question: str, annotator:
 
 
 def forget_the_future(connection: sqlite3.Connection, now: float) -> None:
-    """Cut down the leases that end later than a lease taken now would: they were taken before the clock jumped back."""
+    """Shorten the leases that end later than a lease taken now would: they were taken before the clock jumped back."""
     connection.execute("UPDATE lease SET expires = ?1 WHERE state = 'held' AND expires > ?1", (now + LEASE_SECONDS,))
 
 
 def recount(connection: sqlite3.Connection, batch: int, question: str | None) -> None:
-    """Note for a question, or every one of a batch, whether enough people have finished it. Practice is never done."""
+    """Record for a question, or all of a batch, whether enough people have finished it. Practice is never done."""
     connection.execute(
         "UPDATE batch_question SET done = (SELECT practice = 0 FROM batch WHERE number = ?1) AND people_needed <= ("
         "SELECT count(*) FROM lease l WHERE l.batch = batch_question.batch AND l.question = batch_question.question "
@@ -144,7 +147,7 @@ def recount(connection: sqlite3.Connection, batch: int, question: str | None) ->
 
 
 def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: float) -> None:
-    """A place of the question is taken anew: a clock that jumps back must not revive the lapsed leases that made it free."""
+    """End the lapsed leases of a question whose place is given again, so that a clock that jumps back does not revive them."""
     connection.execute(
         "UPDATE lease SET expires = 0 WHERE batch = ? AND question = ? AND state = 'held' AND expires <= ?",
         (batch, question, now),
@@ -152,23 +155,25 @@ def _end_lapsed(connection: sqlite3.Connection, batch: int, question: str, now: 
 
 
 def _lease(connection: sqlite3.Connection, batch: int, question: str, annotator: str) -> tuple[str, int, float] | None:
-    """State, surplus, expires."""
-    return connection.execute(
+    """Return state, surplus and expiry of a lease."""
+    row: tuple[str, int, float] | None = connection.execute(
         "SELECT state, surplus, expires FROM lease WHERE batch = ? AND question = ? AND annotator = ?",
         (batch, question, annotator),
     ).fetchone()
+    return row
 
 
 def _others(connection: sqlite3.Connection, batch: int, question: str, annotator: str, now: float) -> int:
-    return connection.execute(
+    row = connection.execute(
         f"SELECT {OTHERS} FROM batch_question i WHERE batch = :batch AND question = :question",
         {"batch": batch, "question": question, "me": annotator, "now": now},
-    ).fetchone()[0]
+    ).fetchone()
+    return int(row[0])
 
 
 def _item(connection: sqlite3.Connection, number: int, batch: str, question: str) -> tuple[int, str | None, int, bool]:
-    """People needed, assigned to, practice, whether the batch is open."""
-    row = connection.execute(
+    """Return people needed, assigned to, practice, and whether the batch is open."""
+    row: tuple[int, str | None, int, bool] | None = connection.execute(
         "SELECT i.people_needed, i.assigned_to, b.practice, b.state = 'open' FROM batch_question i JOIN batch b ON b.number = i.batch "
         "WHERE i.batch = ? AND i.question = ?",
         (number, question),
@@ -185,5 +190,5 @@ def _refuse_unjudged(connection: sqlite3.Connection, annotator: str, batch: str,
     ).fetchone()
     if judged is None:
         raise Refused(
-            f"nothing is said of question {question!r} yet: label a passage, call the question bad, or skip it"
+            f"question {question!r} has no label of yours yet: label a passage, mark the question as bad, or skip it"
         )

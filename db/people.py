@@ -1,4 +1,4 @@
-"""Who works on a study. Roles and rights are in `db.rights`; the stores ask for them inside their transactions."""
+"""The people of a study. Roles and rights are in `db.rights`; the stores check them inside their transactions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ _COLUMNS = "name, role, paused, email, annotator.invitation IS NOT NULL"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """An annotator of any role. `paused`: gets no more questions. `invited`: a personal link of theirs is valid."""
+    """A person who works on the study.
+
+    Attributes:
+        paused: The queue gives the person no more questions.
+        invited: The person has a valid personal link.
+    """
 
     name: str
     role: Role
@@ -50,15 +55,20 @@ class People(PerThread):
         self._clock = clock
 
     def all(self) -> list[Person]:
-        """By name."""
+        """Return all people, by name."""
         return [_person(row) for row in self.connection.execute(f"SELECT {_COLUMNS} FROM annotator ORDER BY name")]
 
     def get(self, name: str) -> Person:
-        """Raises Missing."""
+        """Return a person. Raises Missing."""
         return person(self.connection, name)
 
     def add(self, name: str, role: Role = "annotator", email: str | None = None, by: str | None = None) -> Person:
-        """Raises BadInput for a name or role that will not do, Refused for a name that is taken."""
+        """Add a person.
+
+        Raises:
+            BadInput: The name or the role is not allowed.
+            Refused: The name or the address is taken.
+        """
         _check(name, role)
         with saving(self) as connection:
             require(connection, by, "manage people")
@@ -71,7 +81,7 @@ class People(PerThread):
             return person(connection, name)
 
     def set_role(self, name: str, role: Role, by: str | None = None) -> None:
-        """Raises Refused for a lead who would take the role from themselves: a study must not lose its last one by a slip."""
+        """Change a role. A lead cannot give up their own role (Refused): a study must not lose its last lead by accident."""
         _check(name, role)
         with saving(self) as connection:
             require(connection, by, "manage people")
@@ -96,9 +106,9 @@ class People(PerThread):
                 )
 
     def invite(self, name: str, role: Role = "annotator", by: str | None = None) -> str:
-        """The secret of a personal link, which replaces an earlier one. Somebody who is known keeps their role.
+        """Return the secret of a new personal link, which replaces an earlier one. A known person keeps their role.
 
-        Only its hash is kept: it cannot be shown a second time.
+        The store keeps only a hash of the secret, so it cannot show the link again.
         """
         _check(name, role)
         secret = secrets.token_urlsafe(24)
@@ -112,7 +122,7 @@ class People(PerThread):
         return secret
 
     def revoke(self, name: str, by: str | None = None) -> None:
-        """Make the person's link worthless, and end every session that it opened."""
+        """Make a person's link invalid and end all sessions that it opened."""
         with saving(self) as connection:
             require(connection, by, "manage people")
             person(connection, name)
@@ -120,7 +130,7 @@ class People(PerThread):
             connection.execute("DELETE FROM sign_in WHERE annotator = ?", (name,))
 
     def invited(self, secret: str) -> Person | None:
-        """Whose link this is; None for one that was revoked or never given."""
+        """Return the person whose link this is; None if the link was revoked or never existed."""
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM annotator WHERE invitation = ?", (_hashed(secret),)
         ).fetchone()
@@ -144,7 +154,7 @@ class People(PerThread):
         return token
 
     def signed_in(self, token: str) -> Person | None:
-        """Whose session this is. None once it has expired, was signed out, or its link was revoked or replaced."""
+        """Return the person of a session; None if it expired, was signed out, or its link was revoked or replaced."""
         row = self.connection.execute(
             f"SELECT {_COLUMNS} FROM sign_in s JOIN annotator ON name = s.annotator "
             "WHERE s.token = ? AND s.expires > ? AND s.invitation = annotator.invitation",
@@ -158,17 +168,17 @@ class People(PerThread):
             connection.execute("DELETE FROM sign_in WHERE token = ?", (_hashed(token),))
 
     def require(self, name: str | None, action: str) -> None:
-        """Raise Refused where this person may not do the action; None is whoever keeps the files."""
+        """Raise Refused if this person may not do the action; None is whoever keeps the files."""
         require(self.connection, name, action)
 
     def with_email(self, email: str) -> Person | None:
-        """Who signs in with this address (OIDC)."""
+        """Return the person who signs in with this address (OIDC); None if there is none."""
         row = self.connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE email = ?", (email,)).fetchone()
         return _person(row) if row else None
 
 
 def person(connection: sqlite3.Connection, name: str) -> Person:
-    """Somebody, read inside the caller's transaction. Raises Missing."""
+    """Return a person inside the caller's transaction. Raises Missing."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM annotator WHERE name = ?", (name,)).fetchone()
     if row is None:
         raise Missing(f"there is nobody named {name!r} in this study; a lead can add them")
@@ -176,7 +186,7 @@ def person(connection: sqlite3.Connection, name: str) -> Person:
 
 
 def require(connection: sqlite3.Connection, name: str | None, action: str) -> None:
-    """Raise Refused where the role of `name` does not allow an action; None, whoever keeps the files, may do everything."""
+    """Raise Refused if the role of `name` does not allow an action; None, whoever keeps the files, may do everything."""
     if name is None:
         return
     who = person(connection, name)
@@ -190,7 +200,7 @@ def refusal(who: Person, action: str) -> str:
     return f"{who.name} is {article} {who.role} and may not {ACTIONS[action].what}; {takes(action)}"
 
 
-def _person(row: tuple) -> Person:
+def _person(row: tuple[str, Role, int, str | None, int]) -> Person:
     name, role, paused, email, invited = row
     return Person(name, role, bool(paused), email, bool(invited))
 

@@ -1,9 +1,9 @@
-"""The queue: batches of questions to judge, handed out whole under a lease.
+"""The queue: batches of questions to judge. An annotator gets a whole question under a lease.
 
-Every claim is one immediate transaction, so that two people never take the last place of a question. Time is the server's
-wall clock, which may jump. Forward: leases lapse early, and their late submits are kept. Back: a lease must not outlive its
-15 minutes by the length of the jump, so each claim first cuts every lease down to 15 minutes from now. Nobody loses time
-they were promised, and none holds a question for good. Nothing is ever ordered by time.
+Each claim is one immediate transaction, so two people never take the last place of a question. Leases use the server's wall
+clock, which may jump. If it jumps forward, leases lapse early, and labels that arrive late are kept. If it jumps back, a lease
+would last longer by the length of the jump, so each claim first shortens all leases to 15 minutes from now. Nobody loses
+promised time, and nobody holds a question for ever. Nothing is ordered by time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from db.people import person, require
 
 Arm = Literal["priority", "audit", "second", "repeat"]
 
-AT_ONCE = 3  # questions that one annotator holds: the one on the page and two fetched ahead
+AT_ONCE = 3  # questions that one annotator holds: the one on the page and two prefetched
 
 _CANDIDATE = ("passage", "near_duplicates", "run", "rank", "score", "answer", "probability", "inclusion_probability")
-# Nobody judges again what they judged, skipped or practised (there the settled labels are shown): not blind, nor independent.
-# A second look is the point of a repeat. An audit must not leave out what happens to be judged: its sample would not be uniform.
+# An annotator does not get a question again that they judged, skipped or practised (practice shows the settled labels): a second
+# judgement would be neither blind nor independent. Exceptions: a repeat asks for a second judgement, and an audit that left out
+# judged questions would not be a uniform sample.
 _NEXT = f"""
     SELECT i.question FROM batch_question i
     WHERE i.batch = :batch AND i.done = 0 AND (i.assigned_to IS NULL OR i.assigned_to = :me)
@@ -46,7 +47,13 @@ _NEXT = f"""
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A passage to judge. `run`, `rank` and `score` are those of the best rank; `near_duplicates` numbers the groups of a question."""
+    """A passage to judge.
+
+    Attributes:
+        near_duplicates: Number of the group of near-duplicate passages within the question.
+        run, rank, score: Those of the best rank over all runs.
+        answer: Whether the passage contains an answer; None if unknown.
+    """
 
     passage: str
     near_duplicates: int = 0
@@ -60,7 +67,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question of a batch. In the audit arm, and there alone, it and its candidates have inclusion probabilities."""
+    """A question of a batch. Only in the audit arm do it and its candidates have inclusion probabilities."""
 
     question: str
     candidates: tuple[Candidate, ...]
@@ -73,7 +80,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch and how far it is. `settings` is how it was made, seed included."""
+    """A batch and its progress. `settings` holds all settings that made it, seed included."""
 
     name: str
     state: Literal["open", "closed"]
@@ -86,7 +93,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A question that an annotator holds until `expires` (seconds since 1970). Which arm it is of is not told: it would not be blind."""
+    """A question that an annotator holds until `expires` (seconds since 1970). It hides its arm, to stay blind."""
 
     batch: str
     question: str
@@ -95,7 +102,7 @@ class Lease:
 
 
 class Queue(PerThread):
-    """The batches and leases of one labels.db. Threads and processes may share it. `by`: see `db.people.People`."""
+    """The batches and leases of one labels.db. Threads and processes may share it. For `by` see `db.people.People`."""
 
     def __init__(self, path: str | Path, read_only: bool = False, clock: Callable[[], float] = time.time):
         super().__init__(path, read_only)
@@ -109,9 +116,11 @@ class Queue(PerThread):
         practice: bool = False,
         by: str | None = None,
     ) -> None:
-        """Add a batch; items are served in this order. Passages are checked by whoever makes the batch.
+        """Add a batch. The queue serves the items in this order. The caller checks that the passages exist.
 
-        Raises Refused for a name that is taken, or a batch without items.
+        Raises:
+            BadInput: The name is not allowed.
+            Refused: The name is taken, or the batch has no items.
         """
         check_display_name(name, "batch")
         if not items or not all(item.candidates for item in items):
@@ -151,7 +160,7 @@ class Queue(PerThread):
             )
 
     def batches(self) -> list[Batch]:
-        """Oldest first."""
+        """Return the batches, the oldest first."""
         rows = self.connection.execute(
             "SELECT b.name, b.state, b.practice, b.settings, b.made_by, count(*), sum(i.done) "
             "FROM batch b JOIN batch_question i ON i.batch = b.number GROUP BY b.number ORDER BY b.number"
@@ -162,7 +171,7 @@ class Queue(PerThread):
         ]
 
     def items(self, batch: str, questions: Iterable[str] | None = None) -> list[Item]:
-        """The items of a batch, or those of some questions, in the order in which they are served. Raises Missing for the batch."""
+        """Return the items of a batch, or those of some questions, in the order of serving. Raises Missing for the batch."""
         number = batch_number(self.connection, batch)
         wanted = None if questions is None else json.dumps(list(questions))
         chosen = "batch = ?1 AND (?2 IS NULL OR question IN (SELECT value FROM json_each(?2)))"
@@ -180,7 +189,7 @@ class Queue(PerThread):
         return [Item(question, tuple(candidates[question]), *rest) for question, *rest in rows]
 
     def waiting(self) -> set[str]:
-        """The questions of open batches that are not done; practice is left out."""
+        """Return the questions of open batches that are not done, without practice."""
         rows = self.connection.execute(
             "SELECT DISTINCT i.question FROM batch_question i JOIN batch b ON b.number = i.batch "
             "WHERE b.state = 'open' AND b.practice = 0 AND i.done = 0"
@@ -188,7 +197,7 @@ class Queue(PerThread):
         return {row[0] for row in rows}
 
     def practised(self) -> set[str]:
-        """The questions of practice: their settled labels are shown to whoever did them."""
+        """Return the practice questions: whoever did them has seen their settled labels."""
         return {
             row[0]
             for row in self.connection.execute(
@@ -198,14 +207,14 @@ class Queue(PerThread):
         }
 
     def audited(self) -> set[str]:
-        """The questions that were drawn for the audit arm of any batch."""
+        """Return the questions that were drawn for the audit arm of any batch."""
         return {
             row[0]
             for row in self.connection.execute("SELECT DISTINCT question FROM batch_question WHERE arm = 'audit'")
         }
 
     def outcomes(self) -> list[tuple[bool | None, int | None, str]]:
-        """(holds an answer, rank, consensus label) of the candidates that are settled: what probabilities are calibrated from."""
+        """Return (contains an answer, rank, consensus label) of the settled candidates, to calibrate probabilities."""
         rows = self.connection.execute(
             "SELECT c.answer, c.rank, k.label FROM candidate c JOIN consensus k ON k.question = c.question AND k.passage = c.passage "
             "WHERE k.label IS NOT NULL"
@@ -213,13 +222,14 @@ class Queue(PerThread):
         return [(None if answer is None else bool(answer), rank, label) for answer, rank, label in rows]
 
     def claim(self, annotator: str, count: int = AT_ONCE) -> list[Lease]:
-        """What the annotator now holds: what they held before, renewed, filled up with new questions to `count`.
+        """Renew the annotator's leases, fill them up with new questions to `count`, and return them all.
 
-        Practice comes first. A question whose lease lapsed unfinished may come back to the same annotator; one that they
-        finished or skipped, in practice too, never does, but in the audit and repeat arms of another batch.
+        Practice comes first. A question whose lease lapsed may come back to the same annotator. A question that they finished or
+        skipped, also in practice, comes back only in the audit or repeat arm of another batch.
 
         Raises:
-            Missing: nobody of that name. Refused: they are paused.
+            Missing: There is no annotator of that name.
+            Refused: The annotator is paused.
         """
         with saving(self) as connection:
             if person(connection, annotator).paused:
@@ -242,7 +252,7 @@ class Queue(PerThread):
             return held
 
     def held(self, annotator: str) -> list[Lease]:
-        """What the annotator holds, without taking more."""
+        """Return what the annotator holds, without claiming more."""
         return _held(self.connection, annotator, self._clock())
 
     def hidden(self, annotator: str) -> frozenset[str]:
@@ -250,32 +260,34 @@ class Queue(PerThread):
         return hidden_questions(self.connection, annotator, self._clock())
 
     def finish(self, annotator: str, batch: str, question: str) -> bool:
-        """The annotator is done with the question. Gives whether it was surplus: late, and others had taken the places.
+        """Finish a question. Return whether it was surplus: late, after others had taken its places.
 
-        Sending it again changes nothing.
+        Finishing twice changes nothing.
 
         Raises:
-            Missing: the batch has no such question.
-            Refused: the annotator has neither labelled a passage of it nor called it bad.
+            Missing: The batch has no such question.
+            Refused: The annotator has neither labelled a passage of the question nor marked it as bad.
         """
         with saving(self) as connection:
             return leases.finish(connection, annotator, batch, question, self._clock())[1]
 
     def skip(self, annotator: str, batch: str, question: str) -> None:
-        """Leave a question to somebody else; it does not come back by itself.
+        """Skip a question: leave it to another annotator for good.
 
-        Raises Missing where the annotator does not hold it, Refused where they finished it.
+        Raises:
+            Missing: The annotator does not hold the question.
+            Refused: The annotator has finished it.
         """
         with saving(self) as connection:
             leases.skip(connection, annotator, batch, question)
 
     def release(self, annotator: str) -> int:
-        """Put back all that the annotator holds, as on signing out. Gives the number of questions."""
+        """Release all questions that the annotator holds, as at sign-out. Return their number."""
         with saving(self) as connection:
             return connection.execute("DELETE FROM lease WHERE annotator = ? AND state = 'held'", (annotator,)).rowcount
 
     def set_state(self, batch: str, state: Literal["open", "closed"], by: str | None = None) -> None:
-        """Close a batch, or open it again. Nothing more of a closed one is handed out; what is out is still taken."""
+        """Close a batch or reopen it. The queue serves no more of a closed batch, but takes labels for questions in progress."""
         with saving(self) as connection:
             require(connection, by, "manage batches")
             connection.execute("UPDATE batch SET state = ? WHERE number = ?", (state, batch_number(connection, batch)))
@@ -283,7 +295,7 @@ class Queue(PerThread):
     def set_people_needed(
         self, batch: str, people: int, questions: Iterable[str] | None = None, by: str | None = None
     ) -> int:
-        """How many people are to judge each question of a batch, or some of them. Gives the number of questions changed."""
+        """Set how many people judge each question of a batch, or some of them. Return the number of changed questions."""
         if people < 1:
             raise Refused("at least one person is needed for a question")
         return self._change(batch, "people_needed", people, questions, by)
@@ -291,7 +303,7 @@ class Queue(PerThread):
     def assign(
         self, batch: str, annotator: str | None, questions: Iterable[str] | None = None, by: str | None = None
     ) -> int:
-        """Keep questions of a batch for one person; None lets anybody have them. Gives the number of questions changed."""
+        """Reserve questions of a batch for one person; None for anybody. Return the number of changed questions."""
         return self._change(batch, "assigned_to", annotator, questions, by)
 
     def _change(self, batch: str, column: str, value: Any, questions: Iterable[str] | None, by: str | None) -> int:

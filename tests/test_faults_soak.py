@@ -173,11 +173,16 @@ def test_kill_9_in_the_middle_of_a_job(kind, base, tmp_path, kills=8):
     shutil.copytree(origin, folder)
     if kind == "index bm25":
         shutil.rmtree(folder / "indexes" / "bm25")
-    chance, killed, orphans = random.Random(kind), 0, 0
-    for _ in range(kills):
+    chance, killed, orphans, completed, process = random.Random(kind), 0, 0, 0, None
+    while killed < kills and completed < 3 * kills:
+        if process is not None and process.returncode == 0:  # done before the kill: begin again
+            shutil.rmtree(folder)
+            shutil.copytree(origin, folder)
+            if kind == "index bm25":
+                shutil.rmtree(folder / "indexes" / "bm25")
         mark = uuid.uuid4().hex
         process = start(folder, *words, mark=mark)
-        time.sleep(took * chance.uniform(0.3, 1.0))
+        time.sleep(took * chance.uniform(0.2, 1.0))
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             killed += 1
@@ -190,13 +195,12 @@ def test_kill_9_in_the_middle_of_a_job(kind, base, tmp_path, kills=8):
                     os.kill(each, signal.SIGKILL)
                 break
             time.sleep(0.1)
+        completed += process.returncode == 0
         whole(folder)
-        if process.returncode == 0:  # done before the kill; a later one would only say so
-            break
     if process.returncode != 0:
         run(folder, *words)
     assert result_of(kind, whole(folder)) == expected
-    assert orphans == 0 and killed > 0
+    assert orphans == 0 and killed >= kills // 2
     hidden = [path for path in folder.rglob(".*") if path.name.endswith((".building", ".old", ".partial"))]
     assert hidden == [] and not (folder / "corpus.db.partial").exists()
     print(f"{kind}: killed {killed} times, {took:.1f} s undisturbed, no orphan, the same result")

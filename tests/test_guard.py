@@ -17,8 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app import server
+from app import server, who
 from backend.service import guard
+from backend.service import running as running_service
 from backend.service.guard import Guard, Hosts, PatientProtocol, Rate, is_loopback
 from db.errors import BlindspotError, Refused
 from tests.studies import births, make_study, people
@@ -45,11 +46,11 @@ def study(tmp_path_factory):
 
 
 @contextmanager
-def running(app):
+def running(app, ws="none"):
     """A real server in a thread; gives its port."""
     with guard.listen("127.0.0.1", 0) as listening:
         config = uvicorn.Config(
-            app, http=PatientProtocol, ws="none", log_level="critical", limit_concurrency=200, lifespan="off"
+            app, http=PatientProtocol, ws=ws, log_level="critical", limit_concurrency=200, lifespan="off"
         )
         serving = uvicorn.Server(config)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -99,6 +100,19 @@ def test_a_server_for_others_answers_to_addresses_and_given_names():
     hosts = Hosts("0.0.0.0", ["Judging.example.org"])
     assert "192.168.1.5:8501" in hosts and "judging.example.org" in hosts and f"{socket.gethostname()}:8501" in hosts
     assert "evil.example" not in hosts
+
+
+def test_a_name_of_a_proxy_makes_a_local_server_one_for_others(study, monkeypatch):
+    assert not Hosts("localhost", ["judging.example.org"]).is_local
+    with pytest.raises(Refused, match="others can reach judging.example.org, and nobody could sign in"):
+        server.serve(study, 1, hosts=["judging.example.org"])
+    with pytest.raises(Refused, match="others can reach retrieval.example.org: give a token"):
+        running_service.serve(study, 1, hosts=["retrieval.example.org"])
+    for name, value in server.environment(study, hosts=["judging.example.org"]).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("app.who._oidc", lambda: False)
+    monkeypatch.setattr("streamlit.get_option", lambda name: "localhost")
+    assert who.mode() == "links"
 
 
 def test_another_host_and_another_origin_are_refused():
@@ -199,6 +213,27 @@ def test_the_next_request_of_a_connection_has_its_own_time(monkeypatch):
         connection.sock.sendall(b"GET / HTTP")
         assert connection.sock.recv(1) == b""
         connection.close()
+
+
+def test_an_open_websocket_is_no_unfinished_request(monkeypatch):
+    """A tab's connection stays open for hours; the time limit is for its handshake alone."""
+    from starlette.routing import WebSocketRoute
+    from websockets.sync.client import connect
+
+    async def echo(websocket):
+        await websocket.accept()
+        async for text in websocket.iter_text():
+            await websocket.send_text(text)
+
+    monkeypatch.setattr(guard, "SECONDS_TO_SEND_REQUEST", 0.4)
+    with (
+        running(Starlette(routes=[WebSocketRoute("/ws", echo)]), ws="websockets-sansio") as port,
+        connect(f"ws://127.0.0.1:{port}/ws", proxy=None) as tab,
+    ):
+        for text in ("first", "second", "third"):
+            tab.send(text)
+            assert tab.recv(5) == text
+            time.sleep(0.5)
 
 
 def test_a_client_that_does_not_read_is_dropped(monkeypatch):

@@ -134,11 +134,11 @@ def test_skipping_frees_the_place_and_the_question_does_not_come_back(desk):
 def test_nothing_is_finished_before_something_is_said_of_it(desk):
     desk.batch(questions=2)
     desk.claim("ann", 2)
-    with pytest.raises(Refused, match="nothing is said"):
+    with pytest.raises(Refused, match="has no label of yours yet"):
         desk.queue.finish("ann", "b1", "q0")
     undone = desk.label("ann", "q0", {"p1": "positive"}, batch="b1")
     desk.undo("ann", "q0", undone)
-    with pytest.raises(Refused, match="nothing is said"):
+    with pytest.raises(Refused, match="has no label of yours yet"):
         desk.queue.finish("ann", "b1", "q0")
     desk.labels.add("ann", LabelEvent("bad", "bad_question", "q1", batch="b1"))
     assert desk.queue.finish("ann", "b1", "q1") is False
@@ -276,7 +276,9 @@ def test_an_outbox_carries_finish_and_skip_in_order_with_the_labels(desk):
     ]
     receipts = desk.labels.add_all("ann", outbox)
     assert states(receipts) == ["stored", "stored", "refused", "stored", "stored", "stored"]
-    assert "nothing is said of question 'q1'" in receipts[2].message and not any(r.message for r in receipts if r.safe)
+    assert "question 'q1' has no label of yours" in receipts[2].message and not any(
+        r.message for r in receipts if r.safe
+    )
     assert states(desk.labels.add_all("ann", outbox[:2] + outbox[3:])) == ["known"] * 5
     assert desk.claim("ann", 3) == ["q3"] and desk.queue.batches()[0].done == 2
     ids = [each["id"] for each in outbox]

@@ -15,6 +15,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
@@ -36,7 +37,6 @@ MAX_QUESTION = 2000  # characters, as in `live`
 MAX_QUESTIONS = 64
 MAX_K = 2048
 TIME_LIMIT = 30.0  # seconds
-ANSWERED = "blindspot_answer_seconds"
 
 Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION, pattern=r"\S")]
 
@@ -183,9 +183,7 @@ def make_api(
                 "bring both to the same state, or look at its hash on /retrievers",
             )
         seconds = time.monotonic() - started
-        service.metrics.time(
-            ANSWERED, "Seconds from a request to its answer, waiting included.", seconds, retriever=asked.retriever
-        )
+        service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
         return JSONResponse(_answer(asked, found, digest, seconds))
 
     @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
@@ -202,7 +200,7 @@ def make_api(
     @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_documented(401))
     def metrics() -> PlainTextResponse:
         """Counts and times, as Prometheus reads them."""
-        return PlainTextResponse(service.text_metrics(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @api.get("/health", response_model=Health, responses={503: {"model": Health, "description": "starting"}})
     def health() -> JSONResponse:

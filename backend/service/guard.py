@@ -88,11 +88,13 @@ class Hosts:
 
     A web page elsewhere can let its own name point to this machine (DNS rebinding); its requests then carry that name as Host.
     A server on a loopback address answers to loopback names only. A server on another address answers to any IP address, because
-    a page cannot rebind one, to this machine's own names, and to the names that its operator gave.
+    a page cannot rebind one, to this machine's own names, and to the names that its operator gave. A server with given names is
+    not local even on a loopback address: a proxy brings people from elsewhere.
     """
 
     def __init__(self, address: str, names: Iterable[str] = ()):
-        self.is_local = is_loopback(address)
+        names = list(names)
+        self.is_local = is_loopback(address) and not names
         self._names = {name.lower().rstrip(".") for name in names} | {"localhost", address.lower()}
         if not self.is_local:
             self._names.add(socket.gethostname().lower())
@@ -195,6 +197,7 @@ class PatientProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self._request_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._is_websocket = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -202,12 +205,15 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._is_websocket:  # another protocol has the connection now; h11 still waits for the end of the request
+            return
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._end_request()
         elif self._request_timer is None:  # the next request of a connection that is kept alive
             self._begin_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._is_websocket = True
         self._end_request()
         super().handle_websocket_upgrade(event)
 

@@ -50,9 +50,9 @@ def serve(
     from backend.service.guard import Hosts, in_url, is_loopback, listen
 
     token = None if token_file is None else read_token(token_file)
-    if not is_loopback(address) and token is None:
+    if (hosts or not is_loopback(address)) and token is None:
         raise Refused(
-            f"others can reach {address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)"
+            f"others can reach {hosts[0] if hosts else address}: give a token with --token-file, or serve on localhost (an ssh tunnel leads there)"
         )
     listening = listen(address, port)
     print(

@@ -1,49 +1,58 @@
-"""What the service does, without HTTP: searches through the worker threads, counts, warms up."""
+"""The retrieval service without HTTP: it searches through worker threads, loads indexes ahead of time, and counts."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from backend.retrieval import indexes as held
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from backend.retrieval import indexes
 from backend.retrieval.indexes import Indexes
 from backend.service.batching import WAITING, WINDOW, Batcher, Busy, Found
-from backend.service.metrics import Metrics, resident_bytes
 from db.errors import BlindspotError, Missing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from backend.core.study import Study
 
-WARMING = "Where was she born?"
-SEARCHES = "blindspot_search_seconds"
+WARMUP_QUESTION = "Where was she born?"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds of the histograms' buckets."""
+
+prometheus_client.disable_created_metrics()
 
 
 class Service:
     """The retrievers of a study behind worker threads.
 
     Args:
-        device: of the encoders and dense indexes, as `Dense` takes it.
+        device: the device of encoders and dense indexes, as `Dense` takes it.
         window, waiting: see `Batcher`.
     """
 
     def __init__(self, study: Study, device: str | None = None, window: float = WINDOW, waiting: int = WAITING):
-        self.study, self.metrics, self.started = study, Metrics(), time.time()
+        self.study = study
         self._indexes = Indexes(study, device)
-        self._batcher = Batcher(self._search, window, waiting, watch=self._watch)
+        self._batcher = Batcher(self._search, window, waiting, watch=self._count_batch)
         self.ready = threading.Event()
         self.failed: dict[str, str] = {}
         """Retrievers that could not be opened at the start, each with the reason."""
+        self.metrics = Metrics(self.ready, self._batcher)
 
     def retrievers(self) -> dict[str, dict[str, str]]:
-        """What can be asked now: retriever to the manifest hash of each of its indexes."""
-        return {name: held.hashes(self.study, name) for name in held.names(self.study)}
+        """Return the retrievers that can answer now: name to the manifest hash of each of its indexes."""
+        return {name: indexes.hashes(self.study, name) for name in indexes.names(self.study)}
 
     def ask(self, retriever: str, questions: Sequence[str], k: int) -> Future[Found]:
-        """Raises Missing for a retriever that there is not, Busy when too many wait."""
-        known = held.names(self.study)
+        """Search on a worker thread. Raises Missing for an unknown retriever, Busy when too many requests wait."""
+        known = indexes.names(self.study)
         if retriever not in known:
             raise Missing(
                 f"there is no retriever {retriever!r} here; there is {', '.join(known) or 'none, as nothing is indexed'}"
@@ -51,19 +60,17 @@ class Service:
         try:
             return self._batcher.ask(Indexes.one_thread(retriever), retriever, questions, k)
         except Busy:
-            self.metrics.count(
-                "blindspot_refused_total", "Requests refused because the queue was full.", retriever=retriever
-            )
+            self.metrics.refused.labels(retriever).inc()
             raise
 
     def warm(self) -> None:
-        """Ask every retriever once, so that its index and encoder are loaded before the first person asks; then be ready."""
-        asked = {}
-        for name in held.names(self.study):
-            asked[name] = self._batcher.ask(Indexes.one_thread(name), name, [WARMING], 1)
-        for name, future in asked.items():
+        """Ask every retriever once, so that indexes and encoders are loaded before the first person asks. Then be ready."""
+        answers = {}
+        for name in indexes.names(self.study):
+            answers[name] = self._batcher.ask(Indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+        for name, answer in answers.items():
             try:
-                future.result()
+                answer.result()
             except BlindspotError as error:
                 self.failed[name] = str(error)
             except Exception as error:
@@ -71,35 +78,63 @@ class Service:
         self.ready.set()
 
     def close(self) -> None:
+        """Take no more requests."""
         self._batcher.close()
-
-    def text_metrics(self) -> str:
-        """Prometheus' page."""
-        return self.metrics.text(self._now())
-
-    def _now(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
-        yield "blindspot_ready", "Whether every index has been opened.", {}, float(self.ready.is_set())
-        yield "blindspot_memory_bytes", "Resident memory of the process.", {}, float(resident_bytes())
-        yield "process_cpu_seconds_total", "Processor time that the process has used.", {}, time.process_time()
-        yield "blindspot_start_time_seconds", "When the service started, in Unix time.", {}, self.started
-        for thread, count in self._batcher.waiting().items():
-            yield (
-                "blindspot_waiting_requests",
-                "Requests that wait for a worker thread.",
-                {"thread": thread},
-                float(count),
-            )
 
     def _search(self, retriever: str, questions: Sequence[str], k: int) -> Found:
         hits, opened = self._indexes.search(retriever, questions, k)
-        if held.hashes(self.study, retriever) != opened.indexes:
-            raise Missing(f"the index of {retriever} was made again while it was searched; ask once more")
+        if indexes.hashes(self.study, retriever) != opened.indexes:
+            raise Missing(f"the index of {retriever} was replaced during the search; ask once more")
         return Found(hits, opened.indexes, opened.retriever.settings)
 
-    def _watch(self, retriever: str, requests: int, questions: int, seconds: float) -> None:
-        self.metrics.count("blindspot_batches_total", "Searches of one or more requests together.", retriever=retriever)
-        self.metrics.count(
-            "blindspot_batched_requests_total", "Requests in these searches.", requests, retriever=retriever
+    def _count_batch(self, retriever: str, requests: int, questions: int, seconds: float) -> None:
+        self.metrics.batches.labels(retriever).inc()
+        self.metrics.batched_requests.labels(retriever).inc(requests)
+        self.metrics.questions.labels(retriever).inc(questions)
+        self.metrics.search_seconds.labels(retriever).observe(seconds)
+
+
+class Metrics:
+    """Counters and times of one service, and those of its process, for Prometheus."""
+
+    def __init__(self, ready: threading.Event, batcher: Batcher):
+        self._registry = CollectorRegistry()
+        labels = ["retriever"]
+
+        def counter(name: str, about: str) -> Counter:
+            return Counter(name, about, labels, registry=self._registry)
+
+        def histogram(name: str, about: str) -> Histogram:
+            return Histogram(name, about, labels, registry=self._registry, buckets=SECONDS)
+
+        self.refused = counter("blindspot_refused", "Requests refused because the queue was full.")
+        self.batches = counter("blindspot_batches", "Searches; each answers one or more requests.")
+        self.batched_requests = counter("blindspot_batched_requests", "Requests answered by these searches.")
+        self.questions = counter("blindspot_questions", "Questions searched.")
+        self.search_seconds = histogram("blindspot_search_seconds", "Seconds of one search, without waiting.")
+        self.answer_seconds = histogram(
+            "blindspot_answer_seconds", "Seconds from a request to its answer, waiting included."
         )
-        self.metrics.count("blindspot_questions_total", "Questions searched.", questions, retriever=retriever)
-        self.metrics.time(SEARCHES, "Seconds of a search of one batch, without waiting.", seconds, retriever=retriever)
+        is_ready = Gauge("blindspot_ready", "1 once every index has been opened.", registry=self._registry)
+        is_ready.set_function(lambda: float(ready.is_set()))
+        self._registry.register(_WaitingRequests(batcher))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return prometheus_client.generate_latest(self._registry)
+
+
+class _WaitingRequests(Collector):
+    """The length of each worker thread's queue at the time of reading."""
+
+    def __init__(self, batcher: Batcher):
+        self._batcher = batcher
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        gauge = GaugeMetricFamily(
+            "blindspot_waiting_requests", "Requests that wait for a worker thread.", labels=["thread"]
+        )
+        for thread, count in self._batcher.waiting().items():
+            gauge.add_metric([thread], count)
+        yield gauge

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import sqlite3
 import subprocess
-from contextlib import closing, contextmanager
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -185,23 +185,52 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
         assert len(events) == PASSAGES and len(labels(desk)) == PASSAGES
 
 
-@pytest.mark.slow
-def test_a_study_that_pauses_does_not_break_the_page(tab, desk):
-    """Another process holds the database for longer than SQLite waits: one line, the question stays, all is saved in the end."""
-    with serving(desk) as port:
+PAUSING = """
+import sqlite3, sys
+from pathlib import Path
+from app import hosting
+from db.labels import Labels
+from db.queue import Queue
+
+def fails_while_there_is(file, method):
+    def called(*arguments, **options):
+        if file.exists():
+            raise sqlite3.OperationalError("disk I/O error")
+        return method(*arguments, **options)
+    return called
+
+Queue.held = fails_while_there_is(Path(sys.argv[1]), Queue.held)
+Labels.add_all = fails_while_there_is(Path(sys.argv[1]), Labels.add_all)
+hosting.main(sys.argv[2:])
+"""
+
+
+def test_a_study_that_pauses_does_not_break_the_page(tab, desk, tmp_path):
+    """The disk fails for a while: one line, the question and the keys stay, and all is saved in the end without a reload."""
+    pause = tmp_path / "pause"
+    with socket.socket() as probe:
+        probe.bind((server.ADDRESS, 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-c", PAUSING, str(pause), *server.command(port)[3:]]
+    process = subprocess.Popen(command, env=server.environment(desk), stdout=subprocess.DEVNULL)
+    try:
+        server.wait_until_up(port, process)
         sit_down(tab, port)
-        with closing(sqlite3.connect(desk.labels_path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            press(tab, "x", "Enter", "x", "Enter", gap=300)
-            tab.wait_for_selector("text=This page tries again every few seconds", timeout=60_000)
-            assert tab.locator(".judge .candidate.here").is_visible() and shown(tab) == "Where is thing 2?"
-            assert tab.locator("text=encountered an error").count() == 0
-            other.execute("ROLLBACK")
-        tab.wait_for_selector(SAVED)
-        tab.wait_for_selector("text=This page tries again every few seconds", state="detached")
-        assert shown(tab) == "Where is thing 2?" and len(labels(desk)) == 2 * PASSAGES
+        pause.touch()
+        press(tab, "x", "Enter")
+        tab.wait_for_selector("text=The study cannot be read or written now: disk I/O error. This page tries again")
+        tab.wait_for_selector("text=logs/app.log in the study's folder")
+        assert tab.locator(".judge .candidate.here").is_visible() and shown(tab) == "Where is thing 1?"
         press(tab, "1")
+        assert tab.locator("text=encountered an error").count() == 0
+        assert "disk I/O error" in (desk.folder / "logs" / "app.log").read_text()
+        pause.unlink()
         tab.wait_for_selector(SAVED)
+        tab.wait_for_selector("text=The study cannot be read or written now", state="detached")
+        assert shown(tab) == "Where is thing 1?" and len(labels(desk)) == PASSAGES + 1
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):
