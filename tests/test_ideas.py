@@ -94,7 +94,10 @@ def test_what_the_rule_says():
         ("Ray", "X-rays", "does not contain it"),
         ("Ray", "stray", "does not contain it"),
     ]:
-        assert rule.holds(rule.passage(passage), rule.needles([answer])) == (verdict == "contains it"), (answer, passage)
+        assert rule.holds(rule.passage(passage), rule.needles([answer])) == (verdict == "contains it"), (
+            answer,
+            passage,
+        )
 
 
 def test_the_example_of_matching():
