@@ -198,7 +198,10 @@ def test_kill_9_in_the_middle_of_a_job(kind, base, tmp_path, kills=8):
         completed += process.returncode == 0
         whole(folder)
     if process.returncode != 0:
-        run(folder, *words)
+        last = start(folder, *words)
+        said = last.communicate(timeout=900)[0]
+        # The kill may have come between the last rename and the end of the process: then all is there, and the command says so.
+        assert last.returncode == 0 or "there is already a" in said, said
     assert result_of(kind, whole(folder)) == expected
     assert orphans == 0 and killed >= kills // 2
     hidden = [path for path in folder.rglob(".*") if path.name.endswith((".building", ".old", ".partial"))]
