@@ -128,7 +128,7 @@ JOBS = {
     "index dense": ("index", "dense", "--encoder", "tiny", "--device", "cpu"),
     "retrieve": ("retrieve", "--with", "bm25", "--split", "train", "--k", 20, "--name", "again"),
     "training set": ("training-set", "build", "second", "--run", "mined"),
-    "training": ("train", "dual-encoder", "first", "--on", "clean", "--from", "tiny", "--steps", 60, *QUICK),
+    "training": ("train", "dual-encoder", "first", "--on", "clean", "--from", "tiny", "--steps", 20, *QUICK),
     "judging by a model": ("train", "score", "judge", "--run", "mined", "--depth", 10, "--device", "cpu"),
 }
 
@@ -182,7 +182,9 @@ def test_kill_9_in_the_middle_of_a_job(kind, base, tmp_path, kills=8):
                 shutil.rmtree(folder / "indexes" / "bm25")
         mark = uuid.uuid4().hex
         process = start(folder, *words, mark=mark)
-        time.sleep(took * chance.uniform(0.2, 1.0))
+        moment = time.monotonic() + took * chance.uniform(0.2, 1.0)
+        while time.monotonic() < moment and process.poll() is None:
+            time.sleep(0.02)
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
             killed += 1
