@@ -102,11 +102,13 @@ def macro_average(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Estimate:
-    """Mean over groups of each group's mean (EntityQuestions' average over relations).
+    """Return the mean over groups of each group's mean (EntityQuestions' average over relations).
 
-    The interval is a percentile bootstrap that draws questions again within each group. A group in which nothing was
-    found counts as 0, like any other mean. Where every value of every group is the same, the interval is that point:
-    the bootstrap cannot see more.
+    The interval is a percentile bootstrap that resamples the questions within each group. A resample of n questions varies less
+    than a sample, by (n - 1) / n, so the deviations of a group are scaled by the square root of n / (n - 1): with groups of two to
+    five questions, the interval covered 0.80 to 0.90 without the factor. A group of one question shows no variation of its own.
+    All such groups are resampled as one, which also counts the differences between them and is careful. If every value of every
+    group is the same, the interval is a point.
 
     Args:
         values: (q,) bool or float, no NaN.
@@ -125,9 +127,13 @@ def macro_average(
     means = np.bincount(member, weights=values) / sizes
     rng = np.random.default_rng(seed)
     drawn = np.zeros(resamples)
-    for group in range(len(names)):
-        drawn += _resampled_means(values[member == group], resamples, rng)
-    low, high = np.quantile(drawn / len(names), [(1 - level) / 2, (1 + level) / 2])
+    single = sizes[member] == 1
+    for group in np.flatnonzero(sizes > 1):
+        drawn += _resampled_deviations(values[member == group], resamples, rng)
+    if single.any():
+        drawn += single.sum() * _resampled_deviations(values[single], resamples, rng)
+    low, high = means.mean() + np.quantile(drawn / len(names), [(1 - level) / 2, (1 + level) / 2])
+    low, high = max(low, values.min()), min(high, values.max())
     return Estimate(float(means.mean()), len(values), float(low), float(high), method, len(names))
 
 
@@ -137,15 +143,16 @@ def mean(values: np.ndarray, level: float = 0.95, resamples: int = 2000, seed: i
     return Estimate(one.value, one.n, one.low, one.high, f"bootstrap, {resamples} resamples, seed {seed}")
 
 
-def _resampled_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means of `resamples` draws with replacement. (n,) -> (resamples,) float64.
+def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """Return deviations of resampled means from the mean, with the variance of a sample's mean. (n,) -> (resamples,) float64.
 
-    A resample is told by how often each distinct value is drawn, which is multinomial. Success takes two values and a
-    reciprocal rank eleven, so this is the ordinary bootstrap at a small part of its price.
+    The counts of the distinct values in a resample are multinomial. Success takes two values and a reciprocal rank eleven, so
+    drawing the counts is much cheaper than drawing the values, and the same bootstrap.
     """
+    n = len(values)
     distinct, counts = np.unique(values, return_counts=True)
-    drawn = rng.multinomial(len(values), counts / len(values), size=resamples)
-    return drawn @ distinct.astype(np.float64) / len(values)
+    drawn = rng.multinomial(n, counts / n, size=resamples)
+    return (drawn @ distinct.astype(np.float64) / n - values.mean()) * np.sqrt(n / max(n - 1, 1))
 
 
 def _normal_quantile(level: float) -> float:

@@ -158,7 +158,10 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
     names = [f"person{i}" for i in range(people)]
     for name in names:
         People(study.labels_path).add(name)
-    make_batch(study, BATCH, runs, size=QUESTIONS, people_needed=2)
+    # Nobody may read a question that they have still to judge, so a few questions are read and the others are judged.
+    to_read = questions[::5]
+    to_judge = [question for question in questions if question not in set(to_read)]
+    make_batch(study, BATCH, runs, size=min(QUESTIONS, len(to_judge)), slice=to_judge, people_needed=2)
     print(f"{machine()}; load before {os.getloadavg()[0]:.1f} processes")
     print(
         f"{len(study.corpus):,} passages, runs {runs[0]} and {runs[1]} of {len(questions):,} questions, {people} people, "
@@ -170,7 +173,7 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
         def come(name: str, number: int) -> None:
             cookie = f"{who.cookie_name(study.labels_path)}={quote('name:' + name, safe='')}"
             began = time.perf_counter()
-            person = Person(name, Tab(address, cookie), questions, runs, relations, random.Random(number))
+            person = Person(name, Tab(address, cookie), to_read, runs, relations, random.Random(number))
             if name not in person.tab.go("", a=runs[0], b=runs[1]).html:
                 raise RuntimeError(f"{name} is not signed in")
             person.waited["first page"] = [time.perf_counter() - began]

@@ -14,13 +14,13 @@ from backend.experiments.cost import cost
 from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.papers import EXPERIMENTS, About
-from backend.experiments.parts import Asked
+from backend.experiments.parts import QuestionSelection
 from backend.experiments.plan import (
     SMALL_STEPS,
     Cell,
-    Claim,
     Experiment,
-    Plan,
+    ExperimentPlan,
+    PaperClaim,
     Success,
     dense_row,
     macro_values,
@@ -51,13 +51,13 @@ def study(tmp_path_factory):
 def two_batches(setting, bench):
     """Dual encoders trained with batches of 2 and of 4 questions, and BM25."""
     data = setting.data(mined=setting.mined())
-    return Plan(
+    return ExperimentPlan(
         [
             *dense_row(setting, "two", data, batch=2),
             *dense_row(setting, "four", data, batch=4),
             *success_cells("BM25", [Bm25Hits(setting.asked(), 10)], setting.ks),
         ],
-        [Claim("four is better", ("four", "Success@5"), ("two", "Success@5"))],
+        [PaperClaim("four is better", ("four", "Success@5"), ("two", "Success@5"))],
     )
 
 
@@ -121,7 +121,7 @@ def test_a_small_run_finds_nothing_whatever_it_measures(study, tmp_path, small_e
 def test_cells_hold_what_the_runs_say(study, tmp_path):
     """Success@k of BM25, counted by hand from the run's answers."""
     bench = Workbench(copied(study, tmp_path / "s"))
-    hits = Bm25Hits(Asked("dev"), 10)
+    hits = Bm25Hits(QuestionSelection("dev"), 10)
     bench.make(hits)
     answers = np.asarray(hits.open(bench).answers())
     assert Success(hits, 5).values(bench).tolist() == [float(any(row[:5])) for row in answers.tolist()]
@@ -144,8 +144,8 @@ def values(ahead, behind, seeds=3, questions=200):
     return [np.tile((np.arange(questions) < count).astype(float), (seeds, 1)) for count in (ahead, behind)]
 
 
-CLAIM = Claim("a beats b", ("a", "k"), ("b", "k"))
-EQUAL = Claim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
+CLAIM = PaperClaim("a beats b", ("a", "k"), ("b", "k"))
+EQUAL = PaperClaim("a is as good as b", ("a", "k"), ("b", "k"), within=0.05)
 
 
 @pytest.mark.parametrize(("claim", "found", "word"), [
@@ -222,11 +222,11 @@ def test_what_is_judged_is_what_trains(study, tmp_path):
     study.questions.add([dataclasses.replace(dev[0], id="train.leak", split="train")])
     People(study.labels_path).add("Ada")
     Labels(study.labels_path).add("Ada", LabelEvent("g", "bad_question", train[0].id))
-    bench, data = Workbench(study, "cpu"), TrainingData(limit=7, mined=(Bm25Hits(Asked("train"), 10),))
-    asked = [question.id for question in Asked("train", limit=7, trains=True).of(bench)]
+    bench, data = Workbench(study, "cpu"), TrainingData(limit=7, mined=(Bm25Hits(QuestionSelection("train"), 10),))
+    asked = [question.id for question in QuestionSelection("train", limit=7, trains=True).of(bench)]
     bench.make(data)
     assert sorted(asked) == sorted(id for id, _ in TrainingSet.open(bench, bench.name(data)).groups())
-    whole = {question.id for question in Asked("train", trains=True).of(bench)}
+    whole = {question.id for question in QuestionSelection("train", trains=True).of(bench)}
     assert whole == {question.id for question in train[1:]} and len(asked) == 7
 
 
@@ -244,7 +244,7 @@ def test_the_interval_of_a_share_does_not_pass_100(study):
     """19 of 20 in one relation and all in the other: linearised, the average of both would reach beyond."""
     found = np.array([1.0] * 19 + [0.0] + [1.0] * 20)
     values = macro_values(found, np.array(["P19"] * 20 + ["P20"] * 20))
-    cell = Cell("row", "column", (Success(Bm25Hits(Asked("dev"), 10), 5, macro=True),))
+    cell = Cell("row", "column", (Success(Bm25Hits(QuestionSelection("dev"), 10), 5, macro=True),))
     assert crossed_mean(values[None]).high > 1
     assert running._estimate(cell, lambda _: values[None], Workbench(study), 0.95).high == 1
 
@@ -287,3 +287,35 @@ def test_words_of_older_results_read_as_the_present_ones(tmp_path):
     result = running.read_result(path)
     assert [claim["word"] for claim in result["claims"]] == ["supported", "inconclusive"]
     assert result["verdict"] == "inconclusive" and "inconclusive: there are 2 seeds of at least 3" in result["sentence"]
+
+
+def test_parts_made_under_former_class_names_are_found(study):
+    """Older studies named parts by hashes over the class names of that time."""
+    from backend.experiments.parts import FORMER_NAMES, StudyEncoder, former_names
+    from backend.experiments.readers import ReadingPart
+    from backend.experiments.trainings import ScoresPart
+
+    assert former_names("(Success(hits=DenseHits(asked=QuestionSelection(split='dev'))), ReadingPart(k=1))") == (
+        "(Success(hits=DenseHits(asked=Asked(split='dev'))), Read(k=1))"
+    )
+    assert [FORMER_NAMES[part.__name__] for part in (ScoresPart, ReadingPart)] == ["Scores", "Read"]
+    bench = Workbench(study)
+    part = ScoresPart(StudyEncoder("minilm"), Bm25Hits(QuestionSelection("dev"), 5), 5)
+    assert part.recipe(bench)["part"] == "Scores" and bench.record(part).name.endswith(".Scores.json")
+
+
+def test_an_installed_package_adds_an_experiment(monkeypatch):
+    from backend.core.registry import Registry
+    from backend.experiments import papers
+
+    foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
+    registry = Registry("experiment", check=papers._check)
+    registry._add(foreign)
+    monkeypatch.setattr(papers, "INSTALLED", registry)
+    assert list(papers.experiments())[-1] == "foreign" and running.named("foreign") is foreign
+    with pytest.raises(Missing, match="known: negatives, .*foreign"):
+        running.named("nothing")
+    with pytest.raises(ValueError, match="has an experiment 'negatives' already"):
+        registry._add(dataclasses.replace(foreign, name="negatives"))
+    with pytest.raises(TypeError, match="str is not an Experiment"):
+        registry._add("negatives")

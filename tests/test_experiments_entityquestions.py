@@ -14,8 +14,8 @@ from backend.experiments.buckets import bucket_numbers, difference_values
 from backend.experiments.fine_tuning import Apart, words_of
 from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits, Index
-from backend.experiments.papers.embedding_spread import Spread
-from backend.experiments.parts import Asked, Named
+from backend.experiments.papers.embedding_spread import SpreadMeasure
+from backend.experiments.parts import QuestionSelection, StudyEncoder
 from backend.experiments.plan import Success, macro_values
 from backend.experiments.question_encoders import QuestionEncoders
 from backend.experiments.running import named, run_experiment
@@ -65,7 +65,7 @@ def test_relations_counted_by_hand(study):
     """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets one."""
     result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
     bench = Workbench(study)
-    hits = Bm25Hits(Asked("dev", limit=100), 20)
+    hits = Bm25Hits(QuestionSelection("dev", limit=100), 20)
     answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
     by_hand = {
         relation: np.mean(
@@ -150,8 +150,8 @@ def test_blocks_are_indexed_and_searched(study):
         "tiny, blocks",
     ]
     bench = Workbench(study)
-    part = Blocks(288, Named("tiny"))
-    hits = BlockHits(Asked("dev", limit=100), 5, BlockIndex(part))
+    part = Blocks(288, StudyEncoder("tiny"))
+    hits = BlockHits(QuestionSelection("dev", limit=100), 5, BlockIndex(part))
     run, corpus = hits.open(bench), part.study(bench).corpus
     texts = [[corpus.passage(ordinal).text for ordinal in row] for row in np.asarray(run.hits.ordinals).tolist()]
     questions = bench.questions.some(run.question_ids)
@@ -159,7 +159,7 @@ def test_blocks_are_indexed_and_searched(study):
         any(question.answers[0] in text for text in some) for question, some in zip(questions, texts, strict=True)
     ]
     assert Success(hits, 5).values(bench).tolist() == [float(each) for each in by_hand]
-    passages = Bm25Hits(Asked("dev", limit=100), 20)
+    passages = Bm25Hits(QuestionSelection("dev", limit=100), 20)
     assert (
         AsMuchText(passages, part, 5).values(bench).tolist() == Success(passages, 5).values(bench).tolist()
     )  # a passage is a block here
@@ -169,7 +169,7 @@ def test_blocks_are_indexed_and_searched(study):
 def test_official_buckets_by_hand(study):
     result = found(study, "buckets", relations=["P19"])
     bench = Workbench(study)
-    hits = Bm25Hits(Asked("common-random-buckets", ("P19",), 100), 5)
+    hits = Bm25Hits(QuestionSelection("common-random-buckets", ("P19",), 100), 5)
     answers, questions = np.asarray(hits.open(bench).answers()), hits.asked.of(bench)
     rare = np.mean([row[:5].any() for row, question in zip(answers, questions, strict=True) if question.bucket == 7])
     table = values(result)
@@ -200,7 +200,7 @@ def test_words_apart_by_hand():
         "hill",
     }
 
-    class Fixed(Asked):
+    class Fixed(QuestionSelection):
         def of(self, bench):
             return [Question("t", "Where was Bodo Lee of the Valley born?", ("Alta",), "P19", "Bodo Lee of the Valley")]
 
@@ -322,7 +322,7 @@ def test_specialised_leaves_the_index_alone(study, tmp_path):
 def test_spread_is_the_mean_cosine_of_two_positives(study):
     """Against scikit-learn's cosines, without those of a passage with itself."""
     bench = Workbench(study)
-    part = Spread(Index(Named("tiny")), Asked("dev", ("P19",)), "mean cosine")
+    part = SpreadMeasure(Index(StudyEncoder("tiny")), QuestionSelection("dev", ("P19",)), "mean cosine")
     passages = sorted(bench.corpus.ordinals({id for question in part.asked.of(bench) for id in question.gold}).values())
     cosines = cosine_similarity(np.load(study.path("indexes", "tiny", "embeddings.npy"))[passages].astype(np.float64))
     n = len(passages)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from backend.core.registry import Registry
 from backend.core.study import Study
 from backend.data.exporting import export_run
-from backend.data.formats import contexts, find_format, formats
+from backend.data.formats import REGISTRY, contexts, find_format, formats
 from backend.data.formats.articles import piece_blocks, word_blocks
 from backend.data.formats.base import Entry, Item, Options
 from backend.data.formats.json_stream import JsonStream
@@ -53,6 +54,41 @@ def test_every_format_that_is_read_has_a_sample_and_a_line_in_the_docs():
     sampled = {(sample.kind, sample.format) for sample in SAMPLES} | older | folders
     assert {(each.kind, each.name) for each in formats()} == sampled
     assert not [each.name for each in formats() if f"`{each.name}`" not in table]
+
+
+def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_path, monkeypatch, capsys):
+    from importlib.metadata import EntryPoint
+
+    module = tmp_path / "own_format_of_a_test.py"
+    module.write_text(
+        "from backend.data.formats.base import Format, Item\n"
+        "from db.records import Question\n"
+        "def read(path, options):\n"
+        "    for n, text in enumerate(path.read_text().splitlines()[1:], 2):\n"
+        "        yield Item(Question(f'own{n}', text, ('x',), dataset='own', split='dev'), str(path), n)\n"
+        "FORMATS = [Format('own', 'questions', 'our own', lambda head: head.text.startswith('OWN'), read)]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [
+        EntryPoint("own", "own_format_of_a_test:FORMATS", "blindspot.formats"),
+        EntryPoint("gone", "no_such_module_at_all:FORMATS", "blindspot.formats"),
+        EntryPoint("number", "math:pi", "blindspot.formats"),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **given: points)
+    own = Registry(
+        "format", group="blindspot.formats", name=REGISTRY._name, order=REGISTRY._order, check=REGISTRY._check
+    )
+    for each in formats():
+        own.register(each)
+    monkeypatch.setattr("backend.data.formats.REGISTRY", own)
+    path = tmp_path / "questions.own"
+    path.write_text("OWN\nwho was born first?\n")
+    assert find_format(path, "questions").name == "own"
+    study = make_study(tmp_path / "s", PASSAGES, [])
+    assert import_questions(study, path).rows == 1
+    said = capsys.readouterr().err
+    assert "cannot load the format 'gone' (no_such_module_at_all:FORMATS)" in said
+    assert "'number' (math:pi): float is not a Format" in said and said.count("\n") == 2
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=names(SAMPLES))

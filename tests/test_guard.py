@@ -46,11 +46,11 @@ def study(tmp_path_factory):
 
 
 @contextmanager
-def running(app):
+def running(app, ws="none"):
     """A real server in a thread; gives its port."""
     with guard.listen("127.0.0.1", 0) as listening:
         config = uvicorn.Config(
-            app, http=PatientProtocol, ws="none", log_level="critical", limit_concurrency=200, lifespan="off"
+            app, http=PatientProtocol, ws=ws, log_level="critical", limit_concurrency=200, lifespan="off"
         )
         serving = uvicorn.Server(config)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -213,6 +213,27 @@ def test_the_next_request_of_a_connection_has_its_own_time(monkeypatch):
         connection.sock.sendall(b"GET / HTTP")
         assert connection.sock.recv(1) == b""
         connection.close()
+
+
+def test_an_open_websocket_is_no_unfinished_request(monkeypatch):
+    """A tab's connection stays open for hours; the time limit is for its handshake alone."""
+    from starlette.routing import WebSocketRoute
+    from websockets.sync.client import connect
+
+    async def echo(websocket):
+        await websocket.accept()
+        async for text in websocket.iter_text():
+            await websocket.send_text(text)
+
+    monkeypatch.setattr(guard, "SECONDS_TO_SEND_REQUEST", 0.4)
+    with (
+        running(Starlette(routes=[WebSocketRoute("/ws", echo)]), ws="websockets-sansio") as port,
+        connect(f"ws://127.0.0.1:{port}/ws", proxy=None) as tab,
+    ):
+        for text in ("first", "second", "third"):
+            tab.send(text)
+            assert tab.recv(5) == text
+            time.sleep(0.5)
 
 
 def test_a_client_that_does_not_read_is_dropped(monkeypatch):

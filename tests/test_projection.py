@@ -168,7 +168,7 @@ def test_the_mean_cosine_of_three_vectors_by_hand():
     assert found.margin is None
 
 
-def test_pseudo_values_are_the_jackknifes_and_the_interval_is_scipys():
+def test_pseudo_values_are_the_jackknifes_and_the_interval_is_students():
     from scipy import stats
 
     rng = np.random.default_rng(0)
@@ -182,7 +182,7 @@ def test_pseudo_values_are_the_jackknifes_and_the_interval_is_scipys():
     expected = [n * statistic(everything) - (n - 1) * statistic(np.delete(everything, i)) for i in range(n)]
     found = pairwise_pseudo_values(vectors)
     np.testing.assert_allclose(found, expected, atol=1e-6)  # unit vectors are float32
-    interval = stats.norm.interval(0.95, found.mean(), stats.sem(found))
+    interval = stats.t.interval(0.95, n - 1, found.mean(), stats.sem(found))
     told = spread(vectors, None, Group(everything, np.arange(0), [])).similarity
     assert (told.low, told.high) == pytest.approx(interval)
 

@@ -22,7 +22,7 @@ from backend.reader.answer_scores import exact_match
 from backend.reader.model import load_reader
 from backend.reader.reader import Reader
 from backend.reader.reading import PER_PART, Reading, read, readings_of
-from backend.reader.readings import Answered, answer_rows, answered, both_answer, macro_exact, tuned_k
+from backend.reader.readings import MeasuredReading, answer_rows, answered, both_answer, macro_exact, tuned_k
 from db.errors import BadInput, Missing, Refused
 from db.records import Hits, Question
 from tests.readers import reading_study, tiny_reader
@@ -166,7 +166,7 @@ def hand_made(exact, relations=None, splits=None, run="r"):
         for i in range(n)
     ]
     arrays = {k: np.array(values, bool) for k, values in exact.items()}
-    return Answered(
+    return MeasuredReading(
         run,
         "tiny",
         questions,

@@ -134,7 +134,7 @@ def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
 def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch):
     monkeypatch.delenv("BLINDSPOT_BACKEND", raising=False)
     started = []
-    monkeypatch.setattr(jobs, "submit", lambda study, kind, arguments, by: started.append((kind, arguments)))
+    monkeypatch.setattr(jobs, "submit_request", lambda study, asked, by: started.append(asked.arguments))
     home = Page(study.folder)
     offered = home.app.selectbox(key="more-retriever")
     assert offered.options == ["toy"]  # the study has no index
@@ -142,7 +142,7 @@ def test_it_is_on_home_in_compare_and_in_a_live_question(toy, study, monkeypatch
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
     home.app.button(key="more-start").click().run()
-    assert started == [("retrieve", {"kind": "toy", "split": "dev"})]
+    assert started == [{"kind": "toy", "split": "dev"}]
 
     for stride in (1, 3):
         retrieve(study, "toy", stride=stride, split="dev", k=5, name=f"toy-{stride}")

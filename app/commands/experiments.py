@@ -11,7 +11,7 @@ import typer
 from app.commands.common import AsJson, Device, StudyOption, do, group, open_study
 
 if TYPE_CHECKING:
-    from backend.experiments.cost import Cost
+    from backend.experiments.cost import ExperimentCost
 
 experiment_app = group(
     "Ask of your own data what the papers report: --plan says what it costs, --small tries it; killed, it goes on."
@@ -126,9 +126,9 @@ def _command(name: str) -> Callable[..., None]:
 
 def add_experiments() -> None:
     """One command for each experiment of the papers."""
-    from backend.experiments.papers import EXPERIMENTS
+    from backend.experiments.papers import experiments
 
-    for name, about in EXPERIMENTS.items():
+    for name, about in experiments().items():
         experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_command(name))
 
 
@@ -146,7 +146,7 @@ def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
             console.print(line, markup=False)
 
 
-def _as_lines(found: Cost) -> list[str]:
+def _as_lines(found: ExperimentCost) -> list[str]:
     made = ", ".join(f"{count} {what}" for what, count in found.made.items()) or "nothing"
     waiting = ", ".join(f"{count} {what}" for what, count in found.waiting.items()) or "nothing"
     lines = [

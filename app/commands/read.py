@@ -14,7 +14,7 @@ from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
-    from backend.reader.readings import Answered, AnswerRow, TunedK
+    from backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
 PRECISION = "auto|float32|bfloat16"
 
@@ -121,7 +121,7 @@ def _check_dev(study: Any, run: str) -> None:
         )
 
 
-def _print(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> None:
+def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -168,7 +168,7 @@ def _cell(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
 
 
-def _as_dict(made: Answered, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
+def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
     from dataclasses import asdict
 
     from backend.reader.readings import CONVENTION, answer_rows, macro_exact

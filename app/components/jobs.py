@@ -84,33 +84,34 @@ def panel(study: Study) -> None:
 
     While a job is unfinished the panel looks again every second. Whenever a job ends, the whole page is drawn again.
     """
-    unfinished = _unfinished(study)
-    st.fragment(_list, run_every=1.0 if unfinished else None)(study, unfinished)
+    recent = jobs.recent(study, LOOKED_AT)
+    unfinished = {job.id for job in recent if job.unfinished}
+    refused = st.session_state.pop(_REFUSED, None)
+    if not recent and not refused:
+        return
+    with st.container(key="jobs"):
+        show(tag("h2", "Jobs"))
+        if refused:
+            show(notice(refused, kind="error"))
+        if unfinished:
+            st.fragment(_unfinished_jobs, run_every=1.0)(study, unfinished)
+        for job in [job for job in recent if not job.unfinished][:ENDED_SHOWN]:
+            show(_ended(job))
+            if job.state == "failed":
+                _log(study, job)
 
 
 def _unfinished(study: Study) -> set[str]:
     return {job.id for job in jobs.recent(study, LOOKED_AT) if job.unfinished}
 
 
-def _list(study: Study, unfinished_before: set[str]) -> None:
-    if who.gone(study.labels_path):
+def _unfinished_jobs(study: Study, known: set[str]) -> None:
+    """The jobs that wait or run, in the order in which they run. When this set of jobs changes, the whole page is drawn again."""
+    unfinished = [job for job in jobs.recent(study, LOOKED_AT) if job.unfinished]
+    if who.gone(study.labels_path) or _REFUSED in st.session_state or {job.id for job in unfinished} != known:
         st.rerun()
-    if refused := st.session_state.pop(_REFUSED, None):
-        show(notice(refused, kind="error"))
-    recent = jobs.recent(study, LOOKED_AT)
-    unfinished = [job for job in recent if job.unfinished]
-    ended = [job for job in recent if not job.unfinished][:ENDED_SHOWN]
-    if recent:
-        with st.container(key="jobs"):
-            show(tag("h2", "Jobs"))
-            for job in reversed(unfinished):  # in the order in which they run
-                _with_cancel(study, job)
-            for job in ended:
-                show(_ended(job))
-                if job.state == "failed":
-                    _log(study, job)
-    if unfinished_before - {job.id for job in unfinished}:
-        st.rerun()
+    for job in reversed(unfinished):
+        _with_cancel(study, job)
 
 
 def _with_cancel(study: Study, job: Job) -> None:

@@ -19,7 +19,7 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
 from backend.reader.reading import Reading, readings_of
-from backend.reader.readings import CONVENTION, Answered, answered, both_answer
+from backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
 
 F1 = "Words that the answer read shares with the question's answer that fits best: the mean over questions, with its bootstrap interval"
 FOUND = "Success@k: the share of questions for which a passage among the first k holds an answer, so that it could be read at all"
@@ -63,7 +63,7 @@ def _reading(_study: Study, folder: str, run: str, run_made: str, reader: str, m
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _answered(
     _study: Study, _reading: Reading, questions: tuple, name: str, made: tuple, ks: tuple[int, ...]
-) -> Answered:
+) -> MeasuredReading:
     return answered(_study, _reading, ks)
 
 
@@ -126,7 +126,7 @@ def _head(reader: str, known: list[str]) -> Html:
     return div(tag("h2", "What a reader answers"), span("read by ", choice), cls="list-head")
 
 
-def _by_k(made: dict[str, Answered], ks: tuple[int, ...], k: int, ids: set[str], chosen: Selection) -> Html:
+def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: set[str], chosen: Selection) -> Html:
     rows = {side: np.array([each.row_of[id] for id in each.row_of if id in ids]) for side, each in made.items()}
 
     def marked(at: int) -> str | None:
@@ -161,7 +161,7 @@ def _mean(estimate: Estimate) -> Html:
     return tag("span", percent(estimate.value), title=said, cls="figure")
 
 
-def _by_group(made: dict[str, Answered], k: int, ids: set[str], by: str) -> Html:
+def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: str) -> Html:
     sides = list(made)
     names = ["n", *(join(letter(side), f" @{k}") for side in sides)]
     lines = []

@@ -263,8 +263,7 @@ def title(kind: str, arguments: Mapping[str, Any]) -> str:
     """What a job does, for people: "retrieve dense over dev with minilm"."""
     if kind == "retrieve":
         over = f" over {arguments['split']}" if arguments.get("split") else ""
-        uses_encoder = arguments.get("encoder") and arguments.get("kind") != "bm25"
-        encoder = f" with {arguments['encoder']}" if uses_encoder else ""
+        encoder = f" with {arguments['encoder']}" if arguments.get("encoder") else ""
         return f"retrieve {arguments.get('kind', '')}{over}{encoder}"
     subject = (
         arguments.get("name") or arguments.get("experiment") or str(arguments.get("path") or "").rsplit("/", 1)[-1]

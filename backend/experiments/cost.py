@@ -1,4 +1,6 @@
-"""What an experiment would cost here: how many parts are to be made, and how long that takes, from a short trial of each model."""
+"""Estimate the cost of an experiment: how many parts are missing, and how long they take, from a short trial of
+each model.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from backend.data.leaks import eligible_questions
 from backend.experiments.fine_tuning import Adapted, Begun
-from backend.experiments.hits import Hits, Index
-from backend.experiments.parts import Named, Part
+from backend.experiments.hits import Index, RunPart
+from backend.experiments.parts import Part, StudyEncoder
 from backend.experiments.question_encoders import QuestionEncoders
-from backend.experiments.readers import JointModel, Read, ReaderModel
+from backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
 from backend.experiments.running import all_parts, frozen, named
-from backend.experiments.trainings import CrossEncoder, DualEncoder, Scores, TrainingData
+from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from backend.experiments.workbench import Workbench
 from backend.reader.settings import PASSAGES
 from backend.training.examples import Example
@@ -26,13 +28,15 @@ from backend.training.training_settings import DualEncoderSettings
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-TRIED = 64  # passages that are encoded to time it
-PAIRS = 8  # texts that a cross-encoder or reader is tried with
+TRIED = 64  # passages encoded in a timing trial
+PAIRS = 8  # texts that a cross-encoder or reader is timed on
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """made, waiting: parts by what they are. seconds: of what waits, but for the kinds in not_reckoned."""
+class ExperimentCost:
+    """made, waiting: number of parts by kind. seconds: estimate for the waiting parts, without the kinds in
+    not_reckoned.
+    """
 
     made: Mapping[str, int]
     waiting: Mapping[str, int]
@@ -40,27 +44,34 @@ class Cost:
     not_reckoned: tuple[str, ...]
 
 
-def cost(study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None) -> Cost:
-    """Nothing is made or written. Trainings and encodings are timed by a trial; searching, and making sets, is not counted."""
+def cost(
+    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+) -> ExperimentCost:
+    """Estimate without making or writing anything.
+
+    Times trainings and encodings; does not count searching and building sets.
+    """
     chosen, bench = named(experiment), Workbench(study, device)
     setting = chosen.setting(frozen(given or {}))
-    parts = [part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
+    parts = [
+        part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, StudyEncoder)
+    ]
     made = [part for part in parts if part.finished(bench)]
     waiting = [part for part in parts if part not in made]
-    reckoned, seconds = _Reckoner(bench), 0.0
+    reckoned, seconds = _CostEstimator(bench), 0.0
     unknown: dict[str, None] = {}
     for part in waiting:
         found = reckoned.seconds(part)
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return Cost(
+    return ExperimentCost(
         Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown)
     )
 
 
-class _Reckoner:
-    """Seconds of a part; the same trial serves all parts that do the same."""
+class _CostEstimator:
+    """Estimates the seconds of a part. Parts that do the same share one trial."""
 
     def __init__(self, bench: Workbench):
         self.bench = bench
@@ -69,7 +80,7 @@ class _Reckoner:
         self._admitted: dict[Any, list[str]] = {}
 
     def seconds(self, part: Part) -> float | None:
-        """None for what is not reckoned."""
+        """None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
             return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
                 part.settings, _origin(part.start)
@@ -81,15 +92,15 @@ class _Reckoner:
         if isinstance(part, CrossEncoder):
             texts = part.settings.batch * (1 + part.settings.negatives)
             return self._steps(part.settings, self._questions(part.data)) * texts * self._pair(part, trained=True)
-        if isinstance(part, Scores):
+        if isinstance(part, ScoresPart):
             return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
-        if isinstance(part, (ReaderModel, JointModel)):
-            asked = self._found(part.hits) if isinstance(part, ReaderModel) else len(self._train(TrainingData()))
+        if isinstance(part, (ReaderModelPart, JointModelPart)):
+            asked = self._found(part.hits) if isinstance(part, ReaderModelPart) else len(self._train(TrainingData()))
             texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
-        if isinstance(part, Read):
+        if isinstance(part, ReadingPart):
             return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)
-        return 0.0 if isinstance(part, (Hits, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
+        return 0.0 if isinstance(part, (RunPart, TrainingData, Adapted, Begun)) or part.folder == "indexes" else None
 
     @cached_property
     def _device(self) -> str:
@@ -101,7 +112,7 @@ class _Reckoner:
         return len(self._train(data))
 
     def _train(self, data: TrainingData) -> list[str]:
-        """The ids of a set's questions; the seeds of an experiment, and mostly its rows, share them."""
+        """The ids of a set's questions. The seeds of an experiment, and mostly its rows, share them."""
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
             self._admitted[key] = eligible_questions(
@@ -109,14 +120,14 @@ class _Reckoner:
             ).ids
         return self._admitted[key]
 
-    def _found(self, hits: Hits) -> int:
+    def _found(self, hits: RunPart) -> int:
         return len(hits.asked.of(self.bench))
 
     def _steps(self, settings: Any, questions: int) -> int:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
 
     def _by_relation(self, part: QuestionEncoders) -> int:
-        """Steps of all trainings together."""
+        """The steps of all trainings together."""
         counts = Counter(
             question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
         )
@@ -139,15 +150,15 @@ class _Reckoner:
             self._trials[key] = tried.seconds_per_step
         return self._trials[key]
 
-    def _pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
-        """A question with a passage, read as one text, or trained on."""
+    def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
+        """Seconds to read a question with a passage as one text, or to train on it."""
         settings = part.settings
         key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
         if key not in self._trials:
             self._trials[key] = self._seconds_per_pair(part, trained)
         return self._trials[key]
 
-    def _seconds_per_pair(self, part: CrossEncoder | ReaderModel | JointModel, trained: bool) -> float:
+    def _seconds_per_pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
         import torch
 
         from backend.training.checkpoints import uses_bfloat16
@@ -205,6 +216,6 @@ class _Reckoner:
 
 def _origin(part: Part) -> str:
     """The encoder of study.toml that a chain of trainings starts from."""
-    while not isinstance(part, Named):
+    while not isinstance(part, StudyEncoder):
         part = part.start
     return part.encoder

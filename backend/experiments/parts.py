@@ -1,11 +1,12 @@
-"""What experiments are made of. Each part says what it needs, and makes itself once; hits.py, trainings.py and readers.py have them.
+"""The parts of experiments. Each part names the parts it needs, and makes itself once.
 
-A part is a frozen dataclass; its fields, parts among them, are all that it depends on. `Workbench.make` makes it, through the same
-functions as the commands.
+A part is a frozen dataclass whose fields, other parts among them, are all that it depends on. `Workbench.make` makes
+it through the same functions as the commands. hits.py, trainings.py and readers.py define the parts.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -23,28 +24,49 @@ if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
 
+FORMER_NAMES = {
+    "QuestionSelection": "Asked",
+    "StudyEncoder": "Named",
+    "ReaderModelPart": "ReaderModel",
+    "JointModelPart": "JointModel",
+    "ReadingPart": "Read",
+    "ScoresPart": "Scores",
+    "ExactMatchOfSelected": "OfTheOneThatFinds",
+    "SpreadMeasure": "Spread",
+}
+"""Classes that were renamed.
+
+Names of parts and keys of results are hashes over the former names, so older studies reuse theirs.
+"""
+
+
+def former_names(text: str) -> str:
+    """The text with the former name of every renamed class."""
+    return re.sub(rf"\b({'|'.join(FORMER_NAMES)})\b", lambda match: FORMER_NAMES[match.group()], text)
+
+
 class Part(ABC):
-    """Base of all parts. folder: where it lies in a study. plural: what several are called."""
+    """Base class of all parts. folder: its folder in a study. plural: the word for several of them."""
 
     folder, plural = "", "small parts"
 
     def own_name(self, bench: Workbench) -> str | None:
-        """A name that is no hash: of what the study holds already."""
+        """The name of a part that the study already holds, instead of a hash."""
         return None
 
     def title(self) -> str:
-        """What this is, in a few words; shown while it is made."""
+        """The part in a few words, shown while it is made."""
         return type(self).__name__.lower()
 
     def needs(self) -> Iterator[Part]:
-        """The parts that it is made of, each before what needs it."""
+        """Yield the parts it needs, each before the part that needs it."""
         for field in fields(self):
             yield from _parts_in(getattr(self, field.name))
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
-        """All that it depends on, as JSON: parts by name."""
+        """Everything it depends on, as JSON; other parts by name."""
         return {
-            "part": type(self).__name__,
+            "part": former_names(type(self).__name__),
             **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)},
         }
 
@@ -53,10 +75,10 @@ class Part(ABC):
 
     @abstractmethod
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Make it, whole or not at all; not called where it is finished."""
+        """Make the part, whole or not at all. Not called if the part is finished."""
 
     def note(self, bench: Workbench) -> str | None:
-        """What a reader of the result must know of how this came out."""
+        """A remark for the reader of the result, or None."""
         return None
 
 
@@ -71,7 +93,7 @@ def _parts_in(value: Any) -> Iterator[Part]:
 def _plain(value: Any, bench: Workbench) -> Any:
     if isinstance(value, Part):
         return bench.name(value)
-    if isinstance(value, Asked):
+    if isinstance(value, QuestionSelection):
         return {"ids": value.digest(bench)}
     if isinstance(value, (tuple, list)):
         return [_plain(each, bench) for each in value]
@@ -81,11 +103,12 @@ def _plain(value: Any, bench: Workbench) -> Any:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`.
+class QuestionSelection:
+    """A selection of questions: a split or a set as `retrieve` takes it, some relations only, at most `limit`, drawn
+    with `seed`.
 
-    every: (first, step), as (1, 2) for the second half of them. trains: of training questions exactly those that a training set with the
-    same limit takes: no leaks, and none that people call bad.
+    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions that a training
+    set with the same limit takes: no leaks, and none that people call bad.
     """
 
     split: str
@@ -117,15 +140,15 @@ class Asked:
         return [id for id in ids if id in taken]
 
     def digest(self, bench: Workbench) -> str:
-        """Of the questions' ids."""
+        """A hash of the questions' ids."""
         from backend.core.runs import question_set_hash
 
         return question_set_hash([question.id for question in self.of(bench)])
 
 
 @dataclass(frozen=True)
-class Named(Part):
-    """An encoder that study.toml names. Nothing is to be made."""
+class StudyEncoder(Part):
+    """An encoder of study.toml. There is nothing to make."""
 
     encoder: str
 
@@ -139,4 +162,4 @@ class Named(Part):
         return bool(bench.weights(self.encoder))
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Nothing: it is the study's."""
+        """Nothing to make: the study holds it."""

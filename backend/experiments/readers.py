@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.declared import build
-from backend.experiments.hits import Hits, Index
-from backend.experiments.parts import Named, Part
+from backend.experiments.hits import Index, RunPart
+from backend.experiments.parts import Part, StudyEncoder
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from backend.experiments.trainings import Model
 from backend.progress import Progress
@@ -19,7 +19,7 @@ from db.errors import Missing
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
-    from backend.reader.readings import Answered
+    from backend.reader.readings import MeasuredReading
 
 SMALL_READER = {
     "layers": 2,
@@ -36,18 +36,18 @@ SMALL_READER = {
 
 
 def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
-    """DPR's, or the small ones, and what a person gave."""
+    """DPR's reader settings, or the small ones, and then the user's."""
     return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
 @dataclass(frozen=True)
-class ReaderModel(Model):
-    """A reader trained on what a run found for training questions."""
+class ReaderModelPart(Model):
+    """A reader trained on a run over training questions."""
 
     plural, what = "readers", "a reader"
-    hits: Hits
+    hits: RunPart
     settings: ReaderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.training import train_reader
@@ -64,13 +64,13 @@ class ReaderModel(Model):
 
 
 @dataclass(frozen=True)
-class JointModel(Model):
-    """A question encoder and a reader trained together over an index that stays (DPR, appendix D)."""
+class JointModelPart(Model):
+    """A question encoder and a reader trained together over a fixed index (DPR, appendix D)."""
 
     plural, what = "readers with question encoders", "question encoder and reader together"
     index: Index
     settings: JointSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.joint import train_joint
@@ -87,10 +87,10 @@ class JointModel(Model):
 
 
 @dataclass(frozen=True)
-class JointHits(Hits):
-    """What the question encoder of a joint training finds."""
+class JointHits(RunPart):
+    """A run by the question encoder of a joint training."""
 
-    model: JointModel = None
+    model: JointModelPart = None
 
     def search(self, bench, questions, k, progress):
         from backend.reader.joint import question_vectors
@@ -102,12 +102,12 @@ class JointHits(Hits):
 
 
 @dataclass(frozen=True)
-class Read(Part):
-    """A run that a reader has read, the first `k` passages of each question."""
+class ReadingPart(Part):
+    """A run whose first `k` passages of each question a reader has read."""
 
     plural = "readings"
     reader: Model
-    hits: Hits
+    hits: RunPart
     k: int
 
     def title(self) -> str:
@@ -126,7 +126,7 @@ class Read(Part):
 
         read(bench, bench.name(self.hits), bench.name(self.reader), [self.k], device=bench.device, progress=progress)
 
-    def answered(self, bench: Workbench, k: int) -> Answered:
+    def answered(self, bench: Workbench, k: int) -> MeasuredReading:
         from backend.reader.reading import Reading
         from backend.reader.readings import answered
 
@@ -137,7 +137,7 @@ class Read(Part):
 class ExactMatch:
     """Exact match of each question, reading the first k passages (SQuAD's normalisation)."""
 
-    read: Read
+    read: ReadingPart
     k: int
 
     def needs(self) -> Sequence[Part]:
@@ -149,10 +149,12 @@ class ExactMatch:
 
 
 @dataclass(frozen=True)
-class OfTheOneThatFinds:
-    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured on the other."""
+class ExactMatchOfSelected:
+    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured
+    on the other.
+    """
 
-    reads: tuple[Read, ...]
+    reads: tuple[ReadingPart, ...]
     k: int
     most: bool
 
@@ -166,7 +168,9 @@ class OfTheOneThatFinds:
         return ExactMatch(chosen, self.k).values(bench)[1::2]
 
 
-def exact_cells(row: str, reads: Sequence[Read], ks: Sequence[int], published: float | None = None) -> Iterator[Cell]:
-    """A row of exact match: one reading for each seed. The paper's figure stands at the largest k."""
+def exact_cells(
+    row: str, reads: Sequence[ReadingPart], ks: Sequence[int], published: float | None = None
+) -> Iterator[Cell]:
+    """A row of exact match: one reading for each seed. The paper's figure goes with the largest k."""
     for k in ks:
         yield Cell(row, f"EM@{k}", tuple(ExactMatch(read, k) for read in reads), published if k == max(ks) else None)

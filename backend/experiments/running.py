@@ -1,7 +1,8 @@
-"""Running an experiment: its parts are made one after the other, then its cells measured, its claims judged, and the result kept.
+"""Run an experiment: make its parts one after the other, measure its cells, judge its claims, and store the result.
 
-Killed or cancelled, the same command goes on where it was: every part is there whole or not at all, and a training resumes. The same
-experiment of the same study is one result; asked for again it is read. `experiments/<experiment>-<hash>/` holds it.
+A killed or cancelled experiment resumes with the same command: every part is whole or absent, and a training resumes.
+The same experiment of the same study is one result; a repeated command reads it. `experiments/<experiment>-<hash>/`
+holds the result.
 """
 
 from __future__ import annotations
@@ -20,8 +21,17 @@ from analysis.accuracy import Estimate, proportion
 from backend.core.jobs import job
 from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
-from backend.experiments.parts import Part
-from backend.experiments.plan import FORMER_WORDS, NO_FINDING, Cell, Experiment, Measure, Plan, Setting, word_of
+from backend.experiments.parts import Part, former_names
+from backend.experiments.plan import (
+    FORMER_WORDS,
+    NO_FINDING,
+    Cell,
+    Experiment,
+    ExperimentPlan,
+    Measure,
+    Setting,
+    word_of,
+)
 from backend.experiments.workbench import Workbench
 from backend.progress import Progress
 from db.errors import BadInput, Missing
@@ -55,7 +65,7 @@ def run_experiment(
     with study.building("experiments"):
         began, plan = time.monotonic(), chosen.plan(setting, bench)
         parts = list(dict.fromkeys(all_parts(plan)))
-        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], repr(plan.cells)]
+        made_of = [chosen.name, asdict(setting), [bench.name(part) for part in parts], former_names(repr(plan.cells))]
         key = text_sha256(json.dumps(made_of, sort_keys=True))[:8]
         folder = study.path("experiments", f"{chosen.name}-{key}")
         if read_manifest(folder) is not None:
@@ -83,11 +93,13 @@ def run_experiment(
 
 
 def named(experiment: str) -> Experiment:
-    """Raises Missing for an experiment that there is not."""
-    from backend.experiments.papers import EXPERIMENTS
+    """The experiment of that name. Raises Missing for an unknown name."""
+    from backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
 
+    if (installed := INSTALLED.find(experiment)) is not None:
+        return installed
     if experiment not in EXPERIMENTS:
-        raise Missing(f"there is no experiment {experiment!r}; there are: {', '.join(EXPERIMENTS)}")
+        raise Missing(f"there is no experiment {experiment!r}; known: {', '.join(experiments())}")
     module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
     return Experiment(
         experiment,
@@ -99,7 +111,7 @@ def named(experiment: str) -> Experiment:
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    """What was found so far, the newest first."""
+    """The stored results, newest first."""
     found = [
         (manifest["made"], read_result(study.path("experiments", name, RESULT)))
         for name, manifest in study.parts("experiments").items()
@@ -119,8 +131,8 @@ def read_result(path: Path) -> dict[str, Any]:
     return {**result, "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims)}
 
 
-def all_parts(plan: Plan) -> Iterator[Part]:
-    """Every part that the plan's measures take, each after what it is made of."""
+def all_parts(plan: ExperimentPlan) -> Iterator[Part]:
+    """Yield every part that the plan's measures need, each after the parts that it needs."""
     for cell in plan.cells:
         for measure in cell.measures:
             for part in measure.needs():
@@ -133,7 +145,7 @@ def with_needs(part: Part) -> Iterator[Part]:
     yield part
 
 
-def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench) -> dict[str, Any]:
+def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench: Workbench) -> dict[str, Any]:
     found: dict[Measure, np.ndarray] = {}
 
     def values(cell: Cell) -> np.ndarray:
@@ -166,7 +178,7 @@ def _measured(chosen: Experiment, setting: Setting, plan: Plan, bench: Workbench
 
 
 def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
-    """The mean of (seeds, items), with its interval over both, and by seed."""
+    """The mean of (seeds, items) with its interval over both, and by seed."""
     estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
     return {
         "value": estimate.value,
@@ -191,12 +203,12 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
         return estimate
     return replace(
         estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high)
-    )  # a macro average's is linearised
+    )  # the linearised interval of a macro average may leave 0 to 1
 
 
-def _convention(plan: Plan, level: float) -> str:
+def _convention(plan: ExperimentPlan, level: float) -> str:
     said = (
-        f"{plan.convention} Intervals are at 95%: over seeds and questions (pigeonhole bootstrap), or Wilson's where a figure is "
+        f"{plan.convention} Intervals are at 95%: over seeds and questions (t quantiles of both), or Wilson's where a figure is "
         "the share of the questions of one run."
     )
     if not plan.claims:
@@ -209,9 +221,9 @@ def _convention(plan: Plan, level: float) -> str:
 
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
     if verdict == NO_FINDING:
-        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few to say anything."
+        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few for a finding."
     if not claims:
-        return "The paper claims nothing here that can be judged; read the figures."
+        return "The paper makes no claim here that can be judged; read the figures."
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
     if verdict == "inconclusive":
         return f"Whether the paper's finding holds here is inconclusive{': ' + '; '.join(reasons) if reasons else ''}."
@@ -226,7 +238,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
 
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, mappings as sorted pairs. Raises BadInput for a setting that there is not."""
+    """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
     known = Setting.__dataclass_fields__
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")

@@ -197,6 +197,7 @@ class PatientProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self._request_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._is_websocket = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -204,12 +205,15 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._is_websocket:  # another protocol has the connection now; h11 still waits for the end of the request
+            return
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._end_request()
         elif self._request_timer is None:  # the next request of a connection that is kept alive
             self._begin_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._is_websocket = True
         self._end_request()
         super().handle_websocket_upgrade(event)
 

@@ -37,9 +37,9 @@ from backend.training.distributed import is_main_process, wait_for_all, world_si
 from backend.training.examples import (
     BatchSampler,
     Example,
-    Examples,
     NegativeSampler,
     Subset,
+    TrainingExamples,
     examples_digest,
     hold_out,
     with_positives,
@@ -138,7 +138,7 @@ def train_cross_encoder(
 
 def train(
     start: str,
-    examples: Examples,
+    examples: TrainingExamples,
     target: Path,
     working: Path,
     settings: CrossEncoderSettings | None = None,

@@ -39,10 +39,10 @@ from backend.training.distributed import is_main_process, wait_for_all, world_si
 from backend.training.examples import (
     BatchSampler,
     Example,
-    Examples,
     NegativeSampler,
     Pool,
     Subset,
+    TrainingExamples,
     examples_digest,
     hold_out,
     make_pool,
@@ -153,7 +153,7 @@ def start_encoder(study: Study, start: str) -> EncoderSettings:
 
 def train(
     start: EncoderSettings,
-    examples: Examples,
+    examples: TrainingExamples,
     target: Path,
     working: Path,
     settings: DualEncoderSettings | None = None,
@@ -249,7 +249,7 @@ def train(
 
 def _split(
     examples: Subset, settings: DualEncoderSettings, dev: Sequence[Example] | None
-) -> tuple[Examples, Pool | None]:
+) -> tuple[TrainingExamples, Pool | None]:
     """The training examples, and the pool; None if nothing is held out."""
     if dev is not None:
         return examples, make_pool([one for one in dev if one.positives], settings.pool, examples, settings.seed)
@@ -387,7 +387,7 @@ class TrainingEstimate:
 
 def estimate(
     start: EncoderSettings,
-    examples: Examples,
+    examples: TrainingExamples,
     settings: DualEncoderSettings,
     device: str | None = None,
     tries: int = 2,

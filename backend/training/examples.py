@@ -47,7 +47,7 @@ class Example:
         return tuple(passage for passage in self.negatives if passage.id not in known)
 
 
-class Examples(Protocol):
+class TrainingExamples(Protocol):
     """Examples by number. A list works; a class that reads each example on demand saves memory."""
 
     def __len__(self) -> int: ...
@@ -117,7 +117,7 @@ class BatchSampler:
 class NegativeSampler:
     """The examples as a dataset of torch. Its keys are the pairs of `BatchSampler`."""
 
-    examples: Examples
+    examples: TrainingExamples
     hard_negatives: int
     seed: int
 
@@ -142,7 +142,7 @@ class Pool:
     digest: str = field(compare=False, default="")
 
 
-def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), seed: int = 0) -> Pool:
+def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples = (), seed: int = 0) -> Pool:
     """Collect all positives of the held-out questions, then their hard negatives by rank, then positives of others, up
     to `size` passages.
 
@@ -174,7 +174,7 @@ def make_pool(held_out: Sequence[Example], size: int, others: Examples = (), see
     return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
 
 
-def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+def hold_out(examples: TrainingExamples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and at most a fifth of
     them.
     """
@@ -188,7 +188,7 @@ def hold_out(examples: Examples, count: int, seed: int = 0) -> tuple[list[int], 
 class Subset:
     """A subset of examples, by number."""
 
-    examples: Examples
+    examples: TrainingExamples
     numbers: Sequence[int]
 
     def __len__(self) -> int:
@@ -198,7 +198,7 @@ class Subset:
         return self.examples[self.numbers[index]]
 
 
-def with_positives(examples: Examples) -> Subset:
+def with_positives(examples: TrainingExamples) -> Subset:
     """The examples that have a positive.
 
     Raises:
@@ -212,7 +212,7 @@ def with_positives(examples: Examples) -> Subset:
     return Subset(examples, found)
 
 
-def examples_digest(examples: Examples) -> str:
+def examples_digest(examples: TrainingExamples) -> str:
     """SHA-256 of all training texts."""
     whole = hashlib.sha256()
     for number in range(len(examples)):

@@ -26,7 +26,7 @@ from backend.retrieval.dense import Dense, encoder_settings
 from backend.training.checkpoints import new_model_folder
 from backend.training.distributed import is_main_process
 from backend.training.dual_encoder import train
-from backend.training.examples import Examples, Subset
+from backend.training.examples import Subset, TrainingExamples
 from backend.training.training_settings import DualEncoderSettings
 from db.errors import Missing, Refused
 from db.records import Hits, Question
@@ -53,7 +53,7 @@ def train_per_relation(
     least: int = MIN_QUESTIONS,
 ) -> dict:
     """The job: train a question encoder for each relation with at least `least` questions, over the dense index of
-        `encoder`.
+    `encoder`.
 
     After an interruption, finished relations are not trained again.
 
@@ -92,7 +92,7 @@ def train_per_relation(
 
 def train_relations(
     start: EncoderSettings,
-    examples: Examples,
+    examples: TrainingExamples,
     folder: Path,
     settings: DualEncoderSettings,
     device: str | None = None,

@@ -25,7 +25,7 @@ from backend.training_sets.mining import (
     mine_runs,
     run_scores,
 )
-from backend.training_sets.shards import Shards
+from backend.training_sets.shards import TrainingSetShards
 from backend.training_sets.sources import TrainingSetSources
 from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.stats import SetStats, tally
@@ -76,7 +76,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     sources = TrainingSetSources.read(study, spec, scores, progress)
     started = time.monotonic()
     with study.building(f"training_sets/{spec.name}", refuse_existing):
-        shards = Shards(folder.with_name(f".parts-{spec.name}"), sources.fingerprint)
+        shards = TrainingSetShards(folder.with_name(f".parts-{spec.name}"), sources.fingerprint)
         _write_shards(PairBuilder(study, spec, sources), shards, sources.questions, progress)
         counts, left_out = shards.summary()
         left_out = dict(sorted((sources.left_out | left_out).items()))
@@ -112,7 +112,9 @@ def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     )
 
 
-def _write_shards(maker: PairBuilder, shards: Shards, questions: Sequence[str], progress: Progress | None) -> None:
+def _write_shards(
+    maker: PairBuilder, shards: TrainingSetShards, questions: Sequence[str], progress: Progress | None
+) -> None:
     for number, start in enumerate(range(0, len(questions), QUESTIONS_PER_PART)):
         if progress:
             progress(start, len(questions), "mining and cleaning")

@@ -13,7 +13,7 @@ from backend.training_sets.training_set import Pair, as_table, schema
 from db.backup import sync
 
 
-class Shards:
+class TrainingSetShards:
     """The shards in a folder. Shards with another fingerprint are discarded."""
 
     def __init__(self, folder: Path, fingerprint: str):

@@ -2,7 +2,7 @@
 
 - Measured is Success@1 over held-out questions: in collections this small, 5 and 20 leave few questions to gain (on the encyclopedia
   of seed 0 the start model finds 94% at 5 before any training).
-- A difference is paired: the same questions, the same seeds of training, both drawn again for its interval (pigeonhole bootstrap).
+- A difference is paired: the same questions, the same seeds of training, and its interval lets both vary (t quantiles of both).
 - An order of several sets is several claims, so their intervals are at 1 - 0.05 / claims (Bonferroni).
 - With fewer than 3 seeds there is NO CLAIM, whatever the figures.
 - "shows": the whole interval lies above 0. "does not show": the whole interval lies below 1 percentage point, so that a gain worth

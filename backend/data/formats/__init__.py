@@ -1,4 +1,7 @@
-"""Outside formats. Each is one module of this package that offers a list named FORMATS; nothing else needs to know of it."""
+"""Outside formats. Each is one module of this package that offers a list named FORMATS; nothing else needs to know of it.
+
+An installed package adds formats through the entry point group `blindspot.formats`: each entry names a `Format`, or a list of them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from backend.core.registry import Registry, must_be
 from backend.data.formats.archive import is_tar
 from backend.data.formats.base import Format, Head
 from backend.data.formats.streams import head
@@ -24,13 +28,26 @@ _COMMAND = {
 }
 
 
+REGISTRY: Registry[Format] = Registry(
+    "format",
+    group="blindspot.formats",
+    name=lambda each: f"{each.kind}/{each.name}",
+    order=lambda each: (each.name == _LAST, each.name),
+    check=must_be(Format),
+)
+
+
 @cache
-def formats() -> tuple[Format, ...]:
-    """Every format, by name."""
-    found = []
+def _register_own() -> None:
     for module in pkgutil.iter_modules(__path__):
-        found += getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMATS", [])
-    return tuple(sorted(found, key=lambda each: (each.name == _LAST, each.name)))
+        for each in getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMATS", []):
+            REGISTRY.register(each)
+
+
+def formats() -> tuple[Format, ...]:
+    """Return every format, by name, those of installed packages too."""
+    _register_own()
+    return REGISTRY.all()
 
 
 def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:

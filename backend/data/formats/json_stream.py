@@ -1,4 +1,9 @@
-"""JSON of any size, a value at a time: what stands in an array or object is decoded when it is asked for, and then let go."""
+"""JSON of any size, read one value at a time: each element of an array or object is decoded when somebody asks for it.
+
+Why not ijson: neither its values nor its errors say on which line they are, and every message about a bad row here names file and
+line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million of them took more than 20 GB.
+Its speed is not what matters: 119 MB of DPR results take it 0.3 s of processor time, and this module 0.5 s.
+"""
 
 from __future__ import annotations
 

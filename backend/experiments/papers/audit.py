@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.accuracy import Estimate
 from backend.experiments.parts import Part
-from backend.experiments.plan import Cell, Claim, Plan, Setting
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting
 from backend.experiments.workbench import Workbench
 from backend.judging.audits import Audit, audit
 from db.errors import BadInput
@@ -48,7 +48,7 @@ def _audit(bench: Workbench) -> Audit:
     return audit(bench)
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     from db.labels import Labels
 
     found, last = _audit(bench), Labels(bench.labels_path, read_only=True).last_event
@@ -63,9 +63,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         for group in groups
         for shown, kind in KINDS.items()
     ]
-    return Plan(
+    return ExperimentPlan(
         cells,
-        [Claim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
+        [PaperClaim("more than half are positive or related", ("all", "positive or related"), by=0.5)],
         convention="Shares of unlabelled passages, from the audit arms of all batches, weighted by how likely each was drawn; n "
         "counts questions.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import Claim, Plan, Plot, Setting, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
 from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
@@ -17,7 +17,7 @@ DEFAULTS = {
 SHARES = (0.25, 0.5, 1.0)
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     count = unlabelled(bench)
     if count < 4:
@@ -37,11 +37,11 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             f"{size:,}", [found_by(model, setting.asked(), max(setting.ks)) for model in trained], setting.ks
         )
     ]
-    return Plan(
+    return ExperimentPlan(
         cells,
         [
-            Claim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
-            Claim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at)),
+            PaperClaim("all unlabelled questions beat none", (f"{count:,}", at), ("0", at)),
+            PaperClaim("all of them beat a quarter", (f"{count:,}", at), (f"{round(SHARES[0] * count):,}", at)),
         ],
         plot=Plot("unlabelled questions", at, {"step 4": [(size, f"{size:,}", at) for size in models]}),
     )

@@ -19,8 +19,8 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.parts import Named
-from backend.experiments.plan import Claim, Plan, Setting
+from backend.experiments.parts import StudyEncoder
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused
 
@@ -37,7 +37,7 @@ PASSAGES, BLOCKS, AS_MUCH = "BM25, passages", "BM25, blocks", "BM25, passages, a
 TIMES_THE_TEXT = 4  # as long as a run over passages is, so that it holds as much text as the blocks
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     if not any(question.answers for question in asked.of(bench)):
@@ -47,7 +47,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
     blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
     dense = {
-        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (Named(encoder),)))
+        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
         for encoder in dict.fromkeys(setting.encoders)
     }
     systems = {
@@ -62,11 +62,11 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         return PUBLISHED.get(relation, (None, None))[system == BLOCKS] if system in (BLOCKS, *list(dense)[:1]) else None
 
     at = claimed(setting.ks)
-    return Plan(
+    return ExperimentPlan(
         relation_cells(systems, relations, setting.ks, published),
-        [Claim("BM25 finds more with blocks than with passages", (AVERAGE, column(BLOCKS, at, setting.ks)),
+        [PaperClaim("BM25 finds more with blocks than with passages", (AVERAGE, column(BLOCKS, at, setting.ks)),
                (AVERAGE, column(PASSAGES, at, setting.ks))),
-         *(Claim(f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}", (AVERAGE, column(BLOCKS, at, setting.ks)),
+         *(PaperClaim(f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}", (AVERAGE, column(BLOCKS, at, setting.ks)),
                  (AVERAGE, column(name, at, setting.ks))) for name in dense)],
         notes=_Notes(bench, blocks, at, left_out))  # fmt: skip
 

@@ -12,9 +12,9 @@ from analysis.buckets import BUCKETS, FEW
 from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
 from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
-from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
-from backend.experiments.parts import Asked, Named
-from backend.experiments.plan import Cell, Claim, Measure, Plan, Plot, Setting
+from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from backend.experiments.parts import QuestionSelection, StudyEncoder
+from backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused
 
@@ -25,11 +25,11 @@ BM25 = "BM25"
 
 
 @dataclass(frozen=True)
-class Line:
+class BucketLine:
     """A line of the figure. n: questions by bucket, of buckets with enough; see `Bucket`."""
 
     name: str
-    asked: Asked
+    asked: QuestionSelection
     official: bool
     seen: bool | None
     n: dict[int, int]
@@ -41,11 +41,11 @@ class Line:
         return Bucket(_hits(system, self.asked, k), number, self.official, self.seen)
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, at = tuple(dict.fromkeys(setting.encoders or (setting.start,))), max(setting.ks), claimed(setting.ks)
     figures, notes = _figures(setting, bench)
     cells: list[Cell] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     series: dict[str, list[tuple[float, str, str]]] = {}
 
     def add(row: str, measure: Callable[[str, int], Measure]) -> None:
@@ -82,31 +82,31 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
                     encoder,
                     lambda system, row=row: (row, column(system, at, setting.ks)),
                 )
-    return Plan(
+    return ExperimentPlan(
         cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes
     )
 
 
-def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tuple[str, str]]) -> list[Claim]:
+def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tuple[str, str]]) -> list[PaperClaim]:
     if not by_frequency:
-        return [Claim(f"{row}: {encoder} finds more of entities that training asks about", cell(encoder))]
+        return [PaperClaim(f"{row}: {encoder} finds more of entities that training asks about", cell(encoder))]
     return [
-        Claim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
-        Claim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25)),
+        PaperClaim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
+        PaperClaim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25)),
     ]
 
 
-def _hits(system: str, asked: Asked, k: int) -> Hits:
-    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(Named(system)))
+def _hits(system: str, asked: QuestionSelection, k: int) -> RunPart:
+    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(StudyEncoder(system)))
 
 
-def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list[str]]:
+def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:
     """The lines of each figure: a figure for each relation, or one for all questions where no relation is asked for."""
     held = {count["dataset"] for count in bench.questions.counts()}
     least = 1 if setting.small else LEAST
     if not setting.on and held >= set(OFFICIAL.values()):
         relations, left_out = chosen(
-            setting, counted(bench, Asked(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}"
+            setting, counted(bench, QuestionSelection(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}"
         )
         figures = [
             [
@@ -119,7 +119,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
                     least,
                 )
                 for name, dataset in OFFICIAL.items()
-                if relation in counted(bench, Asked(dataset))
+                if relation in counted(bench, QuestionSelection(dataset))
             ]
             for relation in relations
         ]
@@ -130,7 +130,9 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
         ]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
-        relations = chosen(setting, counted(bench, Asked(on)), f"questions in {on}")[0] if setting.relations else ()
+        relations = (
+            chosen(setting, counted(bench, QuestionSelection(on)), f"questions in {on}")[0] if setting.relations else ()
+        )
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
         figures = [
             [
@@ -156,18 +158,20 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[Line]], list
     ]
 
 
-def _line(bench: Workbench, name: str, asked: Asked, official: bool, seen: bool | None, least: int) -> Line:
+def _line(
+    bench: Workbench, name: str, asked: QuestionSelection, official: bool, seen: bool | None, least: int
+) -> BucketLine:
     questions = asked.of(bench)
     numbers = bucket_numbers(questions, official)
     if seen is not None:
         numbers = np.where(is_seen(bench, questions) == seen, numbers, -1)
     n = Counter(numbers[numbers >= 0].tolist())
-    return Line(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
+    return BucketLine(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
 
 
 def _contrasts(
-    lines: Sequence[Line], least: int
-) -> Iterator[tuple[str, list[tuple[Line, int]], list[tuple[Line, int]]]]:
+    lines: Sequence[BucketLine], least: int
+) -> Iterator[tuple[str, list[tuple[BucketLine, int]], list[tuple[BucketLine, int]]]]:
     """(row, buckets, buckets that they are compared with): the ends of the first line, and one line with the other bucket by bucket."""
     if not lines:
         return

@@ -7,7 +7,7 @@ them at top 20 (69.9 for 75.0, 86.3 for 89.1), and far above BM25 (55.0, 70.9).
 from __future__ import annotations
 
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench
 
@@ -15,7 +15,7 @@ TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = training_sets(setting, bench), setting.ks[0]
     cells, claims = [], []
     for there in sets:
@@ -28,8 +28,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             cells += in_column(dense_row(setting, f"trained on {here}", data, asked=asked), column)
             if here != there:
                 claims += [
-                    Claim(f"trained on {here}, it is within 5 points of its own on {there}", (f"trained on {here}", column),
+                    PaperClaim(f"trained on {here}, it is within 5 points of its own on {there}", (f"trained on {here}", column),
                           (f"trained on {there}", column), within=0.05),
-                    Claim(f"trained on {here}, it beats BM25 on {there}", (f"trained on {here}", column), ("BM25", column)),
+                    PaperClaim(f"trained on {here}, it beats BM25 on {there}", (f"trained on {here}", column), ("BM25", column)),
                 ]  # fmt: skip
-    return Plan(cells, claims)
+    return ExperimentPlan(cells, claims)

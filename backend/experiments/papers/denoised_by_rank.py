@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.experiments.parts import Part
-from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
 from backend.experiments.rocketqa import need_one_train, steps_of
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
@@ -40,7 +40,7 @@ class TakenOut:
         return np.array(shares)
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     steps, column = steps_of(setting), "taken out"
     spans = [span for span in SPANS if span[0] <= setting.depth]
@@ -48,9 +48,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     cells = [Cell(row, column, tuple(TakenOut(each.cleaned, *span) for each in steps)) for row, span in rows.items()]
     names = list(rows)
     early, late = (names[1 % len(names)], column), (names[-1], column)
-    return Plan(
+    return ExperimentPlan(
         cells,
-        [Claim("more is taken out at the first ranks than at the last", early, late)],
+        [PaperClaim("more is taken out at the first ranks than at the last", early, late)],
         convention="The share of a question's mined passages at these ranks that the cross-encoder does not leave as negatives "
         "(0.1 or more), averaged over questions.",
         plot=Plot(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import Claim, Plan, Setting, dense_row
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
 from backend.experiments.workbench import Workbench
 
 PUBLISHED = {"gold": {1: 44.9, 5: 66.8, 20: 78.1, 100: 85.0}, "distant": {1: 43.9, 5: 65.3, 20: 77.1, 100: 84.4}}
 DEFAULTS = {"ks": (1, 5, 20, 100)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     rows = {kind: setting.data(mined=setting.mined(), policy="answer_match", positives=(kind,)) for kind in PUBLISHED}
     at = setting.late()
-    return Plan(
+    return ExperimentPlan(
         [cell for kind, data in rows.items() for cell in dense_row(setting, kind, data, PUBLISHED[kind])],
-        [Claim("distant supervision is within 3 points of gold", ("distant", at), ("gold", at), within=0.03)],
+        [PaperClaim("distant supervision is within 3 points of gold", ("distant", at), ("gold", at), within=0.03)],
     )

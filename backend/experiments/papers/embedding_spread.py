@@ -17,8 +17,8 @@ from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
 from backend.experiments.hits import Index
-from backend.experiments.parts import Asked, Part
-from backend.experiments.plan import Cell, Claim, Plan, Plot, Setting
+from backend.experiments.parts import Part, QuestionSelection
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Plot, Setting
 from backend.experiments.workbench import Workbench
 from backend.maps.request import Points
 from backend.maps.spreads import positives
@@ -37,11 +37,11 @@ CONVENTION = (
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpreadMeasure:
     """A figure of `analysis.spread`, one value for each passage, or question for margins."""
 
     index: Index
-    asked: Asked
+    asked: QuestionSelection
     figure: Figure
 
     def needs(self) -> Sequence[Part]:
@@ -74,8 +74,8 @@ class Spread:
 class Less:
     """A figure of one group less that of another: the difference of the means."""
 
-    more: Spread
-    less: Spread
+    more: SpreadMeasure
+    less: SpreadMeasure
 
     def needs(self) -> Sequence[Part]:
         return self.more.needs()
@@ -84,7 +84,7 @@ class Less:
         return difference_values([(1, self.more.values(bench)), (-1, self.less.values(bench))])
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
     setting = of_one_set(setting, bench)
     counts = counted(bench, setting.asked())
@@ -101,12 +101,12 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         PAPER,
     )
     cells: list[Cell] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     series = {}
     for relation in relations:
         name, data = relation_name(relation), relation_data(setting, setting.train, relation)
         asked = setting.asked(relations=(relation,))
-        others = Asked(setting.on, tuple(each for each in counts if each != relation), counts[relation])
+        others = QuestionSelection(setting.on, tuple(each for each in counts if each != relation), counts[relation])
         indexes = {
             "before": [Index(before(setting))],
             "after": [Index(model) for model in Tuning((data,)).models(setting)],
@@ -114,7 +114,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         groups = {name: asked, **({f"others than {relation}": others} if others.relations else {})}
         for when, some in indexes.items():
             cells += [
-                Cell(f"{group}, {when}", figure, tuple(Spread(index, which, figure) for index in some))
+                Cell(f"{group}, {when}", figure, tuple(SpreadMeasure(index, which, figure) for index in some))
                 for group, which in groups.items()
                 for figure in FIGURES
             ]
@@ -122,7 +122,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             group: [(place, f"{group}, {when}", FIGURES[0]) for place, when in enumerate(indexes)] for group in groups
         }
         claims.append(
-            Claim(
+            PaperClaim(
                 f"{name}: its passages lie further apart after training on it",
                 (f"{name}, before", FIGURES[0]),
                 (f"{name}, after", FIGURES[0]),
@@ -134,13 +134,15 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
                 Cell(
                     row,
                     FIGURES[0],
-                    (Less(*(Spread(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),),
+                    (Less(*(SpreadMeasure(indexes["before"][0], which, FIGURES[0]) for which in (asked, others))),),
                 )
             )
             claims.append(
-                Claim(f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0]))
+                PaperClaim(
+                    f"{name}: before, its passages are more crowded than those of other relations", (row, FIGURES[0])
+                )
             )
-    return Plan(
+    return ExperimentPlan(
         cells,
         claims,
         CONVENTION,

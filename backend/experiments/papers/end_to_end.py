@@ -7,9 +7,9 @@ first gave its passages to DPR's reader.
 from __future__ import annotations
 
 from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
-from backend.experiments.parts import Asked
-from backend.experiments.plan import Cell, Claim, Plan, Setting, success_cells
-from backend.experiments.readers import OfTheOneThatFinds, Read, ReaderModel, exact_cells, reader_settings
+from backend.experiments.parts import QuestionSelection
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, success_cells
+from backend.experiments.readers import ExactMatchOfSelected, ReaderModelPart, ReadingPart, exact_cells, reader_settings
 from backend.experiments.rocketqa import need_one_train
 from backend.experiments.workbench import Workbench
 
@@ -19,23 +19,23 @@ TAKES = frozenset({"reader"})
 DEFAULTS = {"ks": (1, 10, 50)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     deepest, index = max(setting.ks), Index(setting.first)
     ways = {
         "BM25": lambda asked, k: Bm25Hits(asked, k), "dense": lambda asked, k: DenseHits(asked, k, index),
         "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
     }  # fmt: skip
-    trained_on = Asked(setting.train[0], limit=setting.data().limit)
+    trained_on = QuestionSelection(setting.train[0], limit=setting.data().limit)
     readers = {
         row: [
-            ReaderModel(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first)
+            ReaderModelPart(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first)
             for seed in setting.seeds
         ]
         for row, way in ways.items()
     }
     runs = {row: way(setting.asked(), deepest) for row, way in ways.items()}
-    reads = {row: [Read(reader, runs[row], deepest) for reader in readers[row]] for row in ways}
+    reads = {row: [ReadingPart(reader, runs[row], deepest) for reader in readers[row]] for row in ways}
     cells = [
         cell
         for row in ways
@@ -45,15 +45,17 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         )
     ]
     cells += exact_cells(
-        "dense, read by BM25's reader", [Read(reader, runs["dense"], deepest) for reader in readers["BM25"]], setting.ks
+        "dense, read by BM25's reader",
+        [ReadingPart(reader, runs["dense"], deepest) for reader in readers["BM25"]],
+        setting.ks,
     )
     at = f"EM@{deepest}"
     for row, most in ((MOST, True), (LEAST, False)):
         by_seed = zip(*reads.values(), strict=True)
-        cells.append(Cell(row, at, tuple(OfTheOneThatFinds(some, deepest, most) for some in by_seed)))
-    return Plan(
+        cells.append(Cell(row, at, tuple(ExactMatchOfSelected(some, deepest, most) for some in by_seed)))
+    return ExperimentPlan(
         cells,
-        [Claim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
+        [PaperClaim("the retriever that finds more gives better answers", (MOST, at), (LEAST, at))],
         convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
         "one of them holds an answer by DPR's rule.",
         notes=[

@@ -31,8 +31,8 @@ from backend.experiments.fine_tuning import (
     largest_k,
     relation_data,
 )
-from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
-from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
+from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
 from db.records import Question
@@ -52,7 +52,7 @@ ENOUGH = 100  # training questions, with which those stay that share no word of 
 OFFICIAL, SIMILAR = "no-overlap", "similar"  # question sets that EntityQuestions has for this
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     k = largest_k(setting)
     setting, official = _sources(setting, bench)
     apart, counts, notes = _apart(setting, bench, official)
@@ -60,7 +60,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         setting, counts, "training questions that share no word with those measured on", MOST, PAPER
     )
     worded = official and SIMILAR in datasets(bench, "train") or all(relation in WORDINGS for relation in relations)
-    rows: dict[str, dict[str, Sequence[Hits]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
+    rows: dict[str, dict[str, Sequence[RunPart]]] = {row: {} for row in PUBLISHED if worded or row != SIMILAR_ROW}
     for relation in relations:
         asked, data = setting.asked(relations=(relation,)), relation_data(setting, setting.train, relation)
         here = Adapted(data, apart[relation])
@@ -73,12 +73,12 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
                 setting, asked, k
             )
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
-    return Plan(
+    return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
-        [Claim("fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)),
-         Claim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
-         *([Claim("a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05)] if worded else []),
-         Claim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at))],
+        [PaperClaim("fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)),
+         PaperClaim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
+         *([PaperClaim("a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05)] if worded else []),
+         PaperClaim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at))],
         notes=[f"Trained on {', '.join(setting.train)}, measured on {setting.on}.", *(notes[relation] for relation in relations), *left_out,
                *([f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations] if worded and not official else []),
                *([] if worded else ["There is no second wording of these relations to train on."])])  # fmt: skip
@@ -146,7 +146,7 @@ def _similar(
     return Adapted(data, apart, tuple((relation, WORDINGS[relation]) for relation in data.relations))
 
 
-def _cells(row: str, hits: Mapping[str, Sequence[Hits]], ks: Sequence[int]) -> list[Cell]:
+def _cells(row: str, hits: Mapping[str, Sequence[RunPart]], ks: Sequence[int]) -> list[Cell]:
     made = []
     for k in ks:
         by_relation = {relation: [Success(each, k) for each in some] for relation, some in hits.items()}

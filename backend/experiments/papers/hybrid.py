@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, TunedHybridHits
-from backend.experiments.plan import Claim, Plan, Setting, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
 from backend.experiments.workbench import Workbench
 
 PUBLISHED = {
@@ -19,7 +19,7 @@ PUBLISHED = {
 }
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     asked, k, index = setting.asked(), max(setting.ks), Index(setting.first)
     measured = replace(asked, every=(1, 2))
     rows = {
@@ -28,8 +28,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         "reciprocal ranks": HybridHits(measured, k, index, "rrf"),
     }  # fmt: skip
     at = setting.late()
-    return Plan(
+    return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],
-        [Claim("joined with dense, BM25 finds more than alone", ("BM25 + weight x dense", at), ("BM25", at))],
+        [PaperClaim("joined with dense, BM25 finds more than alone", ("BM25 + weight x dense", at), ("BM25", at))],
         notes=["The weight is chosen for Success@20 on the half of the questions that is not measured on."],
     )

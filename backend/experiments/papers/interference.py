@@ -11,9 +11,9 @@ from backend.data.encyclopedia.language import SECOND_WORDINGS
 from backend.data.leaks import eligible_questions
 from backend.experiments.by_relation import K, chosen, claimed, column, counted, of_one_set
 from backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
-from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
-from backend.experiments.parts import Asked
-from backend.experiments.plan import Cell, Claim, Plan, Setting, Success
+from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from backend.experiments.parts import QuestionSelection
+from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, Success
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
@@ -30,7 +30,7 @@ MOST = 1  # relations, where none is named and the paper's are not there
 RELATION, ALL, REST = "the relation", "all relations (macro)", "the rest (macro)"
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     general, data, said = _general(setting, bench)
     setting = of_one_set(setting, bench)
     k, asked = largest_k(setting), setting.asked()
@@ -44,7 +44,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         setting, {each: trained[each] for each in counts}, f"questions in {', '.join(setting.train)}", MOST, PAPER
     )
     cells: list[Cell] = []
-    claims: list[Claim] = []
+    claims: list[PaperClaim] = []
     for relation in relations:
         own = relation_data(setting, setting.train, relation)
         rows = {
@@ -62,13 +62,13 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
         at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
         claims += [
-            Claim(f"{name}: training on it alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
-            Claim(f"{name}: training on it alone costs on {general.split}", (start, at[general.split]), (alone, at[general.split])),
-            Claim(f"{name}: it still falls behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
-            Claim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
-            Claim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
+            PaperClaim(f"{name}: training on it alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
+            PaperClaim(f"{name}: training on it alone costs on {general.split}", (start, at[general.split]), (alone, at[general.split])),
+            PaperClaim(f"{name}: it still falls behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
+            PaperClaim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
+            PaperClaim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
         ]  # fmt: skip
-    return Plan(
+    return ExperimentPlan(
         cells,
         claims,
         notes=[
@@ -82,8 +82,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
 
 def _cells(
     row: str,
-    general: Sequence[Hits],
-    hits: Sequence[Hits],
+    general: Sequence[RunPart],
+    hits: Sequence[RunPart],
     relation: str,
     relations: tuple[str, ...],
     setting: Setting,
@@ -107,7 +107,7 @@ def _cells(
     return made
 
 
-def _general(setting: Setting, bench: Workbench) -> tuple[Asked, tuple, str]:
+def _general(setting: Setting, bench: Workbench) -> tuple[QuestionSelection, tuple, str]:
     """(what the general set is measured on, its training data, a note). Raises BadInput where there is no second set."""
     split = setting.on if setting.on in ("dev", "test") else "dev"
     if setting.sets:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from backend.experiments.hits import DenseHits, Index
-from backend.experiments.parts import Asked
-from backend.experiments.plan import Claim, Plan, Setting, success_cells
-from backend.experiments.readers import JointHits, JointModel, Read, ReaderModel, exact_cells, reader_settings
+from backend.experiments.parts import QuestionSelection
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
+from backend.experiments.readers import (
+    JointHits,
+    JointModelPart,
+    ReaderModelPart,
+    ReadingPart,
+    exact_cells,
+    reader_settings,
+)
 from backend.experiments.rocketqa import need_one_train
 from backend.experiments.workbench import Workbench
 from backend.reader.joint import JointSettings
@@ -15,27 +22,31 @@ TAKES = frozenset({"reader"})
 DEFAULTS = {"ks": (1, 10, 50)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     deepest, index, cells = max(setting.ks), Index(setting.first), []
-    found = DenseHits(Asked(setting.train[0], limit=setting.data().limit), setting.depth, index)
+    found = DenseHits(QuestionSelection(setting.train[0], limit=setting.data().limit), setting.depth, index)
     apart = DenseHits(setting.asked(), deepest, index)
-    readers = [ReaderModel(found, reader_settings(setting, seed), setting.first) for seed in setting.seeds]
-    models = [JointModel(index, reader_settings(setting, seed, JointSettings), setting.first) for seed in setting.seeds]
+    readers = [ReaderModelPart(found, reader_settings(setting, seed), setting.first) for seed in setting.seeds]
+    models = [
+        JointModelPart(index, reader_settings(setting, seed, JointSettings), setting.first) for seed in setting.seeds
+    ]
     together = [JointHits(setting.asked(), deepest, model=model) for model in models]
     cells += success_cells("apart", [apart], setting.ks)
-    cells += exact_cells("apart", [Read(reader, apart, deepest) for reader in readers], setting.ks, PUBLISHED["apart"])
+    cells += exact_cells(
+        "apart", [ReadingPart(reader, apart, deepest) for reader in readers], setting.ks, PUBLISHED["apart"]
+    )
     cells += success_cells("together", together, setting.ks)
     cells += exact_cells(
         "together",
-        [Read(model, hits, deepest) for model, hits in zip(models, together, strict=True)],
+        [ReadingPart(model, hits, deepest) for model, hits in zip(models, together, strict=True)],
         setting.ks,
         PUBLISHED["together"],
     )
     at = f"EM@{deepest}"
-    return Plan(
+    return ExperimentPlan(
         cells,
-        [Claim("trained apart they answer better than trained together", ("apart", at), ("together", at))],
+        [PaperClaim("trained apart they answer better than trained together", ("apart", at), ("together", at))],
         convention="EM@k: the best span of the best of the first k passages is an answer, after SQuAD's normalisation. Success@k: "
         "one of them holds an answer by DPR's rule.",
         notes=[

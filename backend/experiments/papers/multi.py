@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import Claim, Plan, Setting, dense_row, in_column, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row, in_column, success_cells
 from backend.experiments.question_sets import measured_on, training_sets
 from backend.experiments.workbench import Workbench
 
@@ -12,7 +12,7 @@ TAKES = frozenset({"sets"})
 DEFAULTS = {"ks": (20,)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sets, k = training_sets(setting, bench), setting.ks[0]
     data = {
         name: setting.data(questions=(train,), mined=setting.mined((train,)), policy="answer_match")
@@ -27,4 +27,6 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         cells += in_column(dense_row(setting, "multi", tuple(data.values()), asked=asked), column)
     smallest = min(sets, key=lambda name: len(eligible_questions(bench, (f"{name}/train",)).ids))
     at = f"{smallest} @{k}"
-    return Plan(cells, [Claim(f"the smallest set, {smallest}, gains from the others", ("multi", at), ("single", at))])
+    return ExperimentPlan(
+        cells, [PaperClaim(f"the smallest set, {smallest}, gains from the others", ("multi", at), ("single", at))]
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.experiments.plan import Claim, Plan, Setting, dense_row
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
 from backend.experiments.trainings import TrainingData
 from backend.experiments.workbench import Workbench
 
@@ -21,7 +21,7 @@ TAKES = frozenset({"batches"})
 DEFAULTS = {"batches": (8, 32, 128)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     few, some, many = setting.three_batches()
     mined = setting.data(mined=setting.mined(), policy="answer_match")
     alone = {"batch": few, "hard_negatives": few - 1, "in_batch": False}
@@ -37,9 +37,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     ]
     at = f"Success@{setting.ks[0]}"
     with_one, with_two = f"{some - 1} gold + {some} BM25, IB", f"{some - 1} gold + {2 * some} BM25, IB"
-    return Plan(cells, [
-        Claim("negatives of the batch beat as many gold ones drawn", (f"{few - 1} gold, IB", at), (f"{few - 1} gold", at)),
-        Claim("a larger batch is better", (f"{many - 1} gold, IB", at), (f"{few - 1} gold, IB", at)),
-        Claim("one BM25 negative helps", (with_one, at), (f"{some - 1} gold, IB", at)),
-        Claim("a second one adds no 2 points", (with_two, at), (with_one, at), within=0.02),
+    return ExperimentPlan(cells, [
+        PaperClaim("negatives of the batch beat as many gold ones drawn", (f"{few - 1} gold, IB", at), (f"{few - 1} gold", at)),
+        PaperClaim("a larger batch is better", (f"{many - 1} gold, IB", at), (f"{few - 1} gold, IB", at)),
+        PaperClaim("one BM25 negative helps", (with_one, at), (f"{some - 1} gold, IB", at)),
+        PaperClaim("a second one adds no 2 points", (with_two, at), (with_one, at), within=0.02),
     ])  # fmt: skip

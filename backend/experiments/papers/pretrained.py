@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Named
-from backend.experiments.plan import Claim, Plan, Setting, success_cells
+from backend.experiments.parts import StudyEncoder
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of
 from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
@@ -18,7 +18,7 @@ DEFAULTS = {
 PUBLISHED = {"bert-base": {100: 86.0}, "ernie-base": {100: 87.6}}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     encoders = tuple(dict.fromkeys(setting.encoders or bench.settings.encoders))
     if len(encoders) < 2:
@@ -31,16 +31,19 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         for name in encoders
         for cell in success_cells(
             name,
-            [found_by(each.cross_batch, setting.asked(), max(setting.ks)) for each in steps_of(setting, Named(name))],
+            [
+                found_by(each.cross_batch, setting.asked(), max(setting.ks))
+                for each in steps_of(setting, StudyEncoder(name))
+            ],
             setting.ks,
             PUBLISHED.get(name),
         )
     ]
     at = f"Success@{setting.ks[-1]}"
-    return Plan(
+    return ExperimentPlan(
         cells,
         [
-            Claim(
+            PaperClaim(
                 f"from {other} it is within 2 points of from {encoders[0]}", (other, at), (encoders[0], at), within=0.02
             )
             for other in encoders[1:]

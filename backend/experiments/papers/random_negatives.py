@@ -5,14 +5,14 @@ Random negatives are the passages of the other questions in the batch. The figur
 
 from __future__ import annotations
 
-from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row
 from backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"batches"})
 DEFAULTS = {"batches": (8, 32, 128), "training": {"steps": 500}}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     sizes, cells = setting.three_batches(), []
     data = setting.data(mined=setting.mined(), policy="answer_match")
     names = {0: "without hard negatives", 1: "with one hard negative"}
@@ -28,10 +28,10 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             )
     at = setting.late()
     few, many = sizes[0] - 1, sizes[-1] - 1
-    return Plan(
+    return ExperimentPlan(
         cells,
         [
-            Claim(f"more random negatives are better, {name}", (f"{many}, {name}", at), (f"{few}, {name}", at))
+            PaperClaim(f"more random negatives are better, {name}", (f"{many}, {name}", at), (f"{few}, {name}", at))
             for name in names.values()
         ],
         plot=Plot(

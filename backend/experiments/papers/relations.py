@@ -15,8 +15,8 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.hits import Bm25Hits, DenseHits, Index
-from backend.experiments.parts import Named
-from backend.experiments.plan import Claim, Plan, Setting
+from backend.experiments.parts import StudyEncoder
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.workbench import Workbench
 
 TAKES = frozenset({"encoders", "relations"})
@@ -24,13 +24,16 @@ DEFAULTS = {"ks": (20,)}
 BM25 = "BM25"
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
     counts = counted(bench, asked)
     relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
-    runs = {BM25: Bm25Hits(asked, k), **{encoder: DenseHits(asked, k, Index(Named(encoder))) for encoder in encoders}}
+    runs = {
+        BM25: Bm25Hits(asked, k),
+        **{encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))) for encoder in encoders},
+    }
     beside = {BM25: BM25, **dict(zip(encoders, SYSTEMS[:2], strict=False))}
 
     def published(relation: str, system: str) -> float | None:
@@ -38,9 +41,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         return row[SYSTEMS.index(beside[system])] if row and system in beside else None
 
     at = claimed(setting.ks)
-    return Plan(
+    return ExperimentPlan(
         relation_cells({name: success_of([hits]) for name, hits in runs.items()}, relations, setting.ks, published),
-        [Claim(f"BM25 finds more than {encoder}, on average over relations", (AVERAGE, column(BM25, at, setting.ks)),
+        [PaperClaim(f"BM25 finds more than {encoder}, on average over relations", (AVERAGE, column(BM25, at, setting.ks)),
                (AVERAGE, column(encoder, at, setting.ks))) for encoder in encoders],
         notes=[*left_out, "Beside the first encoder stands the paper's DPR trained on NQ, beside the second its DPR trained on four sets.",
                not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations))])  # fmt: skip

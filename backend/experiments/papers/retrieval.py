@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
-from backend.experiments.parts import Named
-from backend.experiments.plan import Claim, Plan, Setting, in_column, success_cells
+from backend.experiments.parts import StudyEncoder
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
 from backend.experiments.question_sets import measured_sets
 from backend.experiments.workbench import Workbench
 
@@ -16,15 +16,15 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, cells, claims = setting.encoders or (setting.start,), max(setting.ks), [], []
     for name in measured_sets(setting, bench):
         asked = setting.asked(name)
         rows = {"BM25": Bm25Hits(asked, k)}
         for encoder in encoders:
             rows |= {
-                encoder: DenseHits(asked, k, Index(Named(encoder))),
-                f"BM25 + {encoder}": HybridHits(asked, k, Index(Named(encoder)), "auto"),
+                encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))),
+                f"BM25 + {encoder}": HybridHits(asked, k, Index(StudyEncoder(encoder)), "auto"),
             }
         for at in setting.ks:
             printed = PUBLISHED["BM25"].get(name.lower().partition("/")[0], ()) if at in (20, 100) else ()
@@ -37,14 +37,14 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
                 )
             ]
         claims += [
-            Claim(
+            PaperClaim(
                 f"{encoder} beats BM25 on {name}",
                 (encoder, f"{name} @{setting.ks[0]}"),
                 ("BM25", f"{name} @{setting.ks[0]}"),
             )
             for encoder in encoders
         ]
-    return Plan(
+    return ExperimentPlan(
         cells,
         claims,
         notes=[

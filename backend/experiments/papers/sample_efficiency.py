@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from backend.data.leaks import eligible_questions
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.plan import Claim, Plan, Plot, Setting, dense_row, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Plot, Setting, dense_row, success_cells
 from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
@@ -15,7 +15,7 @@ TAKES = frozenset({"sizes"})
 DEFAULTS = {"sizes": (1000, 10_000, 20_000, 40_000)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     count = len(eligible_questions(bench, setting.train).ids)
     sizes = [size for size in sorted(setting.sizes) if size < count] + [count]
     if setting.small:
@@ -29,8 +29,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)
         cells += dense_row(setting, f"{size:,}", data)
     at, rows = setting.late(), [f"{size:,}" for size in sizes]
-    return Plan(cells, [Claim(f"{rows[0]} training questions already beat BM25", (rows[0], at), ("BM25", at)),
-                        Claim("more of them help on", (rows[-1], at), (rows[0], at))],
+    return ExperimentPlan(cells, [PaperClaim(f"{rows[0]} training questions already beat BM25", (rows[0], at), ("BM25", at)),
+                        PaperClaim("more of them help on", (rows[-1], at), (rows[0], at))],
                 plot=Plot("training questions", "Success@k", {
                     **{f"dense, @{k}": [(size, f"{size:,}", f"Success@{k}") for size in sizes] for k in setting.ks},
                     **{f"BM25, @{k}": [(size, "BM25", f"Success@{k}") for size in (sizes[0], sizes[-1])] for k in setting.ks},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import Claim, Plan, Setting, dense_row
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, dense_row
 from backend.experiments.workbench import Workbench
 
 PUBLISHED = {
@@ -13,7 +13,7 @@ SIMILARITIES = {"dot": "dot", "L2": "l2", "cosine": "cosine"}
 DEFAULTS = {"ks": (1, 5, 20, 100)}
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     data = setting.data(mined=setting.mined(), policy="answer_match")
     cells = []
     for shown, similarity in SIMILARITIES.items():
@@ -23,8 +23,8 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
                 setting, row, data, PUBLISHED.get(row), similarity=similarity, loss=loss, normalise=False
             )
     at = setting.late()
-    return Plan(cells, [
-        Claim("L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03),
-        Claim("the dot product beats cosine", ("dot, softmax", at), ("cosine, softmax", at)),
-        Claim("the triplet loss is within 3 points of softmax", ("dot, triplet", at), ("dot, softmax", at), within=0.03),
+    return ExperimentPlan(cells, [
+        PaperClaim("L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03),
+        PaperClaim("the dot product beats cosine", ("dot, softmax", at), ("cosine, softmax", at)),
+        PaperClaim("the triplet loss is within 3 points of softmax", ("dot, triplet", at), ("dot, softmax", at), within=0.03),
     ])  # fmt: skip

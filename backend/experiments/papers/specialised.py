@@ -16,9 +16,9 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.fine_tuning import largest_k
-from backend.experiments.hits import Bm25Hits, DenseHits, Hits, Index
-from backend.experiments.parts import Named
-from backend.experiments.plan import Claim, Plan, Setting
+from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
+from backend.experiments.parts import StudyEncoder
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.trainings import DualEncoder
 from backend.experiments.workbench import Workbench
@@ -45,7 +45,7 @@ DEFAULTS = {"ks": (20,), "training": {"batch": 24}}
 CLOSE = 0.05
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
     k, asked = largest_k(setting), setting.asked()
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
@@ -56,9 +56,9 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     data = setting.data(
         relations=setting.relations, mined=setting.mined(), policy="answer_match", positives=("gold", "distant")
     )
-    runs: dict[str, list[Hits]] = {}
+    runs: dict[str, list[RunPart]] = {}
     for encoder in encoders:
-        index = Index(Named(encoder))
+        index = Index(StudyEncoder(encoder))
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(asked, k, index)]
         runs[f"{encoder}, FT by relation"] = [
@@ -66,7 +66,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
             for each in settings
         ]
         runs[f"{encoder}, FT for all"] = [
-            DenseHits(asked, k, index, DualEncoder((data,), each, Named(encoder))) for each in settings
+            DenseHits(asked, k, index, DualEncoder((data,), each, StudyEncoder(encoder))) for each in settings
         ]
     runs["BM25"] = [Bm25Hits(asked, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}
@@ -76,7 +76,7 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         return AVERAGE, column(system, at, setting.ks)
 
     claims = [
-        Claim(
+        PaperClaim(
             f"a question encoder for each relation finds more than {encoder} alone",
             cell(f"{encoder}, FT by relation"),
             cell(encoder),
@@ -86,19 +86,19 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
     if len(encoders) > 1:
         first, second = encoders[:2]
         claims += [
-            Claim(
+            PaperClaim(
                 f"over {second}'s passages they find more than over {first}'s",
                 cell(f"{second}, FT by relation"),
                 cell(f"{first}, FT by relation"),
             ),
-            Claim(
+            PaperClaim(
                 f"over {second}'s they come close to BM25 (5 points)",
                 cell(f"{second}, FT by relation"),
                 cell("BM25"),
                 by=-CLOSE,
             ),
         ]
-    return Plan(
+    return ExperimentPlan(
         relation_cells({name: success_of(hits) for name, hits in runs.items()}, relations, setting.ks,
                        lambda relation, name: PUBLISHED[relation][places[name]] if relation in PUBLISHED and name in places else None),
         claims, notes=[

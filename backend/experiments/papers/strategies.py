@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.plan import Claim, Plan, Setting, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of, unlabelled
 from backend.experiments.trainings import found_by
 from backend.experiments.workbench import Workbench
@@ -23,7 +23,7 @@ DEFAULTS = {
 }
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     steps, more = steps_of(setting), unlabelled(bench)
     rows = {
@@ -45,16 +45,16 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         )
     ]
     claims = [
-        Claim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
-        Claim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
-        Claim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),
-        Claim("denoised hard negatives beat none", (DENOISED, at), (CROSS_BATCH, at)),
+        PaperClaim("cross-batch negatives beat those of one batch", (CROSS_BATCH, at), (IN_BATCH, at)),
+        PaperClaim("hard negatives that nobody cleaned do harm", (CROSS_BATCH, at), (RAW, at)),
+        PaperClaim("denoised hard negatives beat raw ones", (DENOISED, at), (RAW, at)),
+        PaperClaim("denoised hard negatives beat none", (DENOISED, at), (CROSS_BATCH, at)),
     ]
     notes = [
         f"Step 1's batch is {steps[0].batch} questions for each of {steps[0].devices} devices, taken as one batch."
     ]
     if more:
-        claims.append(Claim("unlabelled questions add to that", (AUGMENTED, at), (DENOISED, at)))
+        claims.append(PaperClaim("unlabelled questions add to that", (AUGMENTED, at), (DENOISED, at)))
     else:
         notes.append("There are no unlabelled questions, so step 4 is left out; import some with --split unlabelled.")
-    return Plan(cells, claims, notes=notes)
+    return ExperimentPlan(cells, claims, notes=notes)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.experiments.hits import Bm25Hits, TunedBm25Hits
-from backend.experiments.plan import Claim, Plan, Setting, success_cells
+from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
 from backend.experiments.workbench import Workbench
 
 GRID = tuple((k1, b) for k1 in (0.5, 0.9, 1.2, 1.6, 2.0) for b in (0.0, 0.2, 0.4, 0.6, 0.8))
 
 
-def plan(setting: Setting, bench: Workbench) -> Plan:
+def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     asked, k = setting.asked(), max(setting.ks)
     measured = replace(asked, every=(1, 2))
     rows = {
@@ -23,10 +23,10 @@ def plan(setting: Setting, bench: Workbench) -> Plan:
         "best of the grid": TunedBm25Hits(measured, k, tuned_on=replace(asked, every=(0, 2)), grid=GRID),
     }
     at = setting.late()
-    return Plan(
+    return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks)],
         [
-            Claim(
+            PaperClaim(
                 "0.9 and 0.4 are within 1 point of the best",
                 ("k1 0.9, b 0.4", at),
                 ("best of the grid", at),

@@ -1,0 +1,94 @@
+"""Jobs in a browser: the queue, the cause of a failure, cancelling, a page that follows, and Enter that starts nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from app import server
+from backend.core import jobs
+from backend.core.study import Study
+from backend.judging.batches import make_batch
+from backend.retrieval.bm25 import build_index
+from backend.retrieval.retrieve import retrieve
+from db.jobs import Jobs
+from tests.browser.test_judging import serving
+from tests.studies import births, make_study, people
+from tests.test_jobs import count_up, give_back, until, wait
+
+PATIENCE = 60_000  # ms
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch) -> Study:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    passages = people()
+    return make_study(tmp_path / "queue", passages, births(passages))
+
+
+def test_the_queue_is_followed_and_cancelled(study, tab):
+    wait(study, jobs.submit(give_back, study, "unknown"))
+    with serving(study) as port:
+        first = jobs.submit(count_up, study)
+        until(study, first, lambda job: job.state == "running")
+        index = jobs.submit(build_index, study, threads=1)
+        last = jobs.submit(count_up, study)
+        tab.goto(f"http://{server.ADDRESS}:{port}/")
+        panel = tab.locator(".st-key-jobs")
+
+        def says(*parts):
+            """A job of the panel has all these parts."""
+            line = panel.locator(".job")
+            for part in parts:
+                line = line.filter(has_text=part)
+            expect(line.first).to_be_visible(timeout=PATIENCE)
+
+        says("running", "test count")
+        says("waiting", "index bm25", "waits for: test count")
+        says("waiting", "test count", "waits for: test count and 1 more")
+        says("failed", "test result", "KeyError: 'unknown'")
+        panel.get_by_text("Log", exact=True).click()
+        expect(panel).to_contain_text("Traceback (most recent call last)")
+        if folder := os.environ.get("BLINDSPOT_SCREENSHOTS"):
+            for width in (1400, 1000, 400):
+                tab.set_viewport_size({"width": width, "height": 900})
+                tab.wait_for_timeout(1500)
+                tab.screenshot(path=f"{folder}/jobs-{width}.png", full_page=True)
+            tab.set_viewport_size({"width": 1400, "height": 900})
+        indexed = tab.locator("li.done").filter(has_text="BM25 index")
+        expect(indexed).to_have_count(0)
+        panel.get_by_role("button", name="Cancel").first.click()
+        # The index is made while another job waits or runs, and the page shows it without being asked.
+        expect(indexed).to_be_visible(timeout=PATIENCE)
+        says("cancelled", "test count")
+        says("done", "index bm25")
+        assert jobs.status(study, first).state == "cancelled" and jobs.status(study, index).state == "done"
+        assert jobs.status(study, last).unfinished
+        panel.get_by_role("button", name="Cancel").first.click()
+        expect(panel.get_by_role("button", name="Cancel")).to_have_count(0, timeout=PATIENCE)
+        assert wait(study, last).state == "cancelled"
+
+
+def test_enter_in_a_field_starts_nothing(study, tab):
+    build_index(study, threads=1)
+    retrieve(study, "bm25", split="dev", k=10)
+    with serving(study) as port:
+        tab.goto(f"http://{server.ADDRESS}:{port}/judge")
+        tab.get_by_label("Your name").or_(tab.get_by_label("Somebody new")).fill("Lea")
+        tab.get_by_role("button", name="Begin").click()
+        name = tab.get_by_label("Name", exact=True)
+        name.fill("by-enter")
+        name.press("Enter")
+        tab.wait_for_timeout(3000)
+        assert Jobs(study.labels_path).recent() == []
+        tab.get_by_role("button", name="Make the batch").click()
+        expect(tab.locator(".st-key-jobs")).to_contain_text("make batch by-enter", timeout=PATIENCE)
+        [job] = Jobs(study.labels_path).recent()
+        assert (job.kind, job.arguments["name"], job.function) == (
+            "make batch",
+            "by-enter",
+            f"{make_batch.__module__}:make_batch",
+        )
