@@ -372,7 +372,7 @@ def test_the_loop_in_a_path_with_quotes_spaces_and_other_scripts(base, tmp_path)
     settings.write_text(settings.read_text().replace("start-of", str(folder).replace('"', '\\"')))
     for words in (JOBS["index bm25"], JOBS["index dense"], ("retrieve", "--with", "bm25", "--split", "train", "--k", 10, "--name", "mined"),
                   ("retrieve", "--with", "dense", "--encoder", "tiny", "--split", "train", "--k", 10, "--name", "dense"),
-                  ("report", "mined"), ("training-set", "build", "clean", "--run", "mined"), ("people", "add", "ann"),
+                  ("report", "--run", "mined"), ("training-set", "build", "clean", "--run", "mined"), ("people", "add", "ann"),
                   ("labels", "backup"), ("labels", "check"), ("copy", folder.parent / "copy")):  # fmt: skip
         run(folder, *words)
     whole(folder)
@@ -498,7 +498,7 @@ def test_a_study_of_a_newer_version_is_refused_and_left_alone(base, tmp_path):
     tried = 0
     for words in (
         ("status",),
-        ("report", "mined"),
+        ("report", "--run", "mined"),
         *(JOBS[kind] for kind in JOBS if kind != "import"),
         ("labels", "backup"),
     ):
