@@ -408,7 +408,7 @@ def _check(size: int, candidates: int, splits: Sequence[str] | None, mix: Mix) -
         raise BadInput(f"there is no split {unknown[0]!r}; there are: {', '.join(SPLITS)}")
     shares = (mix.audit, mix.second, mix.repeat)
     if min(shares) < 0 or sum(shares) > 1:
-        raise BadInput("each share of a batch's arms must be between 0 and 1, and so must their sum")
+        raise BadInput("the shares of the arms and their sum must be between 0 and 1")
 
 
 def _summary(name: str, items: Sequence[Item], frame: int) -> BatchSummary:

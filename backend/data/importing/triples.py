@@ -125,7 +125,7 @@ def import_triples(
         if unknown:
             notes.append(f"without a question in the templates: {_counts(unknown)}")
         if not questions:
-            raise BadInput(f"no relation is rejected: {'; '.join(notes)}", path)
+            raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
         asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
         record = ImportRecord(
             "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), rejected.count, asked
