@@ -64,7 +64,9 @@ def _half_width(values: np.ndarray, level: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the last labels gained. before, after: how many labels. difference: of Success@k, in shares of 1, with its interval."""
+    """The gain of the last labels. before, after: number of labels. difference: of Success@k, in shares of 1, with
+    its interval.
+    """
 
     before: int
     after: int
@@ -82,15 +84,15 @@ class Gain:
         return cls(before, after, crossed_mean(found_after.astype(float) - found_before), len(found_after))
 
     def per_hundred(self, share: float) -> float:
-        """Percentage points for a hundred labels, from a difference in shares of 1."""
+        """Percentage points for every hundred labels, from a difference in shares of 1."""
         return 100 * share * 100 / (self.after - self.before)
 
     def verdict(self, worth: float) -> tuple[Verdict, str]:
         """(verdict, one sentence).
 
-        The next hundred labels are worth it where the whole interval of what the last ones gained, for a hundred, lies at `worth`
-        percentage points or above; not worth it where it lies below; else one cannot tell. That the next gain what the last did
-        is assumed.
+        The next hundred labels are worth it if the whole interval of the last labels' gain, for every hundred, is at
+        or above `worth` percentage points. They are not worth it if the whole interval is below. Otherwise the verdict
+        is inconclusive. This assumes that the next labels gain as much as the last did.
         """
         labels, found = self.after - self.before, self.difference
         if labels < 1:
