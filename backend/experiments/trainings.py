@@ -10,7 +10,7 @@ import numpy as np
 
 from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
-from backend.experiments.parts import Named, Part, QuestionSelection
+from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.progress import Progress
 from backend.training.examples import Example
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
@@ -140,7 +140,7 @@ class DualEncoder(Model):
     plural, what = "dual encoders", "a dual encoder"
     data: tuple[TrainingData, ...]
     settings: DualEncoderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train
@@ -183,7 +183,7 @@ class CrossEncoder(Model):
     plural, what = "cross-encoders", "a cross-encoder"
     data: TrainingData
     settings: CrossEncoderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.recipes.stages import model_of

@@ -226,7 +226,7 @@ def learn(
     """Choose scale and weight decay on held-out questions, then learn from all of them.
 
     Args:
-        vectors: (n, d) float16 or float32, the passages; may be a memory map.
+        vectors: (n, d) float16, the passages; may be a memory map.
         unit_length: whether vectors have length 1, so that mapped questions are normalised.
     """
     order = np.random.default_rng(settings.seed).permutation(len(questions))
