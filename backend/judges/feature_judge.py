@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +123,8 @@ def learn_judge(
         **report(examples, model, out_of_fold, chosen),
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
-        np.savez(building / MODEL, columns=model.columns, feature_medians=model.medians, **to_arrays(model.scorer))
+        arrays = {"columns": model.columns, "feature_medians": model.medians, **to_arrays(model.scorer)}
+        np.savez(building / MODEL, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
@@ -177,7 +178,7 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
     """(q, k) bool: does the hit hold an answer? From the run's own matrix where it has one."""
     if run.rules:
         places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
-        rule = run.manifest.get("rule") if run.manifest.get("rule") in run.rules else run.rules[0]
+        rule = run.manifest["rule"] if run.manifest.get("rule") in run.rules else run.rules[0]
         return np.asarray(run.answers(rule)[places, : lists.rows.shape[1]])
     from backend.text.answers import match_run
 
@@ -295,7 +296,7 @@ class FeatureJudge:
         """Return (q, k) float64 log-odds from features (q, k, f), to order by; NaN where padded."""
         return self._each(self.model.ranking_scores, features)
 
-    def _each(self, score, features: np.ndarray) -> np.ndarray:
+    def _each(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
         found = np.full(features.shape[:2], np.nan)
         given = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
         found[given] = score(features[given])
