@@ -210,7 +210,7 @@ def test_a_set_is_never_changed(study):
     "wrong, error, message",
     [
         ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
-        ({"runs": ()}, BadInput, "one run at least"),
+        ({"runs": ()}, BadInput, "at least one run"),
         ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
         ({"policy": "cross_encoder"}, BadInput, "no model is named"),
         ({"policy": "positive_aware"}, Refused, "raw retrieval scores have no zero"),

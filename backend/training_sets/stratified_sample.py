@@ -18,7 +18,7 @@ from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-    from backend.judging.batches import BatchMade
+    from backend.judging.batches import BatchSummary
 
 KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives"
 STRATA = (KEPT, REMOVED, PSEUDO)
@@ -76,7 +76,7 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
 
 def queue_stratified_sample(
     study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
-) -> BatchMade:
+) -> BatchSummary:
     """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
 
     Raises as `stratified_sample` and `backend.judging.batches.batch_of_pairs` do.
