@@ -1,1 +1,1 @@
-"""What is concluded: arrays in, arrays or small tables out. No files, no SQL, no other room."""
+"""Measures and statistics. Functions take arrays and return arrays or small tables; they read no files and import no other room."""

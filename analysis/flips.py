@@ -1,4 +1,4 @@
-"""The flip table of two runs over the same questions: who finds, who misses."""
+"""The flip table of two runs over the same questions: which run finds a relevant passage, and which misses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from analysis.accuracy import found_by
 
 BOTH, ONLY_A, ONLY_B, NEITHER = range(4)
 CELLS = ("both", "only_a", "only_b", "neither")
-"""Names of the codes 0 to 3 that `cells` gives."""
+"""Names of the codes 0 to 3 that `cells` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlipTable:
-    """How many questions both runs answer within the first k, only one of them, neither."""
+    """The number of questions for which both runs, only run A, only run B, or neither finds a relevant passage within the first k."""
 
     both: int
     only_a: int
@@ -29,7 +29,7 @@ class FlipTable:
 
 
 def cells(first_a: np.ndarray, first_b: np.ndarray, k: int) -> np.ndarray:
-    """Each question's cell: 0 both, 1 only a, 2 only b, 3 neither. (q,) int8.
+    """Return (q,) int8 cells: 0 both, 1 only a, 2 only b, 3 neither.
 
     Args:
         first_a, first_b: (q,) ranks of the first relevant passage, 0 for none (`accuracy.first_hit`); one row is one
@@ -53,7 +53,7 @@ def flip_table(first_a: np.ndarray, first_b: np.ndarray, k: int) -> FlipTable:
 def flip_table_by(
     first_a: np.ndarray, first_b: np.ndarray, k: int, groups: Sequence[str | None]
 ) -> dict[str, FlipTable]:
-    """A flip table per group, groups in the order of their first question; questions with group None are left out."""
+    """Return a flip table for each group, in the order of first occurrence, without the questions whose group is None."""
     codes = cells(first_a, first_b, k)
     if len(groups) != len(codes):
         raise ValueError(f"{len(groups)} groups for {len(codes)} questions")

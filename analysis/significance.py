@@ -1,4 +1,4 @@
-"""Is the difference between two runs real? Paired tests and intervals over the same questions."""
+"""Paired tests and intervals for the difference between two runs over the same questions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FEW_SIZES = 256
 
 
 def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Two-sided p of the paired sign-flip randomisation test that the mean difference is 0.
+    """Return the two-sided p value of the paired sign-flip randomisation test. The null hypothesis: the mean difference is 0.
 
-    p is (1 + the number of resamples at least as far from 0) / (resamples + 1), so it is never 0 and never too small
-    (Phipson and Smyth 2010).
+    p is (1 + the number of resamples at least as far from 0) / (resamples + 1). It is never 0 and never too small (Phipson and
+    Smyth 2010). The test is exact if the two runs are interchangeable for each question, whatever the variance of each question.
 
     Args:
         differences: (q,) float, run A's value minus run B's for each question.
@@ -30,7 +30,7 @@ def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
     rng = np.random.default_rng(seed)
     sizes, counts = np.unique(changed, return_counts=True)
     if len(sizes) <= FEW_SIZES:
-        # As with success: the sum of equal sizes under random signs is a binomial draw.
+        # Differences of one size, such as those of success: their sum under random signs is a binomial draw.
         drawn = rng.binomial(counts, 0.5, size=(resamples, len(sizes)))
         sums = np.abs((2.0 * drawn - counts) @ sizes)
     else:
@@ -41,7 +41,7 @@ def sign_flip(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = 0
 
 
 def sign_flip_macro(differences: np.ndarray, groups: np.ndarray, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """The same test of the difference of macro averages: each question weighs 1 / (groups x questions of its group)."""
+    """Return the same p value for the difference of macro averages. A question weighs 1 / (groups x questions of its group)."""
     if not len(differences):
         return 1.0
     _, member, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
@@ -49,7 +49,7 @@ def sign_flip_macro(differences: np.ndarray, groups: np.ndarray, resamples: int 
 
 
 def _signed_sums(sizes: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """(resamples,) float64: sums of the sizes under random signs."""
+    """Return (resamples,) float64 sums of the sizes under random signs."""
     rows = max(1, VALUES_PER_BLOCK // max(1, len(sizes)))
     blocks = [min(rows, resamples - start) for start in range(0, resamples, rows)]
     return np.concatenate([rng.choice((-1.0, 1.0), size=(count, len(sizes))) @ sizes for count in blocks])
@@ -63,11 +63,11 @@ def difference(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Estimate:
-    """Mean of a - b over the same questions with a paired percentile bootstrap interval.
+    """Return the mean of a - b over the same questions with a paired percentile bootstrap interval.
 
     Args:
         a, b: (q,) values of two runs, such as success.
-        groups: (q,) relations; then the difference is that of the macro averages, resampled within each relation.
+        groups: (q,) relations. If given, the difference is that of the macro averages, resampled within each relation.
     """
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     if groups is None:
@@ -104,7 +104,7 @@ def benjamini_yekutieli(p_values: Sequence[float]) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Success of run A less that of run B over the same questions.
+    """Success of run A minus success of run B over the same questions.
 
     estimate: the difference with its paired bootstrap interval, from -1 to 1.
     p: p value of the sign-flip test. only_a, only_b: questions that one run alone finds.
@@ -142,11 +142,11 @@ def compare(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Everything about one difference.
+    """Return the difference between two runs with its interval, its p value, and the questions that one run alone finds.
 
     Args:
         found_a, found_b: (q,) bool, row i the same question in both.
-        groups: (q,) relations: then the difference is that of the macro averages.
+        groups: (q,) relations. If given, the difference is that of the macro averages.
     """
     found_a, found_b = np.asarray(found_a, bool), np.asarray(found_b, bool)
     if found_a.shape != found_b.shape:
@@ -167,7 +167,7 @@ def family(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """A difference for each group of questions, their p values adjusted together by Holm's method.
+    """Return the difference in each group of questions, with p values adjusted by Holm's method for the number of groups.
 
     Args:
         members: (m,) rows of each group, or (q,) bool.

@@ -1,7 +1,10 @@
-"""How widely the positives of a group are spread in the original space, as numbers.
+"""Measures of how widely the positives of a group are spread in the original vector space.
 
-EntityQuestions' Figure 2 shows the positives of place-of-birth clumped together under DPR and spread after training. These
-numbers say it without the picture, whose sizes and gaps mean nothing.
+Figure 2 of the EntityQuestions paper shows the positives of place-of-birth close together under DPR and spread out after training.
+These measures make the same comparison without a projection, whose distances have no meaning.
+
+The intervals describe other positives and questions of the same kind. They are not tests, and nothing adjusts them for the number of
+groups.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ _BLOCK = 512
 class Spread:
     """One group under one encoder.
 
-    similarity: mean cosine of two different positives; high is clumped. Jackknife interval.
-    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval.
-    margin: mean over questions of the cosine with its own best positive less that with the best positive of other questions of
-        the group; below 0 another question's positive stands above its own. Bootstrap interval. None where there are no
-        question vectors, or no other positives.
+    similarity: mean cosine of two different positives; high if they are close together. Jackknife interval with Student's t.
+    nearest: mean over positives of the cosine with the nearest other positive. Bootstrap interval. Two positives that are
+        each other's nearest have the same value, so the values are not independent and the interval may be too narrow.
+    margin: mean over questions of the cosine with the question's own best positive minus the cosine with the best positive of
+        other questions in the group. Below 0, another question's positive ranks above its own. Bootstrap interval. None without
+        question vectors or without other positives.
     """
 
     positives: int
@@ -38,7 +42,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class SpreadChange:
-    """A group before and after, and the paired differences (after less before), each with its interval."""
+    """A group before and after training, and the paired differences (after - before), each with its interval."""
 
     before: Spread
     after: Spread
@@ -51,8 +55,8 @@ class SpreadChange:
 class Group:
     """A group's positives and questions.
 
-    positives: (p,) rows of the passage vectors, each once.
-    questions: (q,) rows of the question vectors. own: for each question, places in `positives` of its own positives.
+    positives: (p,) distinct rows of the passage vectors.
+    questions: (q,) rows of the question vectors. own: for each question, the positions of its own positives in `positives`.
     """
 
     positives: np.ndarray
@@ -61,7 +65,7 @@ class Group:
 
 
 def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, seed: int = 0) -> Spread:
-    """One group's spread. passages (n, d), questions (m, d): vectors of one encoder, of any length; cosines are compared."""
+    """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily normalised."""
     pseudo, near, margins = measured(passages, questions, group)
     return _spread(group, pseudo, near, margins, seed)
 
@@ -72,7 +76,7 @@ def change(
     group: Group,
     seed: int = 0,
 ) -> SpreadChange:
-    """The same group under two encoders. before, after: (passages, questions) as in `spread`; their widths may differ."""
+    """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions may differ."""
     first, second = measured(*before, group), measured(*after, group)
     margins = None if first[2] is None or second[2] is None else mean(second[2] - first[2], seed=seed)
     return SpreadChange(
@@ -97,9 +101,9 @@ def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndar
 def measured(
     passages: np.ndarray, questions: np.ndarray | None, group: Group
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(pseudo-values of the mean cosine, cosine with the nearest other positive, margins) of a group of two positives or more."""
+    """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError below two positives."""
     if len(group.positives) < 2:
-        raise ValueError("a group needs two positives at least")
+        raise ValueError("a group needs at least two positives")
     vectors = unit(passages[group.positives]).astype(np.float64)
     asked = (
         None if questions is None or not len(group.questions) else unit(questions[group.questions]).astype(np.float64)
@@ -112,7 +116,7 @@ def measured(
 
 
 def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
-    """Jackknife pseudo-values of the mean cosine of two different rows; their mean is that mean. (n, d) at unit length -> (n,)."""
+    """Return jackknife pseudo-values of the mean cosine of two different rows. (n, d) of unit length -> (n,)."""
     n = len(vectors)
     total = vectors.sum(axis=0)
     theta = (total @ total - n) / (n * (n - 1))
@@ -144,7 +148,7 @@ def _nearest_other(vectors: np.ndarray) -> np.ndarray:
 
 
 def _margins(questions: np.ndarray, positives: np.ndarray, own: Sequence[Sequence[int]]) -> np.ndarray | None:
-    """(q,) float64; None where the questions share all their positives, so that there is no other."""
+    """Return (q,) float64 margins; None if all questions share all positives, so that there are no others."""
     found = []
     for start in range(0, len(questions), _BLOCK):
         for row, places in zip(questions[start : start + _BLOCK] @ positives.T, own[start : start + _BLOCK]):

@@ -15,6 +15,7 @@ from app.commands import (
     imports,
     indexes,
     jobs,
+    judge,
     labels,
     opening,
     people,
@@ -48,6 +49,7 @@ LOOP = (
     "batch",
     "people",
     "labels",
+    "judge",
     "training-set",
     "train",
     "read",
@@ -91,7 +93,7 @@ GROUPS = {
     "import": imports.import_app, "index": indexes.index_app, "encoder": indexes.encoder_app, "map": maps.map_app,
     "batch": batches.batch_app, "people": people.people_app, "labels": labels.labels_app,
     "training-set": sets.training_set_app, "train": train.train_app, "experiment": experiments.experiment_app,
-    "export": exports.export_app, "jobs": jobs.jobs_app,
+    "export": exports.export_app, "jobs": jobs.jobs_app, "judge": judge.judge_app,
 }  # fmt: skip
 train.train_app.command("rocketqa")(recipe.rocketqa)
 train.train_app.command("reader")(train_reader)

@@ -232,7 +232,7 @@ def test_what_cannot_be_scored_is_one_line(study):
     ScoreStore.create(study, "gone", True, {"model_hash": "f00d"}).add([("P19.train.0", "p0", 0.5)])
     with pytest.raises(Refused, match="have no score of 'gone', and that cross-encoder is not in this study"):
         learn(study, settings=SETTINGS | {"distil": "gone"})
-    with pytest.raises(Refused, match="nothing is learned from a cross-encoder"):
+    with pytest.raises(Refused, match="this training has no cross-encoder to learn from"):
         train(
             SimpleNamespace(), examples(), study.folder / "x", study.folder / "y", DualEncoderSettings(distil="judge")
         )
@@ -240,7 +240,7 @@ def test_what_cannot_be_scored_is_one_line(study):
 
 def test_another_model_of_that_name_does_not_go_on_with_the_scores(study):
     ScoreStore.create(study, "judge", False, {"model_hash": "beef"}).add([("P19.train.0", "p0", 0.5)])
-    with pytest.raises(Refused, match="scores kept as 'judge' are of another model.*delete scores/judge"):
+    with pytest.raises(Refused, match="scores stored as 'judge' are of another model.*delete scores/judge"):
         learn(study)
 
 

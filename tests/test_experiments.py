@@ -302,3 +302,20 @@ def test_parts_made_under_former_class_names_are_found(study):
     bench = Workbench(study)
     part = ScoresPart(Named("minilm"), Bm25Hits(QuestionSelection("dev"), 5), 5)
     assert part.recipe(bench)["part"] == "Scores" and bench.record(part).name.endswith(".Scores.json")
+
+
+def test_an_installed_package_adds_an_experiment(monkeypatch):
+    from backend.core.registry import Registry
+    from backend.experiments import papers
+
+    foreign = Experiment("foreign", About("a package", "Table 1", "Does it help?"), two_batches)
+    registry = Registry("experiment", check=papers._check)
+    registry._add(foreign)
+    monkeypatch.setattr(papers, "INSTALLED", registry)
+    assert list(papers.experiments())[-1] == "foreign" and running.named("foreign") is foreign
+    with pytest.raises(Missing, match="known: negatives, .*foreign"):
+        running.named("nothing")
+    with pytest.raises(ValueError, match="has an experiment 'negatives' already"):
+        registry._add(dataclasses.replace(foreign, name="negatives"))
+    with pytest.raises(TypeError, match="str is not an Experiment"):
+        registry._add("negatives")

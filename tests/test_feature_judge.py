@@ -91,7 +91,7 @@ def random_examples(questions=150, depth=10, seed=0, informative=True):
     best = found[:, 0] if informative else rng.normal(size=len(found))
     truth[[begin + int(best[begin : begin + depth].argmax()) for begin in range(0, len(found), depth)]] = POSITIVE
     found[rng.random(found.shape) < 0.05] = np.nan
-    return Examples(found, truth, numbers)
+    return Examples(found, truth, numbers, truth == POSITIVE)
 
 
 def test_the_trees_give_what_scikit_learn_gives():
@@ -146,7 +146,9 @@ def test_unknown_pairs_do_not_teach():
     twisted = examples.features.copy()
     twisted[3::10] = 50
     plain, _ = fit_model(dataclasses.replace(examples, truth=truth), FeatureJudgeSettings(model="boosting"))
-    other, _ = fit_model(Examples(twisted, truth, examples.questions), FeatureJudgeSettings(model="boosting"))
+    other, _ = fit_model(
+        Examples(twisted, truth, examples.questions, examples.answers), FeatureJudgeSettings(model="boosting")
+    )
     fresh = random_examples(20, seed=2).features
     assert np.allclose(plain.ranking_scores(fresh), other.ranking_scores(fresh), atol=1e-9)
 
@@ -286,8 +288,9 @@ def test_people_count_before_gold_and_answers_without_a_label_teach_nothing(tmp_
     said = {"q": {"p1": "negative", "p3": "positive", "p5": "related", "p6": "unsure"}, "r": {"p2": "positive"}}
     for id, choices in said.items():
         labels.add("ann", LabelEvent(id, "label", id, tuple(Choice(*each) for each in choices.items())))
-    lists, truth = labelled_lists(study, study.run("r"), FeatureJudgeSettings(depth=8))
+    lists, truth, answers = labelled_lists(study, study.run("r"), FeatureJudgeSettings(depth=8))
     by_id = {q.id: row.tolist() for q, row in zip(lists.questions, truth, strict=True)}
+    assert answers[[q.id for q in lists.questions].index("q")].tolist() == [True] * 4 + [False] * 4
     assert by_id["q"] == [POSITIVE, NEGATIVE, UNKNOWN, POSITIVE, NEGATIVE, NEGATIVE, UNKNOWN, NEGATIVE]
     # Nothing but one label is known of the other question: its other passages may answer as well.
     assert by_id["r"] == [UNKNOWN, UNKNOWN, POSITIVE, *[UNKNOWN] * 5]

@@ -212,7 +212,7 @@ def test_nothing_to_train_on_is_one_line(study, bert):
 
 
 @pytest.mark.parametrize(("settings", "reason"), [({"passages": 1}, "passages must be a whole number of at least 2, not 1"), ({"batch": 0}, "batch must be a whole number of at least 1, not 0"),
-                                                  ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"), ({"layers": 9}, "layers must lie between 1 and 2"),
+                                                  ({"tokens": 3}, "tokens must be a whole number of at least 16, not 3"), ({"layers": 9}, "layers must be between 1 and 2"),
                                                   ({"warmup": 2.0}, "warmup must be a number of at least 0 and below 1, not 2.0"), ({"precision": "half"}, "precision must be one of")])  # fmt: skip
 def test_what_cannot_learn_is_refused(study, bert, settings, reason):
     with pytest.raises((Refused, BadInput), match=reason):

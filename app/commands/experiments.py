@@ -126,9 +126,9 @@ def _command(name: str) -> Callable[..., None]:
 
 def add_experiments() -> None:
     """One command for each experiment of the papers."""
-    from backend.experiments.papers import EXPERIMENTS
+    from backend.experiments.papers import experiments
 
-    for name, about in EXPERIMENTS.items():
+    for name, about in experiments().items():
         experiment_app.command(name, help=f"{about.asks} ({about.paper}, {about.source})")(_command(name))
 
 

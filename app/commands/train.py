@@ -10,6 +10,7 @@ import typer
 from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
 from backend.text.counting import counted
+from backend.training.adapter import AdapterSettings
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
@@ -59,6 +60,30 @@ def dual_encoder(
             f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}."
         )
         print(f"Next: blindspot index dense --encoder {name}")
+
+
+@train_app.command("adapter")
+@takes_settings(AdapterSettings)
+def adapter(
+    name: Name,
+    on: TrainingSet,
+    encoder: Annotated[str, typer.Option(help="An encoder of study.toml with a dense index.")] = "minilm",
+    *,
+    settings: dict[str, Any],
+    replace: Replace = False,
+    study: StudyOption = None,
+) -> None:
+    """Train a map of question vectors over an encoder's index as it stands: seconds on a CPU, and nothing to index again."""
+    from backend.training.adapter import train_adapter
+
+    made = do(train_adapter, open_study(study), name, on, encoder=encoder, settings=settings, replace=replace)
+    print(f"Trained {name} from {counted(made.questions, 'question')} in {made.seconds:,.0f} s.")
+    if made.before is not None and made.after is not None:
+        print(
+            f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
+            f"after (scale {made.scale:g} and weight decay {made.weight_decay:g} were chosen on them)."
+        )
+    print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
 
 @train_app.command("cross-encoder")

@@ -11,7 +11,7 @@ from app import url
 from app.components.marks import command
 from app.markup import Html, div, join, link, span, tag, term
 from backend.evaluation.report_plots import COLOURS, SYMBOLS
-from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.papers import experiments
 from backend.experiments.tables import counts, difference, grid, shown
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
             words.get(result["experiment"], result["verdict"]), result["verdict"], key=BEST.index
         )
     parts = []
-    for paper, names in groupby(EXPERIMENTS, key=lambda name: EXPERIMENTS[name].paper):
+    for paper, names in groupby(experiments(), key=lambda name: experiments()[name].paper):
         rows = [tag("li", _asked(name, words.get(name), name == chosen)) for name in names]
         parts += [tag("h3", paper), tag("ul", *rows, cls="asked")]
     return tag("nav", *parts, cls="panel", aria_label="Experiments")
@@ -38,7 +38,7 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
 def _asked(name: str, word: str | None, chosen: bool) -> Html:
     words = join(name, _word(word) if word else "")
     return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), aria_current="true" if chosen else None,
-                title=EXPERIMENTS[name].asks)  # fmt: skip
+                title=experiments()[name].asks)  # fmt: skip
 
 
 def _word(word: str) -> Html:

@@ -16,7 +16,7 @@ from app.markup import div, join, link, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.experiments import tables
-from backend.experiments.papers import EXPERIMENTS
+from backend.experiments.papers import experiments
 from backend.experiments.running import results, run_experiment
 
 TRIED = {"small": True}
@@ -38,7 +38,7 @@ def page() -> None:
 
 def _page(opened: Study) -> None:
     found = results(opened)
-    name = url.one_of("experiment", list(EXPERIMENTS), found[0]["experiment"] if found else next(iter(EXPERIMENTS)))
+    name = url.one_of("experiment", list(experiments()), found[0]["experiment"] if found else next(iter(experiments())))
     analysis_style()
     left, right = st.columns([3, 10], gap="medium")
     with left:
@@ -49,7 +49,7 @@ def _page(opened: Study) -> None:
 
 
 def _experiment(opened: Study, name: str, found: list[dict]) -> None:
-    about = EXPERIMENTS[name]
+    about = experiments()[name]
     show(div(tag("h2", about.asks), tag("p", f"{about.paper}, {about.source}", cls="soft"), cls="panel"))
     if found:
         keys = [result["key"] for result in found]

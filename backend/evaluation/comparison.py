@@ -1,6 +1,6 @@
-"""Two runs over the questions that both measure: what the Compare page and `blindspot compare` show.
+"""The comparison of two runs over the questions that both measure, for the Compare page and `blindspot compare`.
 
-Every figure of a comparison is made here once, so that the page, the command and the HTML report cannot differ.
+Every figure of a comparison is computed here, so that the page, the command and the HTML report agree.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ FIGURES_HELD = 1000  # of one comparison; a few hundred bytes each
 
 @dataclass(frozen=True)
 class Measured:
-    """The questions of a run that can be measured, and where the first relevant passage of each stands.
+    """The questions of a run that can be measured, and the rank of the first relevant passage of each.
 
     questions: q records, in the run's order; rows: (q,) their rows of the run.
     first: (q,) int32 rank from 1, 0 for none within the run's k.
-    kind: relevance that was used, "answers" or "gold"; it is gold where no question has answers.
-    left_out: questions of the run that do not count, by reason.
+    kind: the relevance in use, "answers" or "gold"; gold if no question has answers.
+    left_out: number of questions that are not measured, by reason.
     """
 
     study: Study
@@ -250,7 +250,7 @@ class Both:
 
 
 def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both:
-    """The figures at k over all questions, or over some rows (indices or bool)."""
+    """Return the figures at k over all questions, or over some rows (indices or bool)."""
 
     def made() -> Both:
         first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
@@ -260,7 +260,7 @@ def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int
 
 
 def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both | None:
-    """The figures at k averaged over relations; None where no question has one."""
+    """Return the figures at k averaged over relations; None if no question has a relation."""
     return comparison.figures.get(("macro", k, _mark(rows), seed), lambda: _macro(comparison, k, rows, seed))
 
 
@@ -303,7 +303,7 @@ def overall(comparison: Comparison, ks: Iterable[int], rows: np.ndarray | None =
 
 
 def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED) -> dict[str, Both]:
-    """The figures at k of each group that has questions; p values are adjusted together by Holm's method.
+    """Return the figures at k of each group with questions. Holm's method adjusts p for the number of groups.
 
     Args:
         members: rows of each group (indices or bool).
@@ -368,7 +368,7 @@ def conclusion(found: Both, a: str, b: str, tests: int = 1) -> str:
 
 
 def reservation(kind: str, rule: str) -> str:
-    """One sentence: what must not be concluded from it."""
+    """Return one sentence on what must not be concluded from a comparison."""
     if kind == "gold":
         how = "and only passages that the gold names count: a right passage that nobody labelled counts as a miss"
     else:
@@ -391,7 +391,7 @@ def method(seed: int = SEED) -> str:
 
 
 def check_k(k: int, comparison: Comparison) -> int:
-    """Raises BadInput for a k that the runs are not deep enough for."""
+    """Return k. Raises BadInput if a run keeps fewer than k hits."""
     if not 1 <= k <= comparison.depth:
         a, b = comparison.a, comparison.b
         raise BadInput(f"k is {k}; {a.name} keeps {a.k} hits and {b.name} {b.k}, so k is 1 to {comparison.depth}")

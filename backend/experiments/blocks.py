@@ -1,6 +1,8 @@
-"""The passages of a study joined to articles and cut again into blocks of so many tokens, indexed and searched beside the study.
+"""Join the passages of a study to articles, cut them into blocks of a fixed number of tokens, and index and search the
+blocks.
 
-REALM and ORQA search blocks of up to 288 word pieces where DPR searches passages of 100 words (EntityQuestions, appendix A, Table 6).
+REALM and ORQA search blocks of up to 288 word pieces where DPR searches passages of 100 words (EntityQuestions,
+appendix A, Table 6).
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ from db.records import Passage
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
-TOKENS = 288  # of REALM's blocks
-TITLE_TOKENS = 32  # more for an encoder, which reads the title as well
+TOKENS = 288  # the size of REALM's blocks
+TITLE_TOKENS = 32  # extra tokens for an encoder, which reads the title as well
 ABOUT = "blocks.json"
 
 
 class BlockStudy(Study):
-    """Blocks in the place of passages; questions and settings are the whole study's. Encoders read a whole block, as far as they can."""
+    """A study with blocks instead of passages, and the questions and settings of the original.
+
+    Encoders read whole blocks, as far as they can.
+    """
 
     def __init__(self, bench: Workbench, name: str, tokens: int):
         super().__init__(bench.home / "studies" / name)
@@ -57,7 +62,7 @@ class BlockStudy(Study):
 
 
 def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
-    """An encoder that reads so many tokens, or as many as its model has places for."""
+    """The encoder with a limit of `tokens`, or of the model's maximum."""
     path = Path(locate(settings.passage_model or settings.model)) / "config.json"
     places = read_json(path).get("max_position_embeddings") if path.is_file() else None
     return replace(settings, max_tokens=max(settings.max_tokens, min(tokens, places or settings.max_tokens)))
@@ -65,7 +70,7 @@ def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
 
 @dataclass(frozen=True)
 class Cut:
-    """What came of cutting. gaps: places inside an article where passages are missing, which no block spans."""
+    """The result of cutting. gaps: places inside an article with missing passages; no block spans them."""
 
     passages: int
     articles: int
@@ -84,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Blocks(Part):
-    """The corpus of blocks. tokenizer: an encoder, by whose tokens blocks are measured."""
+    """The corpus of blocks. tokenizer: the encoder whose tokens measure the blocks."""
 
     plural = "collections of blocks"
     tokens: int
@@ -117,7 +122,7 @@ class Blocks(Part):
 
 
 def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
-    """How many tokens a word has, by an encoder's own tokenizer; counted once a word."""
+    """A function that counts the tokens of a word with an encoder's own tokenizer. Caches each word."""
     from backend.retrieval.encoder import load_encoder
 
     tokenizer = load_encoder(bench.settings.encoders[encoder], "cpu").model.tokenizer
@@ -134,10 +139,11 @@ def token_counter(bench: Workbench, encoder: str) -> Callable[[str], int]:
 def blocks(
     passages: Iterable[Passage], tokens: int, count: Callable[[str], int], made: dict[str, int]
 ) -> Iterator[Passage]:
-    """Blocks of up to `tokens` tokens, cut between words, from passages that follow one another in an article.
+    """Yield blocks of up to `tokens` tokens, cut between words, from consecutive passages of an article.
 
-    Passages follow one another where their titles are the same and, where ids are whole numbers, each id is one more than the last.
-    Made are ids like "12.0": the passage that a stretch begins with, and the number of the block in it. `made` is counted up as `Cut`.
+    Passages are consecutive if their titles are equal and, for whole-number ids, each id is one more than the last. A
+    block's id, like "12.0", is the first passage of its stretch and the block's number in it. `made` counts the fields
+    of `Cut`.
     """
     for stretch in _stretches(passages, made):
         words = [word for passage in stretch for word in passage.text.split()]
@@ -186,7 +192,7 @@ def _told(
 
 @dataclass(frozen=True)
 class BlockIndex(Part):
-    """The index of the blocks: BM25's, or an encoder's where there is one."""
+    """The index of the blocks: BM25's, or an encoder's if one is given."""
 
     plural = "indexes"
     blocks: Blocks
@@ -212,7 +218,7 @@ class BlockIndex(Part):
 
 @dataclass(frozen=True)
 class BlockHits(RunPart):
-    """A run over the blocks, kept beside them. It is judged by answers alone: gold names passages, not blocks."""
+    """A run over the blocks. Only answers judge it: gold names passages, not blocks."""
 
     index: BlockIndex = None
 
@@ -236,7 +242,9 @@ class BlockHits(RunPart):
 
 @dataclass(frozen=True)
 class AsMuchText:
-    """Success@k of passages, where k is as many as hold the words of `k` blocks on average; at most what the run holds."""
+    """Success@k of passages, where k passages hold as many words as `k` blocks on average, up to the depth of the
+    run.
+    """
 
     hits: RunPart
     blocks: Blocks
@@ -253,5 +261,5 @@ class AsMuchText:
 
 
 def passages_for(cut: Cut, k: int) -> int:
-    """How many passages hold as many words as `k` blocks."""
+    """The number of passages that hold as many words as `k` blocks."""
     return max(1, round(k * cut.words_per_block / cut.words_per_passage))

@@ -1,4 +1,4 @@
-"""Questions of a run grouped by how often their subject is mentioned, and what lies between two such groups."""
+"""Questions of a run grouped by the frequency of their subject, and the difference between groups."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The questions of a run whose subject is as frequent as this, and is asked about in training or not.
+    """The questions of a run whose subject has this frequency, and whether training asks about the subject.
 
-    number: 0 the most frequent. official: take the bucket that the question file gives; else questions are cut by frequency, each
-    relation by itself. seen: only subjects that the training questions ask about (True) or do not (False); None for all.
+    number: 0 is the most frequent. official: use the bucket in the question file; otherwise cut each relation's
+    questions by frequency.
+    seen: only subjects that training questions ask about (True) or do not (False); None for all.
     """
 
     hits: RunPart
@@ -33,7 +34,7 @@ class Bucket:
     seen: bool | None = None
 
     def found(self, bench: Workbench, k: int) -> np.ndarray:
-        """(q,) float64: Success@k of its questions."""
+        """(q,) float64: Success@k of the bucket's questions."""
         run = self.hits.open(bench)
         questions = bench.questions.some(run.question_ids)
         inside = bucket_numbers(questions, self.official) == self.number
@@ -50,7 +51,7 @@ def is_seen(bench: Workbench, questions: Sequence[Question]) -> np.ndarray:
 
 
 def bucket_numbers(questions: Sequence[Question], official: bool) -> np.ndarray:
-    """(q,) int: 0 the most frequent subjects to 7 the rarest, 8 never mentioned, -1 unknown."""
+    """(q,) int: 0 (most frequent subjects) to 7 (rarest), 8 never mentioned, -1 unknown."""
     if official:
         return np.array([-1 if question.bucket is None else question.bucket for question in questions], np.int64)
     frequency = np.array([-1 if question.frequency is None else question.frequency for question in questions], np.int64)
@@ -73,10 +74,11 @@ class InBucket:
 
 @dataclass(frozen=True)
 class Between:
-    """Mean Success@k of some buckets less that of others, each bucket counting the same.
+    """Mean Success@k of some buckets minus that of others, each bucket with the same weight.
 
-    Other questions are on the two sides, so the values are not differences of pairs: each is the difference of the means plus the
-    question's own share in it (its influence), and their mean and its variance are those of the difference.
+    The two sides hold different questions, so the values are not paired differences. Each value is the difference of
+    the means plus the question's own influence on it. The mean and the variance of the values are those of the
+    difference.
     """
 
     more: tuple[Bucket, ...]
@@ -94,7 +96,9 @@ class Between:
 
 
 def difference_values(groups: Sequence[tuple[float, np.ndarray]]) -> np.ndarray:
-    """From (weight, values) of groups of different items: one value for each item, whose mean is the weighted sum of the means.
+    """From (weight, values) of groups of different items: one value for each item.
+
+    Their mean is the weighted sum of the groups' means.
 
     The variance of that mean is the sum of weight^2 x variance / n over the groups, as for independent groups.
     """

@@ -1,4 +1,4 @@
-"""What an experiment on label budgets found: figures, the gain of the last labels, the verdict, in numbers and in words."""
+"""The result of a label-budget experiment: figures, the gain of the last labels, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:
-    """Success@k of each budget, by the labels that held-out questions have now; the gain of the last labels; the verdict.
+    """Success@k of each budget by the present labels of held-out questions, the gain of the last labels, and the
+    verdict.
 
     Args:
-        cell: the folder of what the retriever of a budget and a seed found.
+        cell: returns the folder of a budget's and a seed's run.
     """
     found: dict[int, np.ndarray] = {}
     first = None
@@ -52,17 +53,17 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
 
 
 def convention(kind: str, asked: LabelBudgetSpec) -> str:
-    """How the figures were made, in words that stand beside them."""
-    relevant = "a passage that holds an answer" if kind == "answers" else "gold"
+    """How the figures were computed, in words shown beside them."""
+    relevant = "a passage that contains an answer" if kind == "answers" else "gold"
     return (
-        f"Success@{asked.k} over the questions of {asked.split}. Relevant is what people's labels say, else {relevant}. Labels count "
+        f"Success@{asked.k} over the questions of {asked.split}. People's labels say what is relevant, else {relevant}. Labels count "
         "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
-        "questions. That the next labels gain what the last did is assumed."
+        "questions. The verdict assumes that the next labels gain as much as the last did."
     )
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
-    """A result for the terminal."""
+    """A result as lines for the terminal."""
     lines = [
         f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"
     ]

@@ -1,4 +1,6 @@
-"""What EntityQuestions' experiments share: relations with enough questions, and tables in which every relation counts the same."""
+"""Shared by EntityQuestions' experiments: relations with enough questions, and tables in which every relation has
+the same weight.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,17 @@ if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
 
 AVERAGE = "Average (macro)"
-K = 20  # of every table of the paper
-LEAST, SMALL_LEAST = 10, 2  # questions of a relation, to measure on or to train on; and with --small
+K = 20  # the k of every table of the paper
+LEAST, SMALL_LEAST = 10, 2  # minimum questions of a relation, to measure or to train on; and with --small
 
 Measured = Callable[[int, tuple[str, ...], bool], tuple[Measure, ...]]
 """(k, relations, macro) to one measure for each seed."""
 
 
 def of_one_set(setting: Setting, bench: Workbench) -> Setting:
-    """The setting; where a whole split is measured on, that split of the one set that is trained on, for other sets may ask the same
-    again."""
+    """Restrict a measured split to the one question set that is trained on, because other sets may repeat its
+    questions.
+    """
     named = {train.rpartition("/")[0] for train in setting.train}
     sets = sorted(
         named if all(named) else {count["dataset"] for count in bench.questions.counts() if count["split"] == "train"}
@@ -41,7 +44,7 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
 
 
 def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
-    """How many of these questions ask for each relation, in the order of the relations."""
+    """Count these questions by relation, in the order of the relations."""
     found = Counter(question.relation for question in asked.of(bench) if question.relation)
     return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))
 
@@ -49,21 +52,22 @@ def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
 def chosen(
     setting: Setting, counts: Mapping[str, int], what: str, most: int | None = None, preferred: Iterable[str] = ()
 ) -> tuple[tuple[str, ...], list[str]]:
-    """(relations with enough questions, what to say of those left out).
+    """(relations with enough questions, notes about those left out).
 
-    Those named with --relation; else `preferred`, where they have enough; else all, the `most` largest.
+    Takes the relations named with --relation; otherwise `preferred`, if they have enough questions; otherwise the
+    `most` largest.
 
     Args:
-        counts: questions by relation. what: such questions are, as in "training questions".
+        counts: questions by relation. what: the kind of questions, as in "training questions".
 
     Raises:
-        Refused: a relation that was named, or every one, has too few.
+        Refused: a named relation, or every relation, has too few.
     """
     least = SMALL_LEAST if setting.small else LEAST
     for relation in setting.relations:
         if counts.get(relation, 0) < least:
             raise Refused(
-                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and {least} are the least that say anything; "
+                f"{relation_name(relation)} has {counts.get(relation, 0):,} {what}, and at least {least} are needed; "
                 "name another relation, or import more"
             )
     enough = [relation for relation, count in counts.items() if count >= least]
@@ -95,7 +99,9 @@ def relation_cells(
     ks: Sequence[int],
     published: Callable[[str, str], float | None],
 ) -> list[Cell]:
-    """A row for each relation and their average, a column for each system and k. published: by relation ("Average" too) and system."""
+    """A row for each relation and their average, a column for each system and k. published: figures by relation
+    (and "Average") and system.
+    """
     rows = {
         **{relation_name(relation): ((relation,), relation) for relation in relations},
         AVERAGE: (tuple(relations), "Average"),
@@ -114,13 +120,13 @@ def column(system: str, k: int, ks: Sequence[int]) -> str:
 
 
 def claimed(ks: Sequence[int]) -> int:
-    """The k that claims are about: the paper's 20, else the largest."""
+    """The k of the claims: the paper's 20, or else the largest."""
     return K if K in ks else ks[-1]
 
 
 @dataclass(frozen=True)
 class Together:
-    """Several measures of different questions, a relation each, as one in which each counts the same."""
+    """Measures of several relations as one measure, in which each relation has the same weight."""
 
     share: ClassVar[bool] = True
     measures: tuple[Success, ...]

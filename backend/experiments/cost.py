@@ -1,4 +1,6 @@
-"""What an experiment would cost here: how many parts are to be made, and how long that takes, from a short trial of each model."""
+"""Estimate the cost of an experiment: how many parts are missing, and how long they take, from a short trial of
+each model.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,15 @@ from backend.training.training_settings import DualEncoderSettings
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-TRIED = 64  # passages that are encoded to time it
-PAIRS = 8  # texts that a cross-encoder or reader is tried with
+TRIED = 64  # passages encoded in a timing trial
+PAIRS = 8  # texts that a cross-encoder or reader is timed on
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentCost:
-    """made, waiting: parts by what they are. seconds: of what waits, but for the kinds in not_reckoned."""
+    """made, waiting: number of parts by kind. seconds: estimate for the waiting parts, without the kinds in
+    not_reckoned.
+    """
 
     made: Mapping[str, int]
     waiting: Mapping[str, int]
@@ -43,7 +47,10 @@ class ExperimentCost:
 def cost(
     study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
 ) -> ExperimentCost:
-    """Nothing is made or written. Trainings and encodings are timed by a trial; searching, and making sets, is not counted."""
+    """Estimate without making or writing anything.
+
+    Times trainings and encodings; does not count searching and building sets.
+    """
     chosen, bench = named(experiment), Workbench(study, device)
     setting = chosen.setting(frozen(given or {}))
     parts = [part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
@@ -62,7 +69,7 @@ def cost(
 
 
 class _CostEstimator:
-    """Seconds of a part; the same trial serves all parts that do the same."""
+    """Estimates the seconds of a part. Parts that do the same share one trial."""
 
     def __init__(self, bench: Workbench):
         self.bench = bench
@@ -71,7 +78,7 @@ class _CostEstimator:
         self._admitted: dict[Any, list[str]] = {}
 
     def seconds(self, part: Part) -> float | None:
-        """None for what is not reckoned."""
+        """None for parts that cannot be estimated."""
         if isinstance(part, DualEncoder):
             return self._steps(part.settings, sum(map(self._questions, part.data))) * self._step(
                 part.settings, _origin(part.start)
@@ -103,7 +110,7 @@ class _CostEstimator:
         return len(self._train(data))
 
     def _train(self, data: TrainingData) -> list[str]:
-        """The ids of a set's questions; the seeds of an experiment, and mostly its rows, share them."""
+        """The ids of a set's questions. The seeds of an experiment, and mostly its rows, share them."""
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
             self._admitted[key] = eligible_questions(
@@ -118,7 +125,7 @@ class _CostEstimator:
         return settings.steps or max(1, round(settings.epochs * (questions // min(settings.batch, max(questions, 1)))))
 
     def _by_relation(self, part: QuestionEncoders) -> int:
-        """Steps of all trainings together."""
+        """The steps of all trainings together."""
         counts = Counter(
             question.relation for question in self.bench.questions.some(self._train(part.data)) if question.relation
         )
@@ -142,7 +149,7 @@ class _CostEstimator:
         return self._trials[key]
 
     def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:
-        """A question with a passage, read as one text, or trained on."""
+        """Seconds to read a question with a passage as one text, or to train on it."""
         settings = part.settings
         key = ("pair", _origin(part.start), settings.layers, settings.tokens, settings.precision, trained)
         if key not in self._trials:

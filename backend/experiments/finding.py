@@ -1,4 +1,4 @@
-"""What an encoder finds, without an index that stays: the passages are encoded, searched, and forgotten."""
+"""Search with an encoder without storing an index: encode the passages, search, and delete the vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def find(
     device: str | None,
     progress: Progress,
 ) -> None:
-    """Search exactly, and write the hits into `folder` as a run keeps them. The vectors are float16, as those of an index."""
+    """Search exactly and write the hits into `folder` in the layout of a run.
+
+    The vectors are float16, as in an index.
+    """
     encoder, total = load_encoder(settings, device), len(study.corpus)
     path = folder / VECTORS
     vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, encoder.dimension))

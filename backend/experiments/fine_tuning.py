@@ -1,7 +1,7 @@
-"""Fine-tuning on the questions of a relation: which of them may train, in which words, and where training begins.
+"""Fine-tuning on the questions of a relation: which questions may train, in which wording, and from which model.
 
-EntityQuestions (Sciavolino et al. 2021), section 4.2: a model is trained on one relation's questions and measured on questions of the
-same relation about other entities, none of whose words it saw.
+EntityQuestions (Sciavolino et al. 2021), section 4.2: a model is trained on one relation's questions and measured on
+questions of the same relation about other entities. The model has seen none of their words.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ WORDINGS = {
     **SECOND_WORDINGS,
     **{key.removesuffix("_similar"): wording for key, wording in TEMPLATES.items() if key.endswith("_similar")},
 }
-"""Another wording of each relation's question: the paper's where it has one, else the encyclopedia's."""
+"""A second wording of each relation's question: the paper's if it has one, else the encyclopedia's."""
 
 
 def words_of(question: Question, which: Words) -> set[str]:
-    """The words of a question's triple, in lower case: no punctuation, and no stop words, which nearly all triples share."""
+    """The lower-case words of a question's triple, without punctuation and stop words, which nearly all triples
+    share.
+    """
     texts = [question.subject or question.text, *(question.answers if which == "subject and answers" else ())]
     return {token for text in texts for token in lower_tokens(text) if token[0].isalnum()} - STOP_WORDS
 
 
 @dataclass(frozen=True)
 class Apart:
-    """No word of a training question's triple stands in the triple of a question that is measured on."""
+    """A test that no word of a training question's triple occurs in the triple of a measured question."""
 
     asked: QuestionSelection
     which: Words
@@ -56,9 +58,10 @@ class Apart:
 
 @dataclass(frozen=True)
 class Adapted(Part):
-    """A training set, less the questions that are not apart from some, and asked in other words where there are such.
+    """A training set without the questions that share words with the measured ones, and in another wording if one is
+    given.
 
-    wordings: (relation, template with [X] for the subject). Nothing is made: it is read from the set.
+    wordings: (relation, template with [X] for the subject). Reads from the whole set; makes nothing.
     """
 
     whole: TrainingData
@@ -81,7 +84,7 @@ class Adapted(Part):
         return self.whole.finished(bench)
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Nothing: it is read from the whole set."""
+        """Nothing to make: the examples are read from the whole set."""
 
     def examples(self, bench: Workbench) -> Sequence[Example]:
         whole, tests, wordings = (
@@ -100,7 +103,7 @@ class Adapted(Part):
 
 
 class _AdaptedExamples(Sequence):
-    """Some examples of a set, some of them in other words."""
+    """A subset of the examples, some of them reworded."""
 
     def __init__(self, whole: Sequence[Example], kept: Sequence[int], texts: Mapping[int, str]):
         self._whole, self._kept, self._texts = whole, kept, texts
@@ -116,7 +119,7 @@ class _AdaptedExamples(Sequence):
 
 @dataclass(frozen=True)
 class Begun(Part):
-    """An encoder as training begins with it: with two towers, fewer layers or another pooling. It is not trained."""
+    """The start encoder with two towers, fewer layers or another pooling, before training."""
 
     start: Named
     shape: Shape
@@ -140,7 +143,7 @@ class Begun(Part):
 
 
 def before(setting: Setting) -> Part:
-    """The encoder before fine-tuning: the one that is started from, cut down where the settings cut it down."""
+    """The encoder before fine-tuning: the start model, cut down as the settings say."""
     shape = setting.settings(0).shape
     if shape.layers is None and shape.pooling is None and shape.normalise is None:
         return setting.first
@@ -148,7 +151,7 @@ def before(setting: Setting) -> Part:
 
 
 class Tuning(NamedTuple):
-    """What is trained on, and which tower alone, if one."""
+    """The training data, and the only tower to train, if one is named."""
 
     data: tuple[TrainingData | Adapted, ...]
     only: Literal["question", "passage"] | None = None
@@ -158,7 +161,7 @@ class Tuning(NamedTuple):
         return [DualEncoder(self.data, setting.settings(seed, only=self.only), setting.first) for seed in setting.seeds]
 
     def hits(self, setting: Setting, asked: QuestionSelection, k: int) -> list[RunPart]:
-        """A run for each seed. Where the passage tower is not trained, the index is the one before training."""
+        """A run for each seed. If the passage tower is not trained, the index is the one before training."""
         same = self.only == "question" and not {"similarity", "normalise"} & set(dict(setting.training))
         return [
             DenseHits(asked, k, Index(before(setting)), model) if same else DenseHits(asked, k, Index(model))
@@ -167,8 +170,11 @@ class Tuning(NamedTuple):
 
 
 def relation_data(setting: Setting, train: Sequence[str], relation: str) -> TrainingData:
-    """A relation's training questions, with BM25's passages without an answer as negatives; where there is no gold, its best with one is
-    the positive."""
+    """A relation's training questions.
+
+    Negatives are BM25's passages without an answer; without gold, the highest one with an answer is the
+    positive.
+    """
     return setting.data(
         questions=tuple(train),
         relations=(relation,),
@@ -179,12 +185,12 @@ def relation_data(setting: Setting, train: Sequence[str], relation: str) -> Trai
 
 
 def datasets(bench: Workbench, split: str) -> Iterator[str]:
-    """The question sets with questions of a split."""
+    """Yield the question sets that have questions in a split."""
     yield from (count["dataset"] for count in bench.questions.counts() if count["split"] == split)
 
 
 def largest_k(setting: Setting) -> int:
     """The largest k. Raises BadInput for settings that the experiment itself varies."""
     if "only" in dict(setting.training):
-        raise BadInput("which tower is trained alone is what this experiment varies; leave it out")
+        raise BadInput("this experiment varies which tower is trained alone; leave it out")
     return max(setting.ks)

@@ -16,12 +16,12 @@ Verdict = Literal["worth it", "not worth it", "inconclusive"]
 def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
     """Return the mean of (s, q) values of s trainings on q questions, with an interval that lets both vary.
 
-    The variance of the mean has two parts, from the two-way analysis of variance with seeds and questions crossed: what differs
-    between seeds beyond the residual, and what differs between questions. Each part has its own Student t quantile, with s - 1 and
-    q - 1 degrees of freedom. Where seeds vary more than questions, three seeds say little, and the interval is as wide as that of
-    their three means. (A bootstrap over seeds and questions cannot see this: with three seeds it covered 0.82 to 0.92 there instead
-    of 0.95. This interval covered 0.935 to 0.97 in the same simulations; `tests/test_label_budget.py` repeats them.) With one seed
-    the interval describes the questions only.
+    The variance of the mean has two parts, from the two-way analysis of variance with seeds and questions crossed:
+    what differs between seeds beyond the residual, and what differs between questions. Each part has its own Student t
+    quantile, with s - 1 and q - 1 degrees of freedom. Where seeds vary more than questions, three seeds say little,
+    and the interval is as wide as that of their three means. (A bootstrap over seeds and questions cannot see this:
+    with three seeds it covered 0.82 to 0.92 there instead of 0.95. This interval covered 0.935 to 0.97 in the same
+    simulations; `tests/test_label_budget.py` repeats them.) With one seed the interval describes the questions only.
 
     Returns an Estimate whose n is the number of questions; value None if there are none.
     """
@@ -51,7 +51,9 @@ def crossed_mean(values: np.ndarray, level: float = 0.95) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What the last labels gained. before, after: how many labels. difference: of Success@k, in shares of 1, with its interval."""
+    """The gain of the last labels. before, after: number of labels. difference: of Success@k, in shares of 1, with
+    its interval.
+    """
 
     before: int
     after: int
@@ -69,15 +71,15 @@ class Gain:
         return cls(before, after, crossed_mean(found_after.astype(float) - found_before), len(found_after))
 
     def per_hundred(self, share: float) -> float:
-        """Percentage points for a hundred labels, from a difference in shares of 1."""
+        """Percentage points for every hundred labels, from a difference in shares of 1."""
         return 100 * share * 100 / (self.after - self.before)
 
     def verdict(self, worth: float) -> tuple[Verdict, str]:
         """(verdict, one sentence).
 
-        The next hundred labels are worth it where the whole interval of what the last ones gained, for a hundred, lies at `worth`
-        percentage points or above; not worth it where it lies below; else one cannot tell. That the next gain what the last did
-        is assumed.
+        The next hundred labels are worth it if the whole interval of the last labels' gain, for every hundred, is at
+        or above `worth` percentage points. They are not worth it if the whole interval is below. Otherwise the verdict
+        is inconclusive. This assumes that the next labels gain as much as the last did.
         """
         labels, found = self.after - self.before, self.difference
         if labels < 1:

@@ -1,4 +1,4 @@
-"""Indexes and runs as parts of experiments: what retrievers find for a question set."""
+"""Indexes and runs as parts of experiments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TUNED_AT = 20  # Success@20, as in the DPR paper's tables
 
 @dataclass(frozen=True)
 class Bm25Index(Part):
-    """The study's own index."""
+    """The study's own BM25 index."""
 
     folder, plural = "indexes", "indexes"
 
@@ -44,7 +44,7 @@ class Bm25Index(Part):
 
 @dataclass(frozen=True)
 class Index(Part):
-    """The passages' vectors by an encoder. The study's own where it has one."""
+    """A dense index by an encoder; the study's own if it has one."""
 
     folder, plural = "indexes", "indexes"
     encoder: Part
@@ -63,7 +63,7 @@ class Index(Part):
 
 @dataclass(frozen=True)
 class RunPart(Part):
-    """A run: the k best passages of each question. Base of those below."""
+    """A run: the k best passages of each question. Base class of the kinds of runs."""
 
     folder, plural = "runs", "runs"
     asked: QuestionSelection
@@ -73,7 +73,7 @@ class RunPart(Part):
         return f"searching the questions of {self.asked.split}"
 
     def over(self, bench: Workbench) -> Study:
-        """The study whose passages are searched, and which keeps the run."""
+        """The study whose passages are searched, and which stores the run."""
         return bench
 
     def open(self, bench: Workbench) -> Run:
@@ -83,7 +83,7 @@ class RunPart(Part):
     def search(
         self, bench: Workbench, questions: Sequence[Question], k: int, progress: Progress | None
     ) -> tuple[Any, dict]:
-        """(hits, what the manifest says of how they were found)."""
+        """(hits, the entries of the manifest about the search)."""
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.core.runs import write_run
@@ -102,7 +102,7 @@ class RunPart(Part):
 
 @dataclass(frozen=True)
 class Bm25Hits(RunPart):
-    """k1, b: None for the study's."""
+    """k1, b: None for the study's values."""
 
     index: Bm25Index = Bm25Index()
     k1: float | None = None
@@ -122,7 +122,7 @@ class Bm25Hits(RunPart):
 
 @dataclass(frozen=True)
 class DenseHits(RunPart):
-    """index: of the passages. questions: what encodes the questions, where it is not the index's own encoder."""
+    """index: the index of the passages. questions: the encoder of the questions, if it is not the index's own."""
 
     index: Index = None
     questions: Part | None = None
@@ -150,7 +150,7 @@ class DenseHits(RunPart):
 
 @dataclass(frozen=True)
 class HybridHits(RunPart):
-    """BM25 and dense joined, see `Hybrid`. weight: None for the study's."""
+    """BM25 and dense retrieval combined, see `Hybrid`. weight: None for the study's value."""
 
     index: Index = None
     method: str = "weighted"
@@ -166,7 +166,7 @@ class HybridHits(RunPart):
 
 @dataclass(frozen=True)
 class TunedHybridHits(HybridHits):
-    """tuned_on: the questions on which the weight is chosen, the best of WEIGHTS by Success@20."""
+    """tuned_on: the questions that choose the weight, the best of WEIGHTS by Success@20."""
 
     tuned_on: QuestionSelection = None
 
@@ -186,7 +186,7 @@ class TunedHybridHits(HybridHits):
 
 @dataclass(frozen=True)
 class TunedBm25Hits(Bm25Hits):
-    """tuned_on: the questions on which k1 and b are chosen, the best of `grid` by Success@20; the first of equally good ones."""
+    """tuned_on: the questions that choose k1 and b, the best pair of `grid` by Success@20; the first of equals."""
 
     tuned_on: QuestionSelection = None
     grid: tuple[tuple[float, float], ...] = ()

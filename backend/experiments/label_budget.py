@@ -1,11 +1,12 @@
-"""What do labels buy? Retrievers trained with none, some and all of the labels, measured on questions that never train.
+"""Measure what labels gain: train retrievers with none, some and all of the labels, and measure them on questions that
+never train.
 
-Labels count in the order in which people gave them: a budget is the labels up to an event, as they were held then. For each budget
-there is a training set, and for each seed a retriever trained on it, all from the same start. They are measured by what the labels of
-held-out questions say now, which no training sees.
+Labels count in the order in which people gave them. A budget is the labels up to an event, as they were at that time.
+Each budget has one training set, and each seed one retriever trained on it, all from the same start. The present
+labels of held-out questions, which no training sees, measure the retrievers.
 
-`experiments/<name>/` is written whole, at the end: manifest.json, result.json, and what each retriever found. Until then all lies in
-`experiments/.<name>~working`, where a killed experiment goes on.
+`experiments/<name>/` is written whole at the end: manifest.json, result.json, and each retriever's run. Until then
+everything is in `experiments/.<name>~working`, where a killed experiment resumes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ TRAINS = ("train", "unlabelled")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """share: percent. labels: how many. until: the last event; 0 for none. name: of the training set."""
+    """share: percent. labels: number of labels. until: the last event; 0 for none. name: name of the training set."""
 
     share: int
     labels: int
@@ -57,7 +58,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class LabelBudgetSpec:
-    """What was asked for; see `label_budget`."""
+    """The arguments of `label_budget`."""
 
     study: Study
     name: str
@@ -86,7 +87,7 @@ class LabelBudgetSpec:
         return build(DualEncoderSettings, {**(SMALL_DUAL if self.small else {}), **self.settings, "seed": seed})
 
     def check(self) -> list[Question]:
-        """The questions to measure on. Raises BadInput, Refused or Missing for what cannot be."""
+        """The questions to measure on. Raises BadInput, Refused or Missing for arguments that cannot work."""
         from backend.core.splits import questions_in_split
 
         check_name(self.name, "experiment")
@@ -97,7 +98,7 @@ class LabelBudgetSpec:
         if len(self.shares) < 2 or not 0 <= self.shares[0] <= self.shares[-1] <= 100:
             raise BadInput("give two shares of the labels or more, each from 0 to 100 percent")
         if not self.seeds:
-            raise BadInput("give one seed at least; three say something")
+            raise BadInput("give one seed at least; use three or more to get a verdict")
         if not policy_named(self.policy).labels:
             raise BadInput(f"the policy {self.policy!r} takes no labels; choose labels, or one that ends in +labels")
         if not 1 <= self.k <= len(self.study.corpus):
@@ -127,7 +128,9 @@ def label_budget(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The job. Gives what result.json holds: of each budget Success@k, over all and by bucket, then the gain and the verdict.
+    """The job.
+
+    Gives what result.json holds: of each budget Success@k, over all and by bucket, then the gain and the verdict.
 
     Args:
         run: over the training questions; negatives are mined from it.
@@ -212,7 +215,10 @@ def _run_hash(asked: LabelBudgetSpec) -> str:
 
 
 def _pinned(asked: LabelBudgetSpec) -> dict[str, Any]:
-    """The budgets: where each ends among the events that there are now. Raises Refused for names that are taken, or no labels."""
+    """The budgets: the last event of each among the present events.
+
+    Raises Refused for taken names, or if there are no labels.
+    """
     labels = Labels(asked.study.labels_path, read_only=True)
     judged = list(labels.judgements())
     trains = {
@@ -269,7 +275,7 @@ def _build(asked: LabelBudgetSpec, state: State, budget: Budget, progress: Progr
 def _train_and_search(
     asked: LabelBudgetSpec, state: State, budget: Budget, seed: int, questions: Sequence[Question], progress: Progress
 ) -> None:
-    """One retriever: trained, asked, and thrown away; what it found is kept."""
+    """Train one retriever, search with it, and delete it. The run stays."""
     from backend.training.dual_encoder import start_encoder, train
     from backend.training.examples import TrainingSetExamples
     from backend.training_sets.training_set import TrainingSet
@@ -330,7 +336,7 @@ def _train_and_search(
 
 
 def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
-    """Is this the model that was to be trained? Then the process was killed after its training."""
+    """Is this the wanted model? If so, the process was killed after its training."""
     path = model / "training.json"
     held = read_json(path) if path.is_file() else {}
     return (
@@ -345,7 +351,7 @@ def _cell(budget: Budget, seed: int) -> str:
 def _write_results(
     asked: LabelBudgetSpec, state: State, budgets: Sequence[Budget], questions: Sequence[Question]
 ) -> dict[str, Any]:
-    """Measure all, and write the folder of results."""
+    """Measure all runs, and write the folder of results."""
     held = state.read()
     result = measured(asked, budgets, lambda budget, seed: asked.working / _cell(budget, seed))
     with whole_folder(asked.folder) as building:

@@ -1,7 +1,7 @@
-"""What experiments are made of. Each part says what it needs, and makes itself once; hits.py, trainings.py and readers.py have them.
+"""The parts of experiments. Each part names the parts it needs, and makes itself once.
 
-A part is a frozen dataclass; its fields, parts among them, are all that it depends on. `Workbench.make` makes it, through the same
-functions as the commands.
+A part is a frozen dataclass whose fields, other parts among them, are all that it depends on. `Workbench.make` makes
+it through the same functions as the commands. hits.py, trainings.py and readers.py define the parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ FORMER_NAMES = {
     "ExactMatchOfSelected": "OfTheOneThatFinds",
     "SpreadMeasure": "Spread",
 }
-"""Classes that were renamed. Names of parts and keys of results are hashes over the former names, so older studies reuse theirs."""
+"""Classes that were renamed.
+
+Names of parts and keys of results are hashes over the former names, so older studies reuse theirs.
+"""
 
 
 def former_names(text: str) -> str:
@@ -42,25 +45,25 @@ def former_names(text: str) -> str:
 
 
 class Part(ABC):
-    """Base of all parts. folder: where it lies in a study. plural: what several are called."""
+    """Base class of all parts. folder: its folder in a study. plural: the word for several of them."""
 
     folder, plural = "", "small parts"
 
     def own_name(self, bench: Workbench) -> str | None:
-        """A name that is no hash: of what the study holds already."""
+        """The name of a part that the study already holds, instead of a hash."""
         return None
 
     def title(self) -> str:
-        """What this is, in a few words; shown while it is made."""
+        """The part in a few words, shown while it is made."""
         return type(self).__name__.lower()
 
     def needs(self) -> Iterator[Part]:
-        """The parts that it is made of, each before what needs it."""
+        """Yield the parts it needs, each before the part that needs it."""
         for field in fields(self):
             yield from _parts_in(getattr(self, field.name))
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
-        """All that it depends on, as JSON: parts by name."""
+        """Everything it depends on, as JSON; other parts by name."""
         return {
             "part": former_names(type(self).__name__),
             **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)},
@@ -71,10 +74,10 @@ class Part(ABC):
 
     @abstractmethod
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Make it, whole or not at all; not called where it is finished."""
+        """Make the part, whole or not at all. Not called if the part is finished."""
 
     def note(self, bench: Workbench) -> str | None:
-        """What a reader of the result must know of how this came out."""
+        """A remark for the reader of the result, or None."""
         return None
 
 
@@ -100,10 +103,11 @@ def _plain(value: Any, bench: Workbench) -> Any:
 
 @dataclass(frozen=True)
 class QuestionSelection:
-    """Which questions: of a split or a set as `retrieve` takes it, of some relations alone, `limit` of them drawn with `seed`.
+    """A selection of questions: a split or a set as `retrieve` takes it, some relations only, at most `limit`, drawn
+    with `seed`.
 
-    every: (first, step), as (1, 2) for the second half of them. trains: of training questions exactly those that a training set with the
-    same limit takes: no leaks, and none that people call bad.
+    every: (first, step), as (1, 2) for every second question. trains: exactly the training questions that a training
+    set with the same limit takes: no leaks, and none that people call bad.
     """
 
     split: str
@@ -135,7 +139,7 @@ class QuestionSelection:
         return [id for id in ids if id in taken]
 
     def digest(self, bench: Workbench) -> str:
-        """Of the questions' ids."""
+        """A hash of the questions' ids."""
         from backend.core.runs import question_set_hash
 
         return question_set_hash([question.id for question in self.of(bench)])
@@ -143,7 +147,7 @@ class QuestionSelection:
 
 @dataclass(frozen=True)
 class Named(Part):
-    """An encoder that study.toml names. Nothing is to be made."""
+    """An encoder of study.toml. There is nothing to make."""
 
     encoder: str
 
@@ -157,4 +161,4 @@ class Named(Part):
         return bool(bench.weights(self.encoder))
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
-        """Nothing: it is the study's."""
+        """Nothing to make: the study holds it."""

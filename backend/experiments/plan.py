@@ -1,4 +1,6 @@
-"""What an experiment is: the cells of a table, what is measured in each, what the paper claims of them, and when that shows here."""
+"""The definition of an experiment: the cells of a table, the measure of each cell, and the paper's claims about the
+cells.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,20 @@ FORMER_WORDS = {"shows": "supported", "does not show": "not supported", "cannot 
 """The words of results that older versions wrote."""
 NO_FINDING = "no finding"
 SMALL_STEPS, SMALL_QUESTIONS = 20, 100
-"""Of `--small`: enough to prove that everything runs, not to learn anything."""
+"""The sizes of `--small`: enough to prove that everything runs, too small to learn anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an experiment is asked for. Which of these it takes stands in its `takes`.
+    """The settings of an experiment. Its `takes` names the settings that it uses.
 
-    train: questions to train on. on: questions to measure on. limit: of the training questions, measured: of those to
-    measure on, so many, drawn.
-    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined from.
-    batches, sizes: what an experiment varies. training: what differs from the defaults of `DualEncoderSettings`, cross: from
-    RocketQA's of `CrossEncoderSettings`, reader: from those of `ReaderSettings`. small: a tiny
-    model and few questions, as proof that it runs.
+    train: questions to train on. on: questions to measure on. limit, measured: maximum number of training and of
+    measured questions, drawn.
+    relations: of EntityQuestions. sets: question sets. encoders: of study.toml. depth: ranks that negatives are mined
+    from.
+    batches, sizes: what an experiment varies. training, cross, reader: settings that differ from the defaults of
+    `DualEncoderSettings`, from RocketQA's of `CrossEncoderSettings`, and from those of `ReaderSettings`. small: a tiny
+    model and few questions, to prove that the experiment runs.
     """
 
     start: str = "minilm"
@@ -61,21 +64,24 @@ class Setting:
     small: bool = False
 
     def settings(self, seed: int, **more: Any) -> DualEncoderSettings:
-        """Of a dual encoder. What an experiment varies (`more`) counts most, then what a person gave, then the defaults."""
+        """Of a dual encoder.
+
+        What an experiment varies (`more`) counts most, then what a person gave, then the defaults.
+        """
         small = {**SMALL_DUAL, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else {}
         return build(DualEncoderSettings, {**small, **dict(self.training), **more, "seed": seed})
 
     def cross_settings(self, seed: int) -> CrossEncoderSettings:
-        """Of a cross-encoder: RocketQA's, or the small ones, and what a person gave."""
+        """Settings of a cross-encoder: RocketQA's, or the small ones, and then the user's."""
         small = {**SMALL_CROSS, "steps": SMALL_STEPS, "evaluate_every": SMALL_STEPS} if self.small else CROSS
         return build(CrossEncoderSettings, {**small, **dict(self.cross), "seed": seed})
 
     def asked(self, split: str | None = None, **more: Any) -> QuestionSelection:
-        """The questions to measure on, or some of them."""
+        """The questions to measure on, or a selection of them."""
         return QuestionSelection(split or self.on, limit=SMALL_QUESTIONS if self.small else self.measured, **more)
 
     def data(self, **more: Any) -> TrainingData:
-        """A training set of the questions to train on."""
+        """A training set over the questions to train on."""
         return TrainingData(
             **{
                 "questions": self.train,
@@ -86,19 +92,22 @@ class Setting:
         )
 
     def mined(self, train: Sequence[str] | None = None) -> tuple[Bm25Hits, ...]:
-        """BM25's passages for all training questions, to mine negatives from; training sets of some of them share it."""
+        """BM25's passages for all training questions, to mine negatives from.
+
+        Training sets of some of them share the run.
+        """
         return tuple(Bm25Hits(QuestionSelection(each), self.depth) for each in train or self.train)
 
     def three_batches(self) -> tuple[int, int, int]:
-        """Questions in a small, a middle and a large batch. Raises BadInput where they are not three, rising."""
+        """Questions in a small, a middle and a large batch. Raises BadInput unless there are three, ascending."""
         if self.small:
             return 2, 4, 8
         if len(self.batches) != 3 or not 2 <= self.batches[0] < self.batches[1] < self.batches[2]:
-            raise BadInput("give three sizes of batches, rising, the first 2 or more, as in 8,32,128")
+            raise BadInput("give three ascending batch sizes, the first 2 or more, as in 8,32,128")
         return self.batches
 
     def late(self) -> str:
-        """The column that most claims of the papers are about: top-20 of 5, 20 and 100, the last but one."""
+        """The column of most claims: top-20 of 5, 20 and 100, the last but one."""
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
@@ -107,10 +116,10 @@ class Setting:
 
 
 class Measure(Protocol):
-    """A figure for each of some items, questions mostly.
+    """A figure for each of some items, usually questions.
 
-    One that has `estimate(bench) -> Estimate` besides brings its own interval. One with `share` has a mean of 0 to 1, and so has its
-    interval.
+    A measure with `estimate(bench) -> Estimate` supplies its own interval. A measure with `share` has a mean between 0
+    and 1, and so has its interval.
     """
 
     def needs(self) -> Sequence[Part]: ...
@@ -120,10 +129,11 @@ class Measure(Protocol):
 
 @dataclass(frozen=True)
 class Success:
-    """Success@k of a run, of each question: does one of the first k passages hold an answer (by DPR's rule, else is gold)?
+    """Success@k of a run for each question: does one of the first k passages contain an answer (by DPR's rule; without
+    answers, is it gold)?
 
-    macro: questions weigh so that their mean is the mean over relations, as EntityQuestions reports.
-    relations: of these questions alone; empty for all.
+    macro: weights questions so that their mean is the mean over relations, as EntityQuestions reports.
+    relations: only questions about these; empty for all.
     """
 
     share: ClassVar[bool] = True
@@ -150,7 +160,7 @@ class Success:
 
 
 def macro_weights(names: np.ndarray) -> np.ndarray:
-    """(q,) weights with mean 1, with which a mean over questions is the mean over the groups that they are named by."""
+    """(q,) weights with mean 1 that turn a mean over questions into the mean over the groups in `names`."""
     _, place, counts = np.unique(names, return_inverse=True, return_counts=True)
     return len(names) / (len(counts) * counts[place]) if len(names) else np.ones(0)
 
@@ -158,8 +168,8 @@ def macro_weights(names: np.ndarray) -> np.ndarray:
 def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
     """(q,) values, of which the mean is the mean over the groups, and its variance that of the groups' means.
 
-    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change how much a group
-    counts, and the interval of a mean near 100% would pass it.
+    Each is that mean plus the question's own share in it (its influence): with weights alone, a resample would change
+    how much a group counts, and the interval of a mean near 100% would pass it.
     """
     if not len(values):
         return values
@@ -170,7 +180,9 @@ def macro_values(values: np.ndarray, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cell:
-    """A place of the table. measures: one for each seed; a single one where nothing is trained. published: the paper's figure."""
+    """A cell of the table. measures: one for each seed; a single one if nothing is trained. published: the paper's
+    figure.
+    """
 
     row: str
     column: str
@@ -206,7 +218,9 @@ def dense_row(
     start: Part | None = None,
     **more: Any,
 ) -> list[Cell]:
-    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: settings of the training that the row varies."""
+    """A row of Success@k of dual encoders trained on `data`, one for each seed. more: training settings that the
+    row varies.
+    """
     models = [
         DualEncoder(
             data if isinstance(data, tuple) else (data,), setting.settings(seed, **more), start or setting.first
@@ -218,16 +232,18 @@ def dense_row(
 
 
 def in_column(cells: Sequence[Cell], column: str) -> list[Cell]:
-    """The first of the cells, in a column of another name."""
+    """The first of the cells, under another column name."""
     return [replace(cell, column=column) for cell in cells[:1]]
 
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """What the paper says of two cells: that one is ahead of the other by more than `by`, or that they are `within` so much.
+    """A claim of the paper about two cells: one is ahead of the other by more than `by`, or the two are `within` a
+    distance.
 
-    Cells are named (row, column). Without one behind, the cell itself is more than `by`. Both numbers are in the units of the measure:
-    shares of 1 for Success@k.
+    Cells are named (row, column). Without `behind`, the claim is that the cell itself is more than `by`. Both numbers
+    are in the units of the
+    measure: shares of 1 for Success@k.
     """
 
     says: str
@@ -237,9 +253,10 @@ class PaperClaim:
     by: float = 0.0
 
     def judge(self, ahead: np.ndarray, behind: np.ndarray, trained: bool, level: float) -> dict[str, Any]:
-        """From values (seeds, items) of both cells: the difference, its interval, and a word with the reason.
+        """Judge from values (seeds, items) of both cells: the difference, its interval, and a verdict with the reason.
 
-        It shows where the whole interval lies where the claim says, does not where the whole interval lies elsewhere.
+        The claim is supported if the whole interval is where the claim says, and not supported if the whole interval
+        is elsewhere.
         """
         if ahead.shape[1] != behind.shape[1]:
             raise ValueError(f"{ahead.shape[1]} and {behind.shape[1]} items cannot be compared pair by pair")
@@ -247,7 +264,7 @@ class PaperClaim:
         return self.judge_estimate(found, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
 
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
-        """From an estimate of the difference, or of the one cell."""
+        """Judge from an estimate of the difference, or of the one cell."""
         few = [
             f"{count:,} {what} of at least {least}"
             for count, what, least in ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
@@ -289,13 +306,13 @@ class Plot:
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """What an experiment would do. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: what else to know."""
+    """The plan of an experiment. unit: of the cells' values; "%" shows shares of 1 as per cent. notes: further
+    remarks.
+    """
 
     cells: Sequence[Cell]
     claims: Sequence[PaperClaim] = ()
-    convention: str = (
-        "Success@k: a passage among the first k holds an answer by DPR's rule, searched in the text without the title."
-    )
+    convention: str = "Success@k: a passage among the first k contains an answer by DPR's rule, searched in the text without the title."
     unit: str = "%"
     plot: Plot | None = None
     notes: Sequence[str] = ()
@@ -305,7 +322,8 @@ class ExperimentPlan:
 class Experiment:
     """One experiment of a paper.
 
-    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s fields that it
+    plan: from a setting and the study; raises BadInput or Missing for what cannot be. takes: names of `Setting`'s
+    fields that it
     uses, besides those that all take. defaults: its own values of fields.
     """
 
@@ -316,8 +334,11 @@ class Experiment:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def setting(self, given: Mapping[str, Any]) -> Setting:
-        """A setting of what was given, over this experiment's defaults; where small, over those of all small ones in the place of its
-        trainings'. Raises BadInput for what it does not take."""
+        """Build a setting from the given values and this experiment's defaults.
+
+        With `small`, the small sizes replace the trainings' defaults. Raises
+        BadInput for a value that the experiment does not take.
+        """
         small = bool(given.get("small"))
         common = {"start", "on", "ks", "seeds", "small", "training", "cross", "limit", "measured", "train", "depth"}
         if unused := [name for name in given if name not in common | self.takes]:
@@ -326,12 +347,12 @@ class Experiment:
         least = {"seeds": (0,), "depth": SMALL_DEPTH} if small else {}
         made = Setting(**{**self.defaults, **least, **given, "training": tuple(sorted(training.items()))})
         if not made.seeds or not made.ks:
-            raise BadInput("give one seed and one k at least")
+            raise BadInput("give at least one seed and one k")
         return replace(made, ks=tuple(sorted(set(made.ks))), seeds=tuple(dict.fromkeys(made.seeds)))
 
 
 def word_of(words: Sequence[Word]) -> Word:
-    """Of several claims together: it shows if all do, does not if one does not."""
+    """The verdict over several claims: supported if all are, not supported if one is not."""
     if "not supported" in words:
         return "not supported"
     return "supported" if words and all(word == "supported" for word in words) else "inconclusive"

@@ -1,4 +1,6 @@
-"""A question encoder for each relation over one index that stays (see `backend.training.per_relation`), as a part of experiments."""
+"""A question encoder for each relation over one fixed index (see `backend.training.per_relation`), as a part of
+experiments.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuestionEncoders(Model):
-    """One for each relation of a training set with `least` questions; the index's own encoder answers for the others."""
+    """One encoder for each relation with at least `least` questions in a training set; the index's own encoder
+    serves the others.
+    """
 
     plural, what = "sets of question encoders", "a question encoder for each relation"
     data: TrainingData
@@ -43,7 +47,7 @@ class QuestionEncoders(Model):
 
 @dataclass(frozen=True)
 class SpecialisedHits(RunPart):
-    """Each question searched with the encoder of its relation."""
+    """A run in which each question is searched with the encoder of its relation."""
 
     encoders: QuestionEncoders = None
 

@@ -14,7 +14,10 @@ MEASURED = ("dev", "test")
 
 
 def training_sets(setting: Setting, bench: Workbench, least: int = 2) -> tuple[str, ...]:
-    """The sets named with --set, else all with training questions and some to measure on. Raises BadInput for fewer than `least`."""
+    """The sets named with --set, else all with training questions and some to measure on.
+
+    Raises BadInput for fewer than `least`.
+    """
     splits = _splits(bench)
     able = sorted(name for name, held in splits.items() if "train" in held and held & set(MEASURED))
     chosen = setting.sets or tuple(able)
@@ -37,7 +40,7 @@ def measured_on(setting: Setting, bench: Workbench, name: str) -> str:
 
 
 def measured_sets(setting: Setting, bench: Workbench) -> tuple[str, ...]:
-    """What is named with --set, as it stands; else the dev or test questions of every set."""
+    """The sets named with --set, or else the dev or test questions of every set."""
     named = sorted(name for name, held in _splits(bench).items() if name and held & set(MEASURED))
     found = setting.sets or tuple(measured_on(setting, bench, name) for name in named)
     if not found:

@@ -36,13 +36,13 @@ SMALL_READER = {
 
 
 def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
-    """DPR's, or the small ones, and what a person gave."""
+    """DPR's reader settings, or the small ones, and then the user's."""
     return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
 
 @dataclass(frozen=True)
 class ReaderModelPart(Model):
-    """A reader trained on what a run found for training questions."""
+    """A reader trained on a run over training questions."""
 
     plural, what = "readers", "a reader"
     hits: RunPart
@@ -65,7 +65,7 @@ class ReaderModelPart(Model):
 
 @dataclass(frozen=True)
 class JointModelPart(Model):
-    """A question encoder and a reader trained together over an index that stays (DPR, appendix D)."""
+    """A question encoder and a reader trained together over a fixed index (DPR, appendix D)."""
 
     plural, what = "readers with question encoders", "question encoder and reader together"
     index: Index
@@ -88,7 +88,7 @@ class JointModelPart(Model):
 
 @dataclass(frozen=True)
 class JointHits(RunPart):
-    """What the question encoder of a joint training finds."""
+    """A run by the question encoder of a joint training."""
 
     model: JointModelPart = None
 
@@ -103,7 +103,7 @@ class JointHits(RunPart):
 
 @dataclass(frozen=True)
 class ReadingPart(Part):
-    """A run that a reader has read, the first `k` passages of each question."""
+    """A run whose first `k` passages of each question a reader has read."""
 
     plural = "readings"
     reader: Model
@@ -150,7 +150,9 @@ class ExactMatch:
 
 @dataclass(frozen=True)
 class ExactMatchOfSelected:
-    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured on the other."""
+    """Exact match of the retriever that finds most, or least, of several: chosen by Success@k on one half, measured
+    on the other.
+    """
 
     reads: tuple[ReadingPart, ...]
     k: int
@@ -169,6 +171,6 @@ class ExactMatchOfSelected:
 def exact_cells(
     row: str, reads: Sequence[ReadingPart], ks: Sequence[int], published: float | None = None
 ) -> Iterator[Cell]:
-    """A row of exact match: one reading for each seed. The paper's figure stands at the largest k."""
+    """A row of exact match: one reading for each seed. The paper's figure goes with the largest k."""
     for k in ks:
         yield Cell(row, f"EM@{k}", tuple(ExactMatch(read, k) for read in reads), published if k == max(ks) else None)

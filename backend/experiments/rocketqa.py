@@ -1,6 +1,7 @@
 """RocketQA's steps as parts (Qu et al. 2021, section 3.4), for experiments that compare, leave out or vary them.
 
-Cross-batch negatives are the passages of the batches on all devices. On one device they are those of one large batch, which gradient
+Cross-batch negatives are the passages of the batches on all devices. On one device they are those of one large batch,
+which gradient
 caching fits into its memory: the same negatives, the same gradient.
 """
 
@@ -18,7 +19,7 @@ from backend.experiments.workbench import Workbench
 from db.errors import BadInput
 
 DEVICES = 8
-"""Of which the paper gathers the passages."""
+"""The number of devices whose passages the paper gathers."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,16 @@ class Steps:
 
     @cached_property
     def found(self) -> DenseHits:
-        """What step 1's retriever finds for the training questions. All of it is judged, so only of those that train."""
+        """What step 1's retriever finds for the training questions.
+
+        All of it is judged, so only of those that train.
+        """
         asked = QuestionSelection(self.setting.train[0], limit=self.setting.data().limit, trains=True)
         return found_by(self.cross_batch, asked, self.setting.depth)
 
     @cached_property
     def judge(self) -> CrossEncoder:
-        """Step 2: a cross-encoder on what was found."""
+        """Step 2: a cross-encoder trained on step 1's run."""
         return CrossEncoder(
             self.labelled(mined=(self.found,)), self.setting.cross_settings(self.seed), self.start or self.setting.first
         )
@@ -60,7 +64,7 @@ class Steps:
 
     @cached_property
     def raw(self) -> DualEncoder:
-        """With hard negatives that nobody cleaned."""
+        """With hard negatives that are not denoised."""
         return self.trained(self.labelled(mined=(self.found,)), self.batch * self.devices, 1)
 
     @cached_property
@@ -69,11 +73,11 @@ class Steps:
 
     @cached_property
     def denoised(self) -> DualEncoder:
-        """Step 3: with hard negatives of which the cross-encoder is sure."""
+        """Step 3: with hard negatives that the cross-encoder is sure about."""
         return self.trained(self.cleaned, self.batch * self.devices, 1)
 
     def augmented(self, limit: int | None = None) -> DualEncoder:
-        """Step 4: with unlabelled questions as well, so many at most, whose passages the cross-encoder is sure of."""
+        """Step 4: also with unlabelled questions, at most `limit`, whose passages the cross-encoder is sure about."""
         found = found_by(self.denoised, QuestionSelection("unlabelled"), self.setting.depth)
         free = TrainingData(
             questions=("unlabelled",),
@@ -88,7 +92,7 @@ class Steps:
         return self.trained((self.cleaned, free), self.batch * self.devices, 1)
 
     def labelled(self, **more: Any) -> TrainingData:
-        """The questions with positives; their easy negatives are those of the batch."""
+        """The questions with positives. Their easy negatives are in-batch negatives."""
         return self.setting.data(**{"mined": self.setting.mined(), "positives": ("gold", "distant"), **more})
 
     def trained(self, data: TrainingData | tuple[TrainingData, ...], batch: int, hard_negatives: int) -> DualEncoder:
@@ -99,22 +103,22 @@ class Steps:
 
     @property
     def mini_batch(self) -> int | None:
-        """None where a batch is small enough to be encoded at once."""
+        """None if a batch is small enough to be encoded at once."""
         return 128 if self.batch * self.devices > 128 else None
 
 
 def steps_of(setting: Setting, start: Part | None = None) -> list[Steps]:
-    """For each seed; `--batches B` is the batch of one device, 2 of 2 devices where small."""
+    """The steps for each seed. `--batches B` is the batch of one device; small runs use 2 questions on 2 devices."""
     batch, devices = (2, 2) if setting.small else (setting.batches[0], DEVICES)
     return [Steps(setting, seed, batch, devices, start) for seed in setting.seeds]
 
 
 def unlabelled(bench: Workbench) -> int:
-    """How many unlabelled questions there are."""
+    """The number of unlabelled questions."""
     return sum(count["questions"] for count in bench.questions.counts() if count["split"] == "unlabelled")
 
 
 def need_one_train(setting: Setting) -> None:
-    """Raises BadInput for several sets to train on."""
+    """Raises BadInput if there are several sets to train on."""
     if len(setting.train) != 1:
         raise BadInput("this experiment trains on one set of questions; name one with --train")

@@ -1,7 +1,8 @@
-"""Running an experiment: its parts are made one after the other, then its cells measured, its claims judged, and the result kept.
+"""Run an experiment: make its parts one after the other, measure its cells, judge its claims, and store the result.
 
-Killed or cancelled, the same command goes on where it was: every part is there whole or not at all, and a training resumes. The same
-experiment of the same study is one result; asked for again it is read. `experiments/<experiment>-<hash>/` holds it.
+A killed or cancelled experiment resumes with the same command: every part is whole or absent, and a training resumes.
+The same experiment of the same study is one result; a repeated command reads it. `experiments/<experiment>-<hash>/`
+holds the result.
 """
 
 from __future__ import annotations
@@ -92,11 +93,13 @@ def run_experiment(
 
 
 def named(experiment: str) -> Experiment:
-    """Raises Missing for an experiment that there is not."""
-    from backend.experiments.papers import EXPERIMENTS
+    """The experiment of that name. Raises Missing for an unknown name."""
+    from backend.experiments.papers import EXPERIMENTS, INSTALLED, experiments
 
+    if (installed := INSTALLED.find(experiment)) is not None:
+        return installed
     if experiment not in EXPERIMENTS:
-        raise Missing(f"there is no experiment {experiment!r}; there are: {', '.join(EXPERIMENTS)}")
+        raise Missing(f"there is no experiment {experiment!r}; known: {', '.join(experiments())}")
     module = importlib.import_module(f"backend.experiments.papers.{experiment.replace('-', '_')}")
     return Experiment(
         experiment,
@@ -108,7 +111,7 @@ def named(experiment: str) -> Experiment:
 
 
 def results(study: Study) -> list[dict[str, Any]]:
-    """What was found so far, the newest first."""
+    """The stored results, newest first."""
     found = [
         (manifest["made"], read_result(study.path("experiments", name, RESULT)))
         for name, manifest in study.parts("experiments").items()
@@ -129,7 +132,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def all_parts(plan: ExperimentPlan) -> Iterator[Part]:
-    """Every part that the plan's measures take, each after what it is made of."""
+    """Yield every part that the plan's measures need, each after the parts that it needs."""
     for cell in plan.cells:
         for measure in cell.measures:
             for part in measure.needs():
@@ -175,7 +178,7 @@ def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench:
 
 
 def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:
-    """The mean of (seeds, items), with its interval over both, and by seed."""
+    """The mean of (seeds, items) with its interval over both, and by seed."""
     estimate, found = _estimate(cell, values, bench, 0.95), values(cell)
     return {
         "value": estimate.value,
@@ -200,7 +203,7 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
         return estimate
     return replace(
         estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high)
-    )  # a macro average's is linearised
+    )  # the linearised interval of a macro average may leave 0 to 1
 
 
 def _convention(plan: ExperimentPlan, level: float) -> str:
@@ -218,9 +221,9 @@ def _convention(plan: ExperimentPlan, level: float) -> str:
 
 def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
     if verdict == NO_FINDING:
-        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few to say anything."
+        return "No finding: --small proves that the experiment runs; its models are too small and its questions too few for a finding."
     if not claims:
-        return "The paper claims nothing here that can be judged; read the figures."
+        return "The paper makes no claim here that can be judged; read the figures."
     reasons = sorted({claim["because"] for claim in claims if claim["because"]})
     if verdict == "inconclusive":
         return f"Whether the paper's finding holds here is inconclusive{': ' + '; '.join(reasons) if reasons else ''}."
@@ -235,7 +238,7 @@ def _said(progress: Progress | None, which: str) -> Progress | None:
 
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples, mappings as sorted pairs. Raises BadInput for a setting that there is not."""
+    """Turn lists into tuples and mappings into sorted pairs. Raises BadInput for an unknown setting."""
     known = Setting.__dataclass_fields__
     if unknown := [key for key in given if key not in known]:
         raise BadInput(f"an experiment has no setting {unknown[0]!r}; it has: {', '.join(known)}")

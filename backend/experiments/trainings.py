@@ -1,4 +1,4 @@
-"""What is trained, as parts of experiments: training sets, dual encoders, cross-encoders and what these say."""
+"""Trained parts of experiments: training sets, dual encoders, cross-encoders and their scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class TrainingData(Part):
     """A training set; see `TrainingSetSpec`, whose fields these are.
 
-    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions, drawn with `seed`.
+    mined: runs over its questions. judge: a cross-encoder's scores of what was mined. limit: so many of its questions,
+    drawn with `seed`.
     may_be_empty: it adds to another set, and adds nothing where none of its questions has a positive.
     """
 
@@ -94,7 +95,7 @@ class TrainingData(Part):
                 raise
 
     def examples(self, bench: Workbench) -> Sequence[Example]:
-        """What it holds to train on, easy negatives too."""
+        """The examples of the set, with easy negatives."""
         from backend.training.examples import TrainingSetExamples
         from backend.training_sets.training_set import TrainingSet
 
@@ -121,7 +122,7 @@ class Joined:
 
 
 class Model(Part):
-    """A part that is trained, with `settings` that hold its seed. what: "a reader"."""
+    """A trained part. Its `settings` hold its seed. what: the model in words, "a reader"."""
 
     folder, plural, what = "models", "models", "a model"
 
@@ -160,7 +161,10 @@ class DualEncoder(Model):
 
 
 def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
-    """A run of a trained dual encoder. Where its question tower alone learned, the vectors of passages are those of its start."""
+    """A run of a trained dual encoder.
+
+    Where its question tower alone learned, the vectors of passages are those of its start.
+    """
     settings = model.settings
     changed = settings.layers, settings.pooling, settings.normalise
     same = settings.only == "question" and settings.similarity == "dot" and set(changed) == {None}
@@ -168,13 +172,13 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
 
 
 def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
-    """What is in training sets that are made, easy negatives too."""
+    """The joined examples of finished training sets, with easy negatives."""
     return Joined([each.examples(bench) for each in data])
 
 
 @dataclass(frozen=True)
 class CrossEncoder(Model):
-    """A cross-encoder trained on what a training set mined, and calibrated on questions held out of it."""
+    """A cross-encoder trained on the mined passages of a training set, and calibrated on held-out questions."""
 
     plural, what = "cross-encoders", "a cross-encoder"
     data: TrainingData
@@ -198,7 +202,7 @@ class CrossEncoder(Model):
 
 @dataclass(frozen=True)
 class ScoresPart(Part):
-    """What a cross-encoder says of the first `depth` passages of a run."""
+    """A cross-encoder's scores of the first `depth` passages of a run."""
 
     folder, plural = "scores", "judged runs"
     judge: CrossEncoder

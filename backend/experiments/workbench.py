@@ -1,7 +1,8 @@
-"""Where experiments work: the study, and beside it parts that only experiments need, each named by a hash of what it is made of.
+"""The workbench of experiments: the study, and beside it the parts that only experiments need, each named by a hash of
+its recipe.
 
-`experiments/parts/` has the folders of a study (runs, training_sets, models, indexes, scores). A part is there once, whichever
-experiments ask for it, and the lists of runs and encoders that people see stay theirs.
+`experiments/parts/` has the same folders as a study (runs, training_sets, models, indexes, scores). Experiments share
+parts, and people's lists of runs and encoders do not show them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ KINDS = ("runs", "training_sets", "models", "indexes", "scores", "readings")
 
 
 class Workbench(Study):
-    """A study in which parts of experiments can be made, found and opened by name, as its own parts are.
+    """A study that can make, find and open parts of experiments by name, like its own parts.
 
-    device: what trainings and encoders run on; None for a GPU where there is one.
+    device: the device of trainings and encoders; None for a GPU if there is one.
     """
 
     def __init__(self, study: Study, device: str | None = None):
@@ -50,7 +51,7 @@ class Workbench(Study):
 
     @property
     def settings(self) -> Settings:
-        """The study's, with the models that experiments trained as further encoders."""
+        """The study's settings, with the models of experiments as further encoders."""
         held = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
@@ -64,7 +65,7 @@ class Workbench(Study):
 
     @cached_property
     def _digest(self) -> str:
-        """Of the passages and of everything about the questions."""
+        """A hash of the passages and of all data about the questions."""
         rows = (json.dumps(asdict(question), sort_keys=True) for question in self.questions.all())
         return text_sha256(self.corpus.digest, *rows)
 
@@ -73,7 +74,10 @@ class Workbench(Study):
         return {}
 
     def weights(self, encoder: str) -> str:
-        """One hash of an encoder that the study names: of its settings and its weights. Raises Missing for one that it does not."""
+        """One hash of an encoder that the study names: of its settings and its weights.
+
+        Raises Missing for one that it does not.
+        """
         from backend.recipes.stages import weights_of
 
         if encoder not in self._weights:
@@ -92,14 +96,14 @@ class Workbench(Study):
         return self._weights[encoder]
 
     def name(self, part: Part) -> str:
-        """The part's name: its own, or a hash of what it is made of."""
+        """The name of a part: its own, or a hash of its recipe."""
         if part not in self._names:
             recipe = json.dumps(part.recipe(self), sort_keys=True)
             self._names[part] = part.own_name(self) or f"part-{text_sha256(self._digest, recipe)[:16]}"
         return self._names[part]
 
     def make(self, part: Part, progress: Progress | None = None) -> str:
-        """Make a part, if it is not there, and first whatever it is made of; returns its name."""
+        """Make a part and the parts it needs, unless they exist, and return its name."""
         for needed in part.needs():
             self.make(needed, progress)
         name = self.name(part)
@@ -110,7 +114,7 @@ class Workbench(Study):
         return name
 
     def record(self, part: Part) -> Path:
-        """The file that says what a part is made of."""
+        """The file with the recipe of a part."""
         from backend.experiments.parts import former_names
 
         return self.home / f"{self.name(part)}.{former_names(type(part).__name__)}.json"

@@ -18,6 +18,7 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.core.gold import gold_matrix
+from backend.core.jobs import job
 from backend.core.manifest import read_json, whole_folder, write_json
 from backend.core.sampling import nested_sample
 from backend.core.settings import check_name
@@ -32,6 +33,7 @@ from backend.judges.feature_model import (
     FeatureModel,
     fit_model,
     report,
+    spoke_for,
 )
 from backend.judges.features import FEATURES, WordWeights, feature_matrix
 from backend.judges.scorers import from_arrays, to_arrays
@@ -71,6 +73,7 @@ class Lists:
     scores: np.ndarray
 
 
+@job("learn judge")
 def learn_judge(
     study: Study,
     name: str,
@@ -98,13 +101,13 @@ def learn_judge(
     if not replace and folder.exists():
         raise Refused(f"there is already a model named {name!r}; choose another name, or replace it")
     opened = study.run(run)
-    lists, truth = labelled_lists(study, opened, chosen, progress)
+    lists, truth, answers = labelled_lists(study, opened, chosen, progress)
     weights = WordWeights.of(study)
     dense = None if encoder is None else Dense(study, encoder)
     features = features_of(study, lists, weights, dense, progress)
     given = lists.rows >= 0
     numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
-    examples = Examples(features[given], truth[given], numbers[given].astype(np.int64))
+    examples = Examples(features[given], truth[given], numbers[given].astype(np.int64), answers[given])
     if progress is not None:
         progress(0, None, "learning")
     model, out_of_fold = fit_model(examples, chosen)
@@ -131,8 +134,8 @@ def learn_judge(
 
 def labelled_lists(
     study: Study, run: Run, settings: FeatureJudgeSettings, progress: Progress | None = None
-) -> tuple[Lists, np.ndarray]:
-    """Return the lists of the training questions of a run, and the truth (q, k) int8 about their hits.
+) -> tuple[Lists, np.ndarray, np.ndarray]:
+    """Return the lists of the training questions of a run, the truth (q, k) int8 about their hits, and which contain an answer.
 
     A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or if nothing is
     known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and disputes are UNKNOWN.
@@ -158,7 +161,7 @@ def labelled_lists(
     known = np.array([bool(q.gold or q.answers) for q in questions])[:, None]
     truth = np.where(gold, POSITIVE, np.where(answers | ~known, UNKNOWN, NEGATIVE)).astype(np.int8)
     _apply_labels(study, lists, by_people, truth)
-    return lists, truth
+    return lists, truth, answers
 
 
 def lists_of(run: Run, questions: Sequence[Question], depth: int) -> Lists:
@@ -294,6 +297,7 @@ def _read(folder: Path, about: dict[str, Any]) -> tuple[FeatureModel, WordWeight
         raise BadInput(f"is missing or damaged ({error}); learn the judge again", folder) from error
 
 
+@job("judge run")
 def judge_run(study: Study, name: str, run: str, progress: Progress | None = None) -> dict[str, Any]:
     """Judge the first ranks of every list of a run, and keep the probabilities in `scores/<name>/`.
 
@@ -318,3 +322,38 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
         lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.depth)
         judged += store.add(scored_rows(study, lists, judge.probabilities(judge.features(lists))))
     return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedHit:
+    """A hit with the judge's probability, and the features that spoke loudest: (label, log-odds), for (+) or against (-)."""
+
+    rank: int
+    passage: str
+    title: str
+    probability: float
+    spoke: list[tuple[str, float]]
+
+
+def explain_question(study: Study, name: str, run: str, question: str, count: int = 5) -> list[ExplainedHit]:
+    """Return the first hits of a question with what the judge says of them. Raises Missing for an unknown judge, run or question."""
+    judge, opened = FeatureJudge(study, name), study.run(run)
+    if opened.row(question) is None:
+        raise Missing(f"run {run!r} holds no question {question!r}")
+    lists = lists_of(opened, study.questions.some([question]), judge.depth)
+    features = judge.features(lists)[0]
+    given = np.flatnonzero(lists.rows[0] >= 0)[:count]
+    probabilities = judge.model.probabilities(features[given])
+    contributions = judge.model.contributions(features[given])
+    passages = study.corpus.passages(lists.rows[0, given].tolist())
+    return [
+        ExplainedHit(int(place) + 1, passage.id, passage.title, float(probability), spoke_for(contribution))
+        for place, passage, probability, contribution in zip(given, passages, probabilities, contributions, strict=True)
+    ]
+
+
+def feature_judges(study: Study) -> list[dict[str, Any]]:
+    """Return what is known of each feature judge of a study, by name."""
+    folder = study.path("models")
+    abouts = [read_json(path) for path in sorted(folder.glob(f"*/{ABOUT}"))] if folder.is_dir() else []
+    return [about for about in abouts if about.get("kind") == KIND]

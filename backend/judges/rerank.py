@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.declared import Field, settings_class
-from backend.core.manifest import read_json
-from backend.judges.feature_judge import ABOUT, KIND, FeatureJudge, Lists
+from backend.judges.feature_judge import ABOUT, FeatureJudge, Lists, feature_judges
 from backend.retrieval.retriever import RETRIEVERS, Retriever, RetrieverKind, kind_of, options_for
 from db.errors import Refused
 from db.records import Hits, Question
@@ -105,9 +104,7 @@ class RerankKind(RetrieverKind):
     uses_torch = True
 
     def available(self, study: Study) -> list[str]:
-        folders = sorted(study.path("models").glob(f"*/{ABOUT}")) if study.path("models").is_dir() else []
-        abouts = [read_json(path) for path in folders]
-        return [f"{self.name}:{about['name']}" for about in abouts if about.get("kind") == KIND]
+        return [f"{self.name}:{about['name']}" for about in feature_judges(study)]
 
     def open(
         self,

@@ -1,8 +1,8 @@
-"""Is a predicted answer right? Exact match and F1 after SQuAD's normalisation (Rajpurkar et al. 2016).
+"""Score predicted answers: exact match and F1 after SQuAD's normalisation (Rajpurkar et al. 2016).
 
-Normalised is: lower case, no ASCII punctuation, none of the words a, an, the, single spaces. A question with several answers counts by
-the one that fits best. Where answers are patterns (CuratedTREC), a prediction is right that a pattern matches from its beginning, as
-DrQA counts; F1 is then the same.
+Normalisation lowers case, removes ASCII punctuation and the words a, an, the, and joins words by single spaces. For a
+question with several answers, the best-fitting one counts. If answers are patterns (CuratedTREC), a prediction is
+right if a pattern matches at its beginning, as DrQA counts; F1 is then the same as exact match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(answer: str) -> str:
-    """An answer as it is compared."""
+    """The normalised form of an answer, for comparison."""
     return " ".join(ARTICLES.sub(" ", answer.lower().translate(PUNCTUATION)).split())
 
 
@@ -30,9 +30,10 @@ def exact_match(prediction: str, answers: Iterable[str]) -> bool:
 
 
 def f1(prediction: str, answers: Iterable[str]) -> float:
-    """The largest harmonic mean of precision and recall over the words that prediction and an answer share, from 0 to 1.
+    """The largest harmonic mean of precision and recall over the words shared by the prediction and an answer, from 0
+    to 1.
 
-    Two that are both empty after normalisation are the same: 1.
+    Two texts that are both empty after normalisation are equal: 1.
     """
     return max((_f1(normalised(prediction).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
@@ -45,7 +46,7 @@ def _f1(predicted: Sequence[str], wanted: Sequence[str]) -> float:
 
 
 def scored(prediction: str | None, answers: Sequence[str], patterns: bool = False) -> tuple[bool, float]:
-    """(exact match, F1) of a prediction; None, no answer at all, is wrong. `patterns`: the answers are patterns."""
+    """(exact match, F1) of a prediction. None, no answer at all, is wrong. `patterns`: the answers are patterns."""
     if prediction is None:
         return False, 0.0
     if patterns:

@@ -8,20 +8,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ANSWER_TOKENS = 10
-"""DPR's longest answer, in word pieces."""
+"""DPR's maximum length of an answer, in word pieces."""
 
 
 def best_spans(
     start: Tensor, end: Tensor, readable: Tensor, longest: int = ANSWER_TOKENS
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The span (s, t) with the highest start logit at s plus end logit at t, s <= t < s + longest.
+    """Find the span (s, t) with the highest start logit at s plus end logit at t, s <= t < s + longest.
 
     Args:
         start, end: (n, L) float32 logits.
-        readable: (n, L) bool: tokens of the passage itself; a run of them in each row.
+        readable: (n, L) bool: tokens of the passage itself, contiguous in each row.
 
-    Returns: (n,) s, (n,) t, both int64 and -1 where nothing is readable, and (n,) the sum of the logits, -inf there. Among equal sums the
-        first start counts, then the shortest span.
+    Returns: (n,) s and (n,) t, both int64 and -1 if nothing is readable, and (n,) the sum of the logits, or -inf. Of
+        equal sums the first start wins, then the shortest span.
     """
     import torch
 

@@ -1,4 +1,6 @@
-"""What the reader is trained on: the first passages of a run for each question that may train, those with an answer and those without."""
+"""The reader's training examples: the first passages of a run for each eligible question, with and without an
+answer.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ POSITIVE, NEGATIVE, NEITHER = 1, -1, 0
 class ReaderExample:
     """A question with the first passages of a run, in their order.
 
-    roles: of each passage, POSITIVE (it holds an answer), NEGATIVE (it does not), or NEITHER, where people say otherwise or disagree.
+    roles: the role of each passage: POSITIVE (contains an answer), NEGATIVE (contains none), or NEITHER (people
+    contradict, or disagree).
     rule: the matching rule that finds the answers in a positive.
     """
 
@@ -52,7 +55,7 @@ class ReaderExample:
 
 
 class ReaderExamples(Protocol):
-    """Examples by number, each with a positive, and a hash of all that they say."""
+    """Examples by number, each with a positive, and a hash of their content."""
 
     digest: str
 
@@ -62,17 +65,19 @@ class ReaderExamples(Protocol):
 
 
 class RunExamples:
-    """The questions of a run that may train and have a positive. Held are rows of passages and roles; texts are read when asked for.
+    """The questions of a run that may train and have a positive.
 
-    A passage that holds an answer is a positive, unless people call it related or negative; one that holds none is a negative, unless
-    people call it positive; pairs in dispute are neither. Questions of dev, test and bucket sets, and what leaks from them
-    (`backend.data.leaks`), never train.
+    Holds rows of passages and roles, and reads texts on demand.
 
-    left_out: questions of the run that do not train, by reason.
+    A passage that contains an answer is a positive, unless people call it related or negative. A passage without an
+    answer is a negative, unless people call it positive. Pairs in dispute are neither. Questions of dev, test and
+    bucket sets, and questions that leak from them (`backend.data.leaks`), never train.
+
+    left_out: number of questions that do not train, by reason.
     """
 
     def __init__(self, study: Study, run: Run, depth: int = DEPTH):
-        """Raises Refused where no question is left."""
+        """Raises Refused if no question is left."""
         self._study = study
         may = may_train(study)
         questions = study.questions.some(run.question_ids)
@@ -129,7 +134,7 @@ class RunExamples:
 
 
 def run_hash(run: Run) -> str:
-    """Of what a reader sees of a run: its questions and its passages."""
+    """A hash of a run as a reader sees it: its questions and its passages."""
     return text_sha256(*(file_sha256(run.folder / name) for name in ("questions.json", "ordinals.npy")))
 
 
@@ -140,7 +145,10 @@ def may_train(study: Study) -> set[str]:
 
 
 def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) -> np.ndarray:
-    """(q, depth) bool. Always by the default rule, whose spans stand in the text; the title is not read as an answer."""
+    """(q, depth) bool, always by the default rule, whose spans are in the text.
+
+    A title does not count as an answer.
+    """
     try:
         return np.asarray(run.answers(DEFAULT_RULE)[:, : ordinals.shape[1]])
     except Missing:
@@ -148,7 +156,7 @@ def _holds(study: Study, run: Run, questions: Sequence, ordinals: np.ndarray) ->
 
 
 def _correct(study: Study, roles: np.ndarray, ordinals: np.ndarray, question_ids: Sequence[str]) -> None:
-    """Let people's labels stand above answer matching."""
+    """Let people's labels override answer matching."""
     rows = {id: row for row, id in enumerate(question_ids)}
     held = [pair for pair in Labels(study.labels_path, read_only=True).consensus() if pair.question in rows]
     known = study.corpus.ordinals({pair.passage for pair in held})

@@ -1,4 +1,6 @@
-"""What the reader reads: `[CLS] question [SEP] title [SEP] passage` as token ids, and the way from tokens back to characters."""
+"""The reader's inputs: `[CLS] question [SEP] title [SEP] passage` as token ids, and the mapping from tokens back to
+characters.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ class Encoded:
     """One passage with its question.
 
     ids: token ids, at most as many as the limit.
-    first: where the passage begins in `ids`.
-    offsets: (ids - first, 2) int32, for each token of the passage its (start, end) in characters of the passage's text.
+    first: the position in `ids` where the passage begins.
+    offsets: (ids - first, 2) int32, the (start, end) characters of each passage token in the passage's text.
     """
 
     ids: list[int]
@@ -32,11 +34,13 @@ class Encoded:
     offsets: np.ndarray
 
     def characters(self, start: int, end: int) -> Span:
-        """The characters from token `start` to token `end`, both positions in `ids`, both included."""
+        """The characters from token `start` to token `end`, both inclusive positions in `ids`."""
         return int(self.offsets[start - self.first, 0]), int(self.offsets[end - self.first, 1])
 
     def tokens(self, start: int, end: int) -> Span | None:
-        """The first and last token (both included) that hold characters start .. end; None where the cut took some of them away."""
+        """The first and last token (inclusive) of the characters start .. end; None if truncation removed some of
+        them.
+        """
         touched = np.flatnonzero((self.offsets[:, 1] > start) & (self.offsets[:, 0] < end))
         if not len(touched) or self.offsets[touched[-1], 1] < end:
             return None
@@ -47,14 +51,15 @@ class Encoded:
 class ReaderInputs:
     """A tokenizer as the reader uses it.
 
-    limit: tokens in all. A question gets a third of them at most and a title a sixth, so that some passage is left to read.
+    limit: maximum number of tokens. A question gets at most a third of them and a title a sixth, so part of the
+    passage always fits.
     """
 
     tokenizer: Any
     limit: int = TOKENS
 
     def encode(self, question: str, passages: Sequence[Passage]) -> list[Encoded]:
-        """The passages of one question."""
+        """Encode the passages of one question."""
         if not passages:
             return []
         asked = self._ids([question])[0][: self.limit // 3]
@@ -98,7 +103,9 @@ class ReaderInputs:
 
 
 def answer_positions(encoded: Encoded, passage: Passage, answers: Sequence[str], rule: str = "dpr") -> list[Span]:
-    """Every span of every answer in the passage, as (first, last) tokens, sorted; those that the cut took away are left out."""
+    """Every span of every answer in the passage, as sorted (first, last) tokens, without those that truncation
+    removed.
+    """
     found = {
         span
         for answer in answers

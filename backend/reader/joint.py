@@ -1,14 +1,16 @@
-"""Training question encoder and reader together over a fixed index (Karpukhin et al. 2020, appendix D).
+"""Train question encoder and reader together over a fixed index (Karpukhin et al. 2020, appendix D).
 
-The passage encoder stays as it is, so its index does too. In each step the questions of a batch are encoded, their first 100 passages are
-found in the index with the encoder as it is now, and two losses are added:
+The passage encoder does not change, so its index stays valid. Each step encodes the questions of a batch, retrieves
+their first 100 passages with the current encoder, and adds two losses:
 
-- retriever: the negative log of the share, in a softmax over all passages that the batch found (16 questions: up to 1,600), of those that
-  hold the question's answer, as in ORQA;
-- reader: `reader_loss`, on 24 passages drawn from the first 5 positives and the first 30 negatives of the question's own.
+- retriever: the negative log of the softmax share, over all retrieved passages of the batch (16 questions: up to
+    1,600), of those that contain
+  the question's answer, as in ORQA;
+- reader: `reader_loss`, on 24 passages sampled from the question's own first 5 positives and first 30 negatives.
 
-A question whose passages hold no answer takes no part in its step. `models/<name>/` is then a reader's folder, with the question encoder in
-`question_encoder/`; `retrieve_joint` makes a run with it, over the same index, and the reader reads that run.
+A question without an answer in its passages takes no part in its step. `models/<name>/` is a reader's folder, with the
+question encoder in `question_encoder/`. `retrieve_joint` makes a run with that encoder over the same index, and the
+reader reads that run.
 """
 
 from __future__ import annotations
@@ -68,15 +70,16 @@ def train_joint(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> TrainedReader:
-    """Train on the training questions of a study; goes on where it was broken off.
+    """Train on the training questions of a study, or resume an interrupted training.
 
     Args:
-        encoder: the dual encoder to start from, whose dense index stays; one tower for both is copied for the questions.
-        start: what the reader starts from, see `train_reader`.
+        encoder: the dual encoder to start from, whose dense index stays; if it has one tower, the questions get a copy
+            of it.
+        start: the start of the reader, see `train_reader`.
 
     Raises:
         Missing: there is no dense index of that encoder, or a start cannot be loaded.
-        Refused: an index by distance, no training question with answers, and what training a reader refuses.
+        Refused: an index by distance, no training question with answers, and as training a reader raises.
     """
     from transformers import TrainingArguments
 
@@ -185,9 +188,9 @@ def _run_trainer(
 
 @dataclass(frozen=True)
 class RetrievedPassages:
-    """What the index gives for a batch.
+    """Passages retrieved for a batch.
 
-    scale: that scores are multiplied by before the softmax: 1, or 20 for vectors of unit length.
+    scale: factor of the scores before the softmax: 1, or 20 for vectors of unit length.
     """
 
     study: Study
@@ -201,7 +204,9 @@ class RetrievedPassages:
     def of(
         self, questions: Sequence[Question], vectors: np.ndarray, k: int | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(q, k) ordinals of each question's passages; (u,) those of all together; (q, u) bool: do they hold this question's answer?"""
+        """(q, k) rows of each question's passages; (u,) the rows of all together; (q, u) bool: does the passage
+        contain this question's answer?
+        """
         ordinals = self.index.search_vectors(
             vectors, min(k or self.settings.retrieved, len(self.study.corpus))
         ).ordinals
@@ -211,7 +216,7 @@ class RetrievedPassages:
     def example(
         self, question: Question, ordinals: np.ndarray, holds: np.ndarray, whole: bool = False
     ) -> ReaderExample | None:
-        """The reader's passages of a question, or all of them (`whole`); None where none holds an answer."""
+        """The reader's passages of a question, or all of them (`whole`); None if no passage contains an answer."""
         at = np.arange(len(ordinals))
         if not whole:
             first = [
@@ -276,10 +281,10 @@ def retrieve_joint(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """A run by the question encoder of a joint training, over the index that it was trained for.
+    """Make a run with the question encoder of a joint training, over the index that it was trained for.
 
     Raises:
-        Missing: there is no such training. Refused: its index was made by other weights since.
+        Missing: there is no such training. Refused: the index has changed since.
     """
     from backend.core.runs import claim_run, write_run
     from backend.core.splits import questions_in_split
@@ -303,10 +308,10 @@ def retrieve_joint(
 def question_vectors(
     study: Study, name: str, texts: Sequence[str], device: str | None = None
 ) -> tuple[Dense, np.ndarray]:
-    """The index that a joint training was made over, and (q, d) float32 vectors of questions by its question encoder.
+    """The index of a joint training, and (q, d) float32 vectors of questions by its question encoder.
 
     Raises:
-        Missing: there is no such training. Refused: its index was made by other weights since.
+        Missing: there is no such training. Refused: the index has changed since.
     """
     from sentence_transformers import SentenceTransformer
 

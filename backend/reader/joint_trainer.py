@@ -1,4 +1,4 @@
-"""The trainer of `backend.reader.joint`. Loaded only by what trains: torch loads with it."""
+"""The trainer of `backend.reader.joint`. Only training imports this module, because it loads torch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class JointModel(torch.nn.Module):
 
 
 def question_tower(start: EncoderSettings, tokens: int) -> SentenceTransformer:
-    """The questions' tower of an encoder, apart."""
+    """The question tower of an encoder, alone."""
     model = start_model(start, Shape(question_tokens=tokens, passage_tokens=start.max_tokens), "cpu")
     return SentenceTransformer(modules=list(tower(model, "question")), device="cpu")
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A dataset that gives back what it is asked for: (epoch, number of the question)."""
+    """A dataset that returns its keys: (epoch, question number)."""
 
     count: int
 
@@ -57,7 +57,10 @@ def keys_of(batch: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
 
 
 class JointTrainer(ReaderTrainer):
-    """Finds passages while it trains. Compares by what the reader answers from the passages that the question encoder finds."""
+    """Retrieves passages while it trains.
+
+    Evaluates the reader's answers from the passages that the question encoder retrieves.
+    """
 
     def __init__(
         self,
@@ -124,10 +127,10 @@ class JointTrainer(ReaderTrainer):
 
 
 def retriever_loss(scores: torch.Tensor, holds: torch.Tensor) -> torch.Tensor:
-    """() the mean of -log of the share of the passages that hold an answer, over the questions that have one.
+    """() the mean negative log share of passages with an answer, over the questions that have such a passage.
 
     Args:
-        scores: (q, u) of each question and all passages found. holds: (q, u) bool.
+        scores: (q, u) of each question and all retrieved passages. holds: (q, u) bool.
     """
     there = holds.any(dim=1)
     if not there.any():

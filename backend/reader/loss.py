@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PAD = -1
-LOWEST = -1e30  # in the place of -inf, whose gradient is undefined where a question has no span at all
+LOWEST = -1e30  # replaces -inf, whose gradient is undefined if a question has no span at all
 
 
 def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, places: Tensor, spans: Tensor) -> Tensor:
@@ -17,9 +17,9 @@ def reader_loss(start: Tensor, end: Tensor, relevance: Tensor, real: Tensor, pla
     Args:
         start, end: (n, L) logits of all passages of the batch.
         relevance: (n,) logits.
-        real: (n, L) bool, False where padded.
-        places: (q, m) int64, each question's passages as rows of the others, the positive first; -1 pads.
-        spans: (q, a, 2) int64, first and last token of each span of the answer in the positive; -1 pads.
+        real: (n, L) bool, False for padding.
+        places: (q, m) int64, each question's passages as rows of the other arguments, the positive first; -1 pads.
+        spans: (q, a, 2) int64, first and last token of each answer span in the positive; -1 pads.
 
     Returns: () float32.
     """
@@ -33,10 +33,10 @@ def selection_loss(relevance: Tensor, places: Tensor) -> Tensor:
 
 
 def span_loss(start: Tensor, end: Tensor, real: Tensor, positives: Tensor, spans: Tensor) -> Tensor:
-    """(q,) -log of the sum over all spans (s, t) of the answer in the positive of P_start(s) P_end(t).
+    """(q,) -log of the sum over all answer spans (s, t) in the positive of P_start(s) P_end(t).
 
-    Both are a softmax over the tokens of the positive with its question (equations 3 and 4); padding takes no part. 0 where a positive
-    has no span, because its end was cut off.
+    Both are softmaxes over the tokens of the positive with its question (equations 3 and 4), without padding. 0 if a
+    positive has no span, because truncation removed it.
     """
     there = spans[..., 0] != PAD
     at = spans.clamp(min=0)

@@ -1,6 +1,9 @@
-"""The reader's network: transformers' `DPRReader`, made from any BERT or loaded from a checkpoint. Weights are read from safetensors alone.
+"""The reader's network: transformers' `DPRReader`, made from any BERT or loaded from a checkpoint.
 
-A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)` load it anywhere.
+Weights are read from safetensors alone.
+
+A trained reader is an ordinary folder: `DPRReader.from_pretrained(folder)` and `AutoTokenizer.from_pretrained(folder)`
+    load it anywhere.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ if TYPE_CHECKING:
 
 READER = "DPRReader"
 KIND = "reader"
-MODULES = "modules.json"  # of a sentence-transformers folder
+MODULES = "modules.json"  # marks a sentence-transformers folder
 
 
 @dataclass(frozen=True)
 class ReaderModel:
-    """A network with its tokenizer. `hash` is of weights and tokenizer; "" where it is not from a folder."""
+    """A network with its tokenizer. `hash` covers weights and tokenizer; "" if they are not from a folder."""
 
     network: DPRReader
     inputs: ReaderInputs
@@ -42,8 +45,8 @@ def start_reader(start: str, layers: int | None = None, tokens: int = TOKENS, se
     """A reader to train: a trained one, or a BERT whose three new vectors are drawn at random.
 
     Args:
-        start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (of two towers the one for
-            passages); or "minilm".
+        start: a folder or Hugging Face name of a `DPRReader`, a BERT, a DPR encoder or a dual encoder (of two towers
+            the one for passages); or "minilm".
         layers: only the first so many; None keeps all.
 
     Raises:
@@ -117,14 +120,16 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
 
 
 def reader_folder(study: Study, reader: str) -> str:
-    """Where a reader lies: a model of the study, else a folder or Hugging Face name as it is."""
+    """The folder of a reader: a model of the study, or else a folder or Hugging Face name, unchanged."""
     if "/" not in reader and (study.path("models", reader) / TRAINING).is_file():
         return str(study.path("models", reader))
     return reader
 
 
 def start_folder(study: Study, start: str) -> str:
-    """What a training starts from: an encoder of study.toml (of two towers, that of passages), else as `reader_folder`."""
+    """The start of a training: an encoder of study.toml (of two towers, the passage tower), or else as
+    `reader_folder`.
+    """
     encoder = study.settings.encoders.get(start)
     return reader_folder(study, start) if encoder is None else encoder.model or encoder.passage_model
 
@@ -159,7 +164,7 @@ def _inputs(network: DPRReader, tokenizer: Any, tokens: int, path: str) -> Reade
 
 
 def _architecture(folder: ModelFolder) -> str:
-    """The name of the network; "" where the folder does not say."""
+    """The name of the network's class; "" if the folder does not say."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""A reader at work: the best span of each passage, and how much each passage is preferred."""
+"""A loaded reader: the best span of each passage, and the relevance of each passage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Precision = Literal["auto", "float32", "bfloat16"]
 CPU_BATCH = 16
 GPU_BATCH = 128
-"""Passages read at a time: on a GPU all 100 of a question."""
+"""Passages read at a time. A GPU reads all 100 of a question at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,19 @@ class PassageReadings:
 
     @classmethod
     def nothing(cls, count: int) -> PassageReadings:
-        """Nothing read in so many passages."""
+        """The result for `count` passages of which nothing was read."""
         pairs, low = (np.full((count, 2), -1, np.int32) for _ in range(2)), np.full(count, -np.inf, np.float32)
         return cls(low.copy(), *pairs, low, np.zeros(count, np.float32))
 
 
 def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
-    """The passage whose best span is the answer: of the first k with something to read, the one of the highest relevance.
+    """Select the passage whose best span is the answer: the most relevant of the first k passages with something to
+    read.
 
     Args:
         relevance, scores: (q, m), as in `PassageReadings`.
 
-    Returns: (q,) int64 columns, the first among equals; -1 where nothing was read.
+    Returns: (q,) int64 columns, the first of equals; -1 if nothing was read.
     """
     there = np.isfinite(scores[:, :k])
     if not there.shape[1]:
@@ -79,7 +80,7 @@ class Reader:
         precision: Precision = "auto",
         longest: int = ANSWER_TOKENS,
     ):
-        """Raises Refused for a device that is not there, or a precision that is none."""
+        """Raises Refused for a missing device, or an unknown precision."""
         from backend.training.checkpoints import training_device, uses_bfloat16
 
         if precision not in get_args(Precision):
@@ -97,7 +98,7 @@ class Reader:
         return cls(load_reader(reader_folder(study, name)), device, batch, precision)
 
     def read(self, question: str, passages: Sequence[Passage]) -> PassageReadings:
-        """Read the passages of one question; those of like length go together, so that little is padded."""
+        """Read the passages of one question. Passages of similar length share a batch, to save padding."""
         encoded = self.inputs.encode(question, passages)
         made = PassageReadings.nothing(len(encoded))
         order = sorted(range(len(encoded)), key=lambda place: len(encoded[place].ids))

@@ -1,8 +1,9 @@
 """Reading a run: what a reader answers from the first k passages of each question, for every k at once.
 
-A passage's scores do not depend on the others, so one pass over the first `depth` passages gives the answer at every k up to it. Kept in
-`runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and manifest.json last. Until then parts of 32
-questions lie in `runs/<run>/.reading-<reader>/`, and a reading that was killed goes on from them.
+A passage's scores do not depend on the others, so one pass over the first `depth` passages gives the answer at every k
+up to it. Kept in `runs/<run>/answers-read.<reader>/`: arrays, predictions.jsonl for other programs, and manifest.json
+last. Until then parts of 32 questions lie in `runs/<run>/.reading-<reader>/`, and a reading that was killed goes on
+from them.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 KS = (1, 5, 10, 20, 50, 100)
-"""The k at which answers are written down and measured, as deep as the run goes."""
+"""The k at which answers are stored and measured, as deep as the run goes."""
 FOLDER = "answers-read."
 ARRAYS = ("relevance", "spans", "scores", "probabilities")
 PREDICTIONS = "predictions.jsonl"
 PER_PART = 32  # questions
-VERSION = 1  # of how a reading is made
+VERSION = 1  # version of the way readings are computed
 
 
 class Reading:
-    """A finished reading. Arrays are memory maps, row i is the run's question i: relevance, scores, probabilities (q, depth) float32 and
-    spans (q, depth, 2) int32, as in `PassageReadings`."""
+    """A finished reading.
+
+    Arrays are memory maps, row i is the run's question i: relevance, scores, probabilities (q, depth) float32 and
+    spans (q, depth, 2) int32, as in `PassageReadings`.
+    """
 
     def __init__(self, run: Run, folder: Path, manifest: dict):
         self.run, self.folder, self.manifest = run, folder, manifest
@@ -49,7 +53,10 @@ class Reading:
 
     @classmethod
     def open(cls, study: Study, run: str | Run, reader: str) -> Reading:
-        """Raises Missing where that reader has not read that run, Refused where the run was made again since."""
+        """Open a reading.
+
+        Raises Missing if that reader has not read that run, Refused if the run was replaced since.
+        """
         opened = study.run(run) if isinstance(run, str) else run
         folder = opened.folder / f"{FOLDER}{check_name(reader, 'reader')}"
         manifest = read_manifest(folder)
@@ -89,7 +96,7 @@ class Reading:
         return self._array("probabilities")
 
     def selected(self, k: int) -> np.ndarray:
-        """(q,) int64: the column of the passage that the answer at k stands in; -1 where nothing was read."""
+        """(q,) int64: the column of the passage that holds the answer at k; -1 if nothing was read."""
         return selected(self.relevance, self.scores, k)
 
     def selection_probability(self, row: int, column: int, k: int) -> float:
@@ -100,7 +107,7 @@ class Reading:
     def answers(
         self, study: Study, ks: Sequence[int], rows: Sequence[int] | None = None
     ) -> dict[int, list[str | None]]:
-        """The predicted answers at each k: the text of the best span of the best passage, None where nothing was read."""
+        """The predicted answers at each k: the text of the best span of the best passage, None if nothing was read."""
         rows = list(range(len(self.relevance))) if rows is None else list(rows)
         columns = {k: self.selected(k)[rows] for k in ks}
         wanted = sorted(
@@ -120,7 +127,7 @@ class Reading:
 
 
 def readings_of(run: Run) -> dict[str, dict]:
-    """The readers that have read a run: name to manifest, oldest first. Nothing where the run was made again since."""
+    """The readers that have read a run, oldest first: name to manifest."""
     found = [manifest for folder in run.folder.glob(f"{FOLDER}*") if (manifest := read_manifest(folder)) is not None]
     return {manifest["reader"]: manifest for manifest in sorted(found, key=lambda each: each["made"])}
 
@@ -202,7 +209,7 @@ def read(
 
 
 def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
-    """Rising k's. Raises Refused for what the run cannot give."""
+    """Ascending values of k. Raises Refused for a k that the run cannot give."""
     there = int((np.asarray(run.hits.ordinals) >= 0).any(axis=0).sum()) if len(run.hits) else 0
     if not there:
         raise Refused(f"run {run.name!r} has no hits: there is nothing to read")
@@ -218,7 +225,7 @@ def _cut_offs(run: Run, ks: Sequence[int] | None) -> list[int]:
 def _read_part(
     study: Study, run: Run, reader: Reader, parts: _ReadingShards, begin: int, depth: int, progress: Progress | None
 ) -> int:
-    """Read some questions and keep what was read; gives their number, 0 where they were read before."""
+    """Read some questions and store the result. Returns their number, or 0 if they were read before."""
     if progress is not None:
         progress(begin, len(run.hits), f"reading {run.name}")
     if parts.has(begin):
@@ -242,7 +249,7 @@ def _read_part(
 
 
 class _ReadingShards:
-    """Parts of a reading, in the order of the questions; those of another reading are thrown away."""
+    """Shards of a reading, in the order of the questions. Shards of another reading are discarded."""
 
     def __init__(self, folder: Path, about: dict):
         self.folder, path = folder, folder / "about.json"
@@ -280,7 +287,9 @@ def _write_predictions(study: Study, reading: Reading) -> None:
 
 
 def _predictions(study: Study, reading: Reading) -> Iterator[dict[str, Any]]:
-    """A line a question: at each k the answer, its passage and rank, its span in characters of the passage's text, and its scores."""
+    """Yield a line for each question: at each k the answer, its passage and rank, its span in characters of the
+    passage's text, and its scores.
+    """
     ids, chosen = reading.run.question_ids, {k: reading.selected(k) for k in reading.ks}
     for begin in range(0, len(ids), PER_PART):
         rows = range(begin, min(begin + PER_PART, len(ids)))

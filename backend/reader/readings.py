@@ -1,4 +1,4 @@
-"""How well readers answer: exact match and F1 of readings at each k, by relation and bucket, one reading or two side by side."""
+"""Measure readings: exact match and F1 at each k, by relation and bucket, for one reading or two side by side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class MeasuredReading:
     """A reading, measured. Row i is questions[i] in every array.
 
     said: by k, the answers read, None where nothing was. exact: by k, (q,) bool. f1: by k, (q,) float64.
-    found: by k, (q,) bool, whether a passage among the first k holds an answer (Success@k by the default rule): what could be read.
+    found: by k, (q,) bool, whether a passage among the first k holds an answer (Success@k by the default rule): what
+    could be read.
     left_out: questions of the run that have no answers.
     """
 
@@ -58,11 +59,11 @@ class MeasuredReading:
 
     @cached_property
     def relations(self) -> np.ndarray:
-        """(q,) str, "" where there is none."""
+        """(q,) str, "" for a question without a relation."""
         return np.array([question.relation or "" for question in self.questions], dtype=str)
 
     def groups(self, by: Group) -> dict[str, np.ndarray]:
-        """Rows of each relation or bucket, in the order of a table; questions without a relation are left out."""
+        """The rows of each relation or bucket, in the order of a table, without questions that have no relation."""
         labels = (
             self.relations
             if by == "relation"
@@ -73,10 +74,10 @@ class MeasuredReading:
 
 
 def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) -> MeasuredReading:
-    """Measure a reading at its own k's, or at others that it is deep enough for.
+    """Measure a reading at its own values of k, or at others up to its depth.
 
     Raises:
-        BadInput: a k that it is not deep enough for, or a run none of whose questions has answers.
+        BadInput: a k beyond the reading's depth, or a run whose questions have no answers.
     """
     ks = sorted(set(reading.ks if ks is None else ks))
     if not ks or ks[0] < 1 or ks[-1] > reading.depth:
@@ -101,7 +102,7 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """The figures of a group of questions at each k; Wilson's interval for shares, a bootstrap for F1."""
+    """The figures of a group of questions at each k: Wilson's interval for shares, a bootstrap interval for F1."""
 
     group: str
     n: int
@@ -111,7 +112,7 @@ class AnswerRow:
 
 
 def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
-    """All questions together ("all"), or a row for each relation or bucket."""
+    """One row for all questions ("all"), or a row for each relation or bucket."""
     groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
     return [AnswerRow(name, len(rows), {k: proportion(made.exact[k][rows]) for k in made.ks},
                       {k: mean(made.f1[k][rows], seed=SEED) for k in made.ks}, {k: proportion(made.found[k][rows]) for k in made.ks})
@@ -119,7 +120,7 @@ def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRo
 
 
 def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
-    """Exact match at each k averaged over relations; empty where no question has one."""
+    """Exact match at each k, averaged over relations; empty if no question has a relation."""
     related = made.relations != ""
     if not related.any():
         return {}
@@ -128,7 +129,7 @@ def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
 
 @dataclass(frozen=True, slots=True)
 class TunedK:
-    """The k of the best exact match on dev questions; of equals the smallest."""
+    """The k with the best exact match on dev questions; the smallest of equals."""
 
     k: int
     run: str
@@ -136,7 +137,10 @@ class TunedK:
 
 
 def tuned_k(made: MeasuredReading) -> TunedK:
-    """Raises Refused where the reading holds no dev question with answers: a k chosen on what it is measured on would flatter."""
+    """Tune k on dev questions.
+
+    Raises Refused if the reading holds none: choosing k on the questions it is measured on would flatter it.
+    """
     dev = np.array([question.split == "dev" for question in made.questions], dtype=bool)
     if not dev.any():
         raise Refused(
@@ -161,11 +165,12 @@ class BothAnswer:
 def both_answer(
     a: MeasuredReading, b: MeasuredReading, k: int, by: Group | None = None, kept: set[str] | None = None
 ) -> dict[str, BothAnswer]:
-    """Two readings on the questions that both measure: all together ("all"), or by group with p adjusted by Holm's method.
+    """Compare two readings on the questions that both measure: all ("all"), or by group with p adjusted by Holm's
+        method.
 
     Args:
-        k: a cut-off that both were measured at.
-        kept: ids of the questions to look at; None for all.
+        k: a cut-off at which both were measured.
+        kept: ids of the questions to use; None for all.
     """
     rows = [
         row

@@ -1,4 +1,7 @@
-"""The hyper-parameters of training a reader, each declared once. The defaults are DPR's (Karpukhin et al. 2020, section 6.1)."""
+"""The hyper-parameters of training a reader, each declared once.
+
+The defaults are DPR's (Karpukhin et al. 2020, section 6.1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""transformers' Trainer for the reader: our order of batches, loss and comparison. Loaded only by what trains: torch loads with it."""
+"""transformers' Trainer for the reader, with our batches, loss and evaluation.
+
+Only training imports this module, because it loads torch.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ FIGURE, SECOND = "exact_match", "f1"
 
 @dataclass(frozen=True)
 class ReaderCollator:
-    """What was drawn, as the loss takes it (see `reader_loss`): the passages of all questions in one batch, each positive first."""
+    """Turns sampled examples into the inputs of `reader_loss`: the passages of all questions in one batch, each
+    positive first.
+    """
 
     inputs: ReaderInputs
 
@@ -46,7 +51,7 @@ class ReaderCollator:
 
 
 class ReaderTrainer(SampledTraining, Trainer):
-    """Compares checkpoints by exact match on held-out questions; among equals the later is kept."""
+    """Compares checkpoints by exact match on held-out questions; of equals the later one wins."""
 
     def __init__(
         self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any
@@ -55,7 +60,7 @@ class ReaderTrainer(SampledTraining, Trainer):
         super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
 
     def network(self) -> Any:
-        """The reader's part of what is trained."""
+        """The reader inside the trained model."""
         return self.model
 
     def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any) -> torch.Tensor:
@@ -83,12 +88,12 @@ class ReaderTrainer(SampledTraining, Trainer):
 
 
 def reader_of(model: ReaderModel, arguments: Any) -> Reader:
-    """The reader as it stands, on the device and in the precision of its training."""
+    """The current reader, on the device and in the precision of its training."""
     return Reader(model, arguments.device.type, precision="bfloat16" if arguments.bf16 else "float32")
 
 
 def measure(reader: Reader, examples: Sequence[ReaderExample], k: int) -> dict[str, float]:
-    """Exact match and F1, from 0 to 1, of the answers read in the first k passages of each question."""
+    """Exact match and F1, from 0 to 1, of the answers read from the first k passages of each question."""
     found = []
     for example in examples:
         passages = example.passages[:k]

@@ -1,8 +1,9 @@
-"""Training the extractive reader (Karpukhin et al. 2020, section 6.1) on the passages that a run finds for training questions.
+"""Train the extractive reader (Karpukhin et al. 2020, section 6.1) on the passages that a run retrieves for training
+questions.
 
-`train` works on folders and knows no study; `train_reader` is the job. What is made is an ordinary folder that transformers'
-`DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In several processes: `torchrun
---nproc-per-node 4 --no-python blindspot train reader ...`.
+`train` works on folders and knows no study; `train_reader` is the job. The model is an ordinary folder that
+transformers' `DPRReader.from_pretrained` loads anywhere, with training.json and log.jsonl beside the weights. In
+several processes: `torchrun --nproc-per-node 4 --no-python blindspot train reader ...`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedReader:
-    """A trained reader's folder, and how it did on held-out questions."""
+    """A trained reader's folder, and its result on held-out questions."""
 
     name: str
     folder: str
@@ -72,11 +73,13 @@ def train_reader(
     """The job: train on a run over training questions.
 
     Args:
-        start: a reader of the study (to go on from, for a small set), an encoder of study.toml, a folder or a Hugging Face name.
-        settings: what differs from the defaults of `ReaderSettings`.
+        start: a reader of the study (to continue with a small set), an encoder of study.toml, a folder or a Hugging
+            Face name.
+        settings: the settings that differ from the defaults of `ReaderSettings`.
 
     Raises:
-        Refused: a model of that name exists and `replace` is false; no question of the run can train; and what `train` raises.
+        Refused: a model of that name exists and `replace` is false; no question of the run can train; and as `train`
+            raises.
         Missing: no such run, or the start cannot be loaded.
     """
     target, chosen, opened = new_model_folder(study, name, replace), ReaderSettings(**(settings or {})), study.run(run)
@@ -113,17 +116,17 @@ def train(
     left_out: dict[str, int] | None = None,
     progress: Progress | None = None,
 ) -> TrainedReader:
-    """Train, or go on where a training that was broken off stands, and put the best reader into `target`.
+    """Train, or resume an interrupted training, and put the best reader into `target`.
 
     Args:
         start: see `start_reader`.
-        working: where checkpoints and the log lie meanwhile; removed at the end.
-        restart: begin again although an unfinished training stands in `working`.
-        about: what else training.json is to say; a training with other words there is another one.
+        working: folder of checkpoints and log during the training; removed at the end.
+        restart: discard an unfinished training in `working`.
+        about: further entries of training.json; a training with other entries is another training.
 
     Raises:
-        Refused: settings that cannot learn, too few questions, another training unfinished in `working`, a full disk.
-        Missing: the start model cannot be loaded, or a package that training needs.
+        Refused: settings that cannot learn, too few questions, another unfinished training in `working`, a full disk.
+        Missing: the start model cannot be loaded, or a package for training is missing.
     """
     from transformers import TrainingArguments
 
@@ -193,7 +196,7 @@ def train(
 
 
 def batch_sampler(questions: int, settings: ReaderSettings) -> BatchSampler:
-    """Raises Refused where a process would have no question."""
+    """The sampler of batches. Raises Refused if a process would have no question."""
     processes = world_size()
     if questions < processes:
         raise Refused(f"{questions} questions are too few to train on with {processes} processes; add some")
@@ -242,7 +245,7 @@ def _run_trainer(
 
 
 def _save_best(working: Path, target: Path, made: TrainedReader, about: dict) -> TrainedReader:
-    """Put the best checkpoint, or the last where none was compared, into `target`; the working folder goes."""
+    """Put the best checkpoint, or the last one if none was evaluated, into `target`, and remove the working folder."""
     from backend.reader.trainer import FIGURE
 
     kept = best_checkpoint(working, FIGURE)

@@ -1,4 +1,7 @@
-"""The demo study: a generated encyclopedia, imported, indexed and retrieved three ways. Each step is skipped if it is done."""
+"""The demo study: a generated encyclopedia, imported, indexed and retrieved in three ways.
+
+Finished steps are skipped.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
 
 
 def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None = None) -> tuple[Study, list[str]]:
-    """Make the demo study, or what is missing of it.
+    """Make the demo study, or its missing parts.
 
-    Returns: the study, and the lines that say what the encyclopedia shows.
+    Returns: the study, and lines that describe what the encyclopedia shows.
 
-    Raises Refused when `folder` holds something else, or a demo of another size or seed.
+    Raises Refused if `folder` holds something else, or a demo of another size or seed.
     """
     study = Study.open(folder) if (folder / SETTINGS_FILE).is_file() else Study.create(folder, "Generated encyclopedia")
     source = study.path(SOURCE)
@@ -48,7 +51,7 @@ def make_demo(folder: Path, passages: int, seed: int, progress: Progress | None 
 
 
 def _generated(source: Path, passages: int, seed: int, progress: Progress | None) -> dict:
-    """The generated files' summary; generates them when they are not there."""
+    """The summary of the generated files; generates them if they do not exist."""
     about = source / "about.json"
     if about.is_file():
         made = json.loads(about.read_text())
@@ -71,7 +74,7 @@ def _size(made: dict) -> str:
 
 
 def shows(study: Study) -> list[str]:
-    """What the encyclopedia shows with this study's BM25 and dense runs, one line a figure, with n and a 95% interval."""
+    """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval."""
     bm25_run, dense_run = study.run(RUNS["bm25"]), study.run(RUNS["dense"])
     questions = study.questions.some(bm25_run.question_ids)
     with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:

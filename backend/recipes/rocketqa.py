@@ -1,12 +1,16 @@
-"""RocketQA's training procedure (Qu et al. 2021, section 3.4), with people's labels over the machine's: `blindspot train rocketqa`.
+"""RocketQA's training procedure (Qu et al. 2021, section 3.4), with people's labels over the machine's: `blindspot
+train rocketqa`.
 
-1. A dual encoder, with the other passages of the batch (of all processes, under torchrun) as its only negatives.
-2. A cross-encoder, on what that dual encoder finds for the training questions; its scores of these passages are kept.
-3. A dual encoder with hard negatives of which the cross-encoder is sure that they do not answer.
-4. A dual encoder on these and on unlabelled questions, whose positives and negatives are those that the cross-encoder is sure of.
+1. A dual encoder whose only negatives are the other passages of the batch (of all processes, under torchrun).
+2. A cross-encoder, trained on what that dual encoder retrieves for the training questions; its scores of these
+    passages are stored.
+3. A dual encoder with hard negatives that the cross-encoder is sure do not answer.
+4. A dual encoder on these and on unlabelled questions, with the positives and negatives that the cross-encoder is sure
+    about.
 
-Steps 1, 3 and 4 start from the same model. Each step is some stages (`recipe_stages`), each an ordinary part of the study: a training
-set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a folder with a manifest for each step, and the report.
+Steps 1, 3 and 4 start from the same model. Each step consists of stages (`stages.py`), each an ordinary part of the
+study: a training set, a model, an index, a run, scores. `recipes/<name>/` holds state.json, a folder with a manifest
+for each step, and the report.
 """
 
 from __future__ import annotations
@@ -30,12 +34,14 @@ if TYPE_CHECKING:
 
 STEPS = {0: "before training", 1: "dual encoder", 2: "cross-encoder", 3: "dual encoder on denoised negatives",
          4: "dual encoder with unlabelled questions"}  # fmt: skip
-POLL = 0.2  # seconds between looks of a process that waits for the one that leads
+POLL = 0.2  # seconds between checks of a process that waits for the main process
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeMade:
-    """What a recipe made. runs: over dev, of each step's retriever, in order. skipped: why, by step. notes: what a person should know."""
+    """The result of a recipe. runs: the dev run of each step's retriever, in order. skipped: reason, by step.
+    notes: remarks for the user.
+    """
 
     name: str
     runs: list[str]
@@ -54,15 +60,16 @@ def train_rocketqa(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> RecipeMade | None:
-    """The job: all four steps, or what is still to be done of them. Gives None in a process that does not lead.
+    """The job: all four steps, or those that remain. Returns None in processes other than the main one.
 
     Args:
-        run: over the training questions; what step 1's training set is mined from.
-        start: an encoder of study.toml, or a folder or Hugging Face name; of all four models.
+        run: a run over the training questions; step 1's training set is mined from it.
+        start: the start of all four models: an encoder of study.toml, or a folder or Hugging Face name.
         settings: fields of `RecipeSettings` that differ from its defaults.
 
     Raises:
-        Refused: the recipe was begun with something else, a name that it needs is taken, or what a stage made was changed since.
+        Refused: the recipe was started with other arguments, a name it needs is taken, or the output of a stage has
+            changed since.
         BadInput, Missing: as the stages do.
     """
     check_recipe_name(name)
@@ -108,7 +115,7 @@ def _do(study: Study, state: State, stage: Stage, stages: list[Stage], say: Prog
 
 
 def _unchanged(study: Study, state: State, stage: Stage) -> str:
-    """The hash of what an earlier stage made. Raises Refused where it is another now; scores may have been added to."""
+    """The hash of an earlier stage's output. Raises Refused if the output has changed; scores may have grown."""
     now, then = hash_of(study, stage.kind, stage.name), state.stage(stage.key)["sha256"]
     if now is None or now != then and stage.kind != "scores":
         raise Refused(
@@ -119,7 +126,7 @@ def _unchanged(study: Study, state: State, stage: Stage) -> str:
 
 
 def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
-    """Raises Refused where something of a name that is to be made stands there, and was not made by this recipe."""
+    """Raises Refused if an output's name is taken by something that this recipe did not make."""
     for stage in stages:
         if not state.stage(stage.key) and stage.kind != "scores" and hash_of(study, stage.kind, stage.name) is not None:
             raise Refused(
@@ -128,7 +135,7 @@ def _check_free(study: Study, state: State, stages: list[Stage]) -> None:
 
 
 def _follow(study: Study, recipe: Recipe) -> None:
-    """What a process does that does not lead: wait, and train along. A model that is there is none to train any more."""
+    """The other processes: wait, and take part in each training. An existing model is not trained again."""
     stages, state = recipe.stages(), recipe.state
     for number, stage in enumerate(stages):
         if not stage.everywhere:
@@ -150,7 +157,7 @@ def _said(progress: Progress | None, stage: Stage) -> Progress:
 
 
 def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
-    """Write the manifest of a step that is done: what it took and made, and how it did."""
+    """Write the manifest of a finished step: inputs, outputs, figures."""
     folder, state = study.path("recipes", recipe.name, f"step-{step}"), recipe.state
     done = [stage for stage in stages if state.done(stage.key)]
     if not done or step in state.skipped or read_manifest(folder) is not None:
@@ -170,7 +177,7 @@ def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
 
 
 def _finish(study: Study, recipe: Recipe) -> RecipeMade:
-    """Write the report and the recipe's manifest; where they stand already, read them."""
+    """Write the report and the recipe's manifest, or read them if they exist."""
     folder, state = study.path("recipes", recipe.name), recipe.state
     manifest = read_manifest(folder)
     if manifest is None:

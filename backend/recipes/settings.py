@@ -22,8 +22,9 @@ DUAL = {
 }
 CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
 DEPTH = 100
-"""RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128 at a time; a
-cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100."""
+"""RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
+at a time; a cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100.
+"""
 SMALL_DUAL = {
     "layers": 2,
     "question_tokens": 24,
@@ -46,12 +47,19 @@ SMALL_CROSS = {
     "evaluate_every": 40,
 }
 SMALL_DEPTH = 20
-"""For a CPU, minutes each. The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
-text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from random passages
-besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn."""
+"""For a CPU, minutes each.
+
+The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
+text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from
+random passages
+besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn.
+"""
 JUDGED_POLICY = "answer_match"
-"""Of step 2's set. A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
-what was labelled rather than what answers."""
+"""Of step 2's set.
+
+A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
+what was labelled rather than what answers.
+"""
 
 
 DENOISED_BY = (Thresholds().keep_below, Thresholds().propose_above)
@@ -59,7 +67,10 @@ DENOISED_BY = (Thresholds().keep_below, Thresholds().propose_above)
 
 @settings_class
 class RecipeSettings:
-    """The choices of a recipe. `dual` and `cross` hold what differs from the model settings that the other choices give."""
+    """The choices of a recipe.
+
+    `dual` and `cross` hold what differs from the model settings that the other choices give.
+    """
 
     small: bool = Field(False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
     depth: int | None = Field(
@@ -88,7 +99,10 @@ class RecipeSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
-        """The settings from plain values, as a job stores them. Raises BadInput or Refused for values that cannot train."""
+        """The settings from plain values, as a job stores them.
+
+        Raises BadInput or Refused for values that cannot train.
+        """
         thresholds = values.get("thresholds", DENOISED_BY)
         made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
         check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
@@ -102,7 +116,9 @@ class RecipeSettings:
 
     @property
     def easy(self) -> int:
-        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws from."""
+        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws
+        from.
+        """
         return max(0, DEPTH - self.ranks) if self.small else 0
 
     def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:

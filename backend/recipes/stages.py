@@ -1,4 +1,4 @@
-"""The stages of a recipe: what each makes, of what, and how."""
+"""The stages of a recipe: the output of each, its inputs, and how it is made."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ NO_UNLABELLED = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One thing that a recipe makes.
+    """One stage of a recipe, with one output.
 
-    step: 1 to 4; 0 comes before. what: in words. kind, name: of what is made. needs: keys of stages whose work it takes.
-    outside: of the recipe's request, what it takes besides. everywhere: done by all processes that train together.
-    unless: gives a reason to leave its step out, from here on; empty for none. figures: what the step's manifest tells of it.
+    step: 1 to 4; 0 comes before. what: the stage in words. kind, name: of the output. needs: keys of the stages whose
+    output it uses.
+    outside: the entry of the recipe's request that it also uses. everywhere: all processes take part.
+    unless: returns a reason to skip the rest of the step; empty for none. figures: entries for the step's manifest.
     """
 
     step: int
@@ -58,7 +59,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe that is begun; everything that its stages need."""
+    """A recipe in progress, with everything that its stages need."""
 
     study: Study
     name: str
@@ -69,7 +70,7 @@ class Recipe:
     state: State
 
     def stages(self) -> list[Stage]:
-        """All of them, in order."""
+        """All stages, in order."""
         pinned, name = self.state.pinned, self.name
         over = "+labels" if pinned["labels"] else ""
         first, judge, free = f"{name}-1-train", f"{name}-2-judge", f"{name}-3-unlabelled"
@@ -128,21 +129,21 @@ class Recipe:
         ]
 
     def notes(self) -> list[str]:
-        """What a person should know of how it went."""
+        """Remarks for the user about the run of the recipe."""
         state, notes = self.state, []
         if not self.state.pinned["dev"]:
-            notes.append("there are no dev questions, so nothing tells which step's retriever is best")
+            notes.append("there are no dev questions, so no figure says which step's retriever is best")
         if state.done("3 training set") and not self._counts(f"{self.name}-3")["sources"]["negative"].get("run", 0):
             notes.append(
                 f"the cross-encoder gave no passage of step 3 less than {self.settings.thresholds[0]:g}, so that step had no hard "
                 "negatives but people's; train the cross-encoder longer, or look at its calibration"
             )
         if len(state.pinned["positives"]) == 1:
-            notes.append("positives are gold alone: there is no BM25 index to find passages for questions without gold")
+            notes.append("positives are gold only: there is no BM25 index to find passages for questions without gold")
         return notes
 
     def _retriever(self, step: int, needs: tuple[str, ...], outside: str | None, **request: Any) -> list[Stage]:
-        """A training set, a dual encoder, its index, and its run over dev."""
+        """The stages of a retriever: training set, dual encoder, index, and dev run."""
         name = f"{self.name}-{step}"
         unless = self._nothing_taught if step == 4 else str
         return [
@@ -226,7 +227,9 @@ class Recipe:
     def _index(self, name: str, progress: Progress | None) -> None:
         from backend.retrieval.dense import build_index
 
-        if name not in self.study.settings.encoders:  # killed between a model and its line in study.toml
+        if (
+            name not in self.study.settings.encoders
+        ):  # the job was killed after training and before study.toml named the model
             about = read_json(self.study.path("models", name) / "training.json")
             add_encoder(
                 self.study.settings_path,
@@ -316,10 +319,13 @@ def begin(
     state: State,
     wait: float | None = None,
 ) -> Recipe:
-    """Begin a recipe, or open the one that was begun so. With `wait`, until another process has, looking so often (seconds).
+    """Start a recipe, or open the one that was started with the same arguments.
+
+    With `wait`, poll every `wait` seconds until another process has
+    started it.
 
     Raises:
-        Refused: it was begun with something else. Missing: no such run.
+        Refused: it was started with other arguments. Missing: no such run.
     """
     if wait is not None:
         while not state.begun:
@@ -366,7 +372,10 @@ def _labels(study: Study) -> dict[str, Any]:
 
 
 def model_of(study: Study, start: str) -> str:
-    """The model behind an encoder of study.toml; else what was named. Raises Refused for one of two plain towers."""
+    """The model behind an encoder of study.toml, or else the name itself.
+
+    Raises Refused for an encoder of two separate models.
+    """
     known = study.settings.encoders.get(start)
     if known is not None and known.model is None:
         raise Refused(
@@ -376,7 +385,7 @@ def model_of(study: Study, start: str) -> str:
 
 
 def weights_of(model: Path) -> str | None:
-    """None for a model that is a name elsewhere, not a folder here."""
+    """A hash of the weights; None for a model that is not a local folder."""
     from backend.training.scoring import weights_hash
 
     return weights_hash(model) if model.is_dir() else None

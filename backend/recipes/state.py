@@ -1,7 +1,7 @@
-"""Where work of several stages stands: one small JSON file, written whole after every stage, so that a killed one goes on.
+"""The state of work in several stages: one small JSON file, rewritten after every stage, so that killed work resumes.
 
-A stage is begun with the hashes of what it takes and done with the hash of what it made. What a begun stage left whole before its
-process was killed is taken over; what is gone or was changed since it was made is refused, not trained on.
+A stage records the hashes of its inputs when it starts and the hash of its output when it is done. A complete output
+of a killed stage is accepted. An output that has disappeared or changed since is refused.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ RUN_FILES = ("questions.json", "ordinals.npy", "scores.npy")
 
 
 class State:
-    """The state of one piece of work, in `folder/state.json`. One process writes it; others may read.
+    """The state of one piece of work, in `folder/state.json`. One process writes it; others may read it.
 
-    `request` holds what the work was begun with; going on with anything else is refused. `pinned` is what was found at the beginning
-    and is kept to, such as the last label event.
+    `request` holds the arguments of the work; resuming with others is refused. `pinned` holds facts that were read at
+    the start and stay fixed, such as the last label event.
     """
 
     def __init__(self, folder: Path):
@@ -37,7 +37,7 @@ class State:
         return self.path.is_file()
 
     def open(self, request: dict[str, Any], pinned: dict[str, Any]) -> None:
-        """Begin, or check that the same is asked for. Raises Refused where it is not."""
+        """Start the work, or check that the arguments are the same. Raises Refused if they differ."""
         if not self.begun:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self.path, {"request": request, "pinned": pinned, "stages": {}, "skipped": {}})
@@ -57,7 +57,9 @@ class State:
         return self.read()["pinned"]
 
     def stage(self, key: str) -> dict[str, Any]:
-        """What is known of a stage: `inputs` once it is begun, `sha256` and `seconds` once it is done; empty before."""
+        """The record of a stage: `inputs` once it has started, `sha256` and `seconds` once it is done; empty
+        before.
+        """
         return self.read()["stages"].get(key, {})
 
     def done(self, key: str) -> bool:
@@ -75,7 +77,7 @@ class State:
 
     @property
     def skipped(self) -> dict[int, str]:
-        """Why each step that was left out was."""
+        """The reason of each skipped step."""
         return {int(step): why for step, why in self.read()["skipped"].items()}
 
     def _set(self, key: str, about: dict[str, Any]) -> None:
@@ -84,9 +86,9 @@ class State:
 
 
 def hash_of(study: Study, kind: Kind, name: str) -> str | None:
-    """One hash of a finished part of a study; None while it is not there, or not whole.
+    """One hash of a finished part of a study; None if the part is absent or incomplete.
 
-    Scores are never whole: more may be added. Theirs is the digest of what is there now.
+    Scores are never complete, because more may be added. Their hash covers the present scores.
     """
     if kind == "model":
         path = study.path("models", name) / "training.json"

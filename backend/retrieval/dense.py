@@ -250,11 +250,11 @@ class Dense:
         for start in range(0, len(questions), PER_STEP):
             if progress is not None:
                 progress(start, len(questions), "encoding questions")
-            vectors.append(self._encoder.encode_questions(questions[start : start + PER_STEP]))
+            vectors.append(self.encoder.encode_questions(questions[start : start + PER_STEP]))
         return np.concatenate(vectors) if vectors else np.zeros((0, self.manifest["dimension"]), np.float32)
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def encoder(self) -> Encoder:
         encoder = load_encoder(self._encoder_settings, self.device)
         for key, value in encoder.describe().items():
             if self.manifest[key] != value:

@@ -53,7 +53,7 @@ def train_per_relation(
     least: int = MIN_QUESTIONS,
 ) -> dict:
     """The job: train a question encoder for each relation with at least `least` questions, over the dense index of
-        `encoder`.
+    `encoder`.
 
     After an interruption, finished relations are not trained again.
 

@@ -1,5 +1,5 @@
 """A finished training set: an immutable folder `training_sets/<name>/` with pairs.parquet, left_out.jsonl and
-    manifest.json.
+manifest.json.
 
 pairs.parquet is sorted by question id and has one row group for some hundred questions.
 """

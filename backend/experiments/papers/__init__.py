@@ -1,12 +1,15 @@
-"""The experiments of the three papers, by name; each is planned in a file of that name, which holds the paper's figures.
+"""The experiments of the three papers, by name. Each is planned in a file of that name, which holds the paper's figures.
 
-Such a file has `plan(setting, bench) -> Plan`, and may have TAKES (names of `Setting`'s fields that it uses besides those that all
-use) and DEFAULTS (its own values of fields).
+Such a file has `plan(setting, bench) -> ExperimentPlan`, and may have TAKES (names of `Setting`'s fields that it uses besides the common
+ones) and DEFAULTS (its own values of fields). An installed package adds an `Experiment` through the entry point group
+`blindspot.experiments`. The table of names stands here, so that the command line lists the experiments without importing them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from backend.core.registry import Registry
 
 
 class About(NamedTuple):
@@ -43,3 +46,21 @@ EXPERIMENTS = {
     "specialised": About("EntityQuestions", "Tables 4 and 8", "How far do question encoders by relation go over one index that stays?"),
     "embedding-spread": About("EntityQuestions", "Figure 2", "Are a relation's passages crowded before training on it, and spread after?"),
 }  # fmt: skip
+
+
+def _check(entry: object) -> None:
+    from backend.experiments.plan import Experiment
+
+    if not isinstance(entry, Experiment):
+        raise TypeError(f"{type(entry).__name__} is not an Experiment")
+    if entry.name in EXPERIMENTS:
+        raise ValueError(f"Blindspot has an experiment {entry.name!r} already")
+
+
+INSTALLED: Registry = Registry("experiment", group="blindspot.experiments", check=_check)
+"""The experiments of installed packages."""
+
+
+def experiments() -> dict[str, About]:
+    """Every experiment by name: the papers', then those of installed packages."""
+    return EXPERIMENTS | {experiment.name: experiment.about for experiment in INSTALLED}

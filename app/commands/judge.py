@@ -1,0 +1,117 @@
+"""`blindspot judge`: judges that say how probable it is that a passage answers a question."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from app.commands.common import AsJson, StudyOption, do, group, open_study
+from app.commands.options import takes_settings
+from backend.judges.feature_model import FeatureJudgeSettings
+from backend.text.counting import counted
+
+judge_app = group("Judges: learn one from your labels in seconds, and let it judge what runs found.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.")]
+Run = Annotated[str, typer.Option(metavar="RUN", help="The run whose lists are judged.")]
+
+
+@judge_app.command("learn")
+@takes_settings(FeatureJudgeSettings)
+def learn(
+    name: Name,
+    run: Annotated[str, typer.Option(metavar="RUN", help="A run over training questions, to learn from.")],
+    encoder: Annotated[
+        str | None, typer.Option(help="Also use similarities of this encoder's dense index; default none.")
+    ] = None,
+    *,
+    settings: dict[str, Any],
+    replace: Annotated[bool, typer.Option("--replace", help="Learn a judge of that name again.")] = False,
+    study: StudyOption = None,
+) -> None:
+    """Learn from gold and people's labels which of a retriever's passages answer. Takes seconds, without a GPU."""
+    from backend.judges.feature_judge import learn_judge
+
+    made = do(learn_judge, open_study(study), name, run, encoder=encoder, settings=settings, replace=replace)
+    about = made.report
+    print(
+        f"Learned {name} from {counted(about['labelled_questions'], 'labelled question')} "
+        f"({counted(about['pairs'], 'pair')}) in {made.seconds:,.0f} s: {about['model']}, {len(about['features'])} features."
+    )
+    for line in _worth(about):
+        print(f"  {line}")
+    print(f"Next: blindspot retrieve --with rerank --judge {name} --split dev")
+
+
+def _worth(about: dict[str, Any]) -> list[str]:
+    """What a judge is worth on training questions out of fold, in lines for people."""
+    drop, settings = about["drop"], about["settings"]
+    lines = [
+        f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
+        f"({about['positives']:,} positives, base rate {about['base_rate']:.1%}; {about['measured_on']})"
+    ]
+    if drop["value"] is None:
+        lines.append(
+            f"no threshold keeps false negatives under {settings['false_negatives']:.1%}: label more questions"
+        )
+    else:
+        lines.append(
+            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are false negatives "
+            f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+        )
+    for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
+        add = about[key]
+        if add["value"] is None:
+            lines.append(f"{which}: no threshold gives positives of which {settings['precision']:.0%} are right")
+        else:
+            lines.append(
+                f"{which}: add as positives from {add['value']:.3f}; {add['share']:.1%} are right "
+                f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
+            )
+    return lines
+
+
+@judge_app.command("run")
+def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
+    """Judge the passages of a run and keep the probabilities. What is kept already is left as it is."""
+    from backend.judges.feature_judge import judge_run
+
+    made = do(judge_run, open_study(study), name, run)
+    print(f"Judged {counted(made['pairs'], 'pair')} of {counted(made['questions'], 'question')}.")
+
+
+@judge_app.command("list")
+def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
+    """List the learned judges, with what each is worth."""
+    import json
+
+    from backend.judges.feature_judge import feature_judges
+
+    found = feature_judges(open_study(study))
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    if not found:
+        print("No judge yet. Learn one: blindspot judge learn NAME --run RUN")
+    for about in found:
+        print(
+            f"{about['name']}: {about['model']}, from {about['run']}, {counted(about['labelled_questions'], 'labelled question')}"
+        )
+        for line in _worth(about):
+            print(f"  {line}")
+
+
+@judge_app.command("explain")
+def explain(
+    name: Name,
+    run: Run,
+    question: Annotated[str, typer.Option(metavar="ID", help="A question of the run.")],
+    passages: Annotated[int, typer.Option(min=1, max=100, help="Passages to show.")] = 5,
+    study: StudyOption = None,
+) -> None:
+    """Show how probable the judge finds a question's first passages, and which features spoke for or against each."""
+    from backend.judges.feature_judge import explain_question
+
+    for judged in explain_question(open_study(study), name, run, question, passages):
+        print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
+        print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
