@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,31 @@ for name in ("BLINDSPOT_STUDY", "BLINDSPOT_BACKEND", "BLINDSPOT_BACKEND_TOKEN"):
 REAL_DATA = Path(
     os.environ.get("BLINDSPOT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "entityquestions-wiki"
 )
+
+
+# Test files that need no browser, model or JVM: `make quick` runs them.
+QUICK = {
+    "test_accuracy", "test_agreement", "test_audit", "test_buckets", "test_clusters", "test_contributing", "test_corpus",
+    "test_counting", "test_declared", "test_denoising", "test_disagreements", "test_download", "test_flips",
+    "test_formats_out", "test_formats_passages", "test_formats_questions", "test_formats_runs", "test_gold_matching",
+    "test_importing", "test_judged", "test_labels", "test_labels_io", "test_overlap", "test_people", "test_quality",
+    "test_question_sets", "test_questions", "test_queue", "test_registry", "test_report", "test_significance",
+}  # fmt: skip
+NOT_QUICK = ("torch", "jnius", "streamlit")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in QUICK:
+            item.add_marker(pytest.mark.quick)
+
+
+def pytest_sessionfinish(session):
+    """`make quick` fails if one of its tests loaded something slow: the list above would no longer be true."""
+    loaded = [name for name in NOT_QUICK if name in sys.modules]
+    if session.config.option.markexpr == "quick" and loaded:
+        print(f"\nmake quick: a test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")
