@@ -291,7 +291,7 @@ def test_words_of_older_results_read_as_the_present_ones(tmp_path):
 
 def test_parts_made_under_former_class_names_are_found(study):
     """Older studies named parts by hashes over the class names of that time."""
-    from backend.experiments.parts import FORMER_NAMES, Named, former_names
+    from backend.experiments.parts import FORMER_NAMES, StudyEncoder, former_names
     from backend.experiments.readers import ReadingPart
     from backend.experiments.trainings import ScoresPart
 
@@ -300,7 +300,7 @@ def test_parts_made_under_former_class_names_are_found(study):
     )
     assert [FORMER_NAMES[part.__name__] for part in (ScoresPart, ReadingPart)] == ["Scores", "Read"]
     bench = Workbench(study)
-    part = ScoresPart(Named("minilm"), Bm25Hits(QuestionSelection("dev"), 5), 5)
+    part = ScoresPart(StudyEncoder("minilm"), Bm25Hits(QuestionSelection("dev"), 5), 5)
     assert part.recipe(bench)["part"] == "Scores" and bench.record(part).name.endswith(".Scores.json")
 
 

@@ -15,7 +15,7 @@ from backend.experiments.fine_tuning import Apart, words_of
 from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits, Index
 from backend.experiments.papers.embedding_spread import SpreadMeasure
-from backend.experiments.parts import Named, QuestionSelection
+from backend.experiments.parts import QuestionSelection, StudyEncoder
 from backend.experiments.plan import Success, macro_values
 from backend.experiments.question_encoders import QuestionEncoders
 from backend.experiments.running import named, run_experiment
@@ -150,7 +150,7 @@ def test_blocks_are_indexed_and_searched(study):
         "tiny, blocks",
     ]
     bench = Workbench(study)
-    part = Blocks(288, Named("tiny"))
+    part = Blocks(288, StudyEncoder("tiny"))
     hits = BlockHits(QuestionSelection("dev", limit=100), 5, BlockIndex(part))
     run, corpus = hits.open(bench), part.study(bench).corpus
     texts = [[corpus.passage(ordinal).text for ordinal in row] for row in np.asarray(run.hits.ordinals).tolist()]
@@ -322,7 +322,7 @@ def test_specialised_leaves_the_index_alone(study, tmp_path):
 def test_spread_is_the_mean_cosine_of_two_positives(study):
     """Against scikit-learn's cosines, without those of a passage with itself."""
     bench = Workbench(study)
-    part = SpreadMeasure(Index(Named("tiny")), QuestionSelection("dev", ("P19",)), "mean cosine")
+    part = SpreadMeasure(Index(StudyEncoder("tiny")), QuestionSelection("dev", ("P19",)), "mean cosine")
     passages = sorted(bench.corpus.ordinals({id for question in part.asked.of(bench) for id in question.gold}).values())
     cosines = cosine_similarity(np.load(study.path("indexes", "tiny", "embeddings.npy"))[passages].astype(np.float64))
     n = len(passages)

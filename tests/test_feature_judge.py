@@ -402,3 +402,25 @@ def make_study_of(real_data, folder, import_passages, import_questions):
     for split in ("train", "dev"):
         retrieve(study, "bm25", split=split, k=20)
     return study
+
+
+def test_the_summary_speaks_of_known_positives_where_gold_and_labels_are_all_it_measured():
+    from app.commands.judge import _worth
+
+    reached = {"value": 0.1, "pairs": 952, "share": 0.003, "low": 0.001, "high": 0.009}
+    missed = {"value": None, "pairs": 0, "share": None, "low": None, "high": None}
+    lines = _worth(
+        {
+            "settings": {"false_negatives": 0.01, "precision": 0.95},
+            "auc": 0.9,
+            "average_precision": 0.3,
+            "positives": 50,
+            "base_rate": 0.045,
+            "measured_on": "training questions out of fold",
+            "drop": reached,
+            "add": missed,
+            "add_with_answer": missed,
+        }
+    )
+    assert "0.3% of the kept are known positives [0.1%, 0.9%], n=952" in lines[1]
+    assert not any("are false negatives" in line for line in lines)

@@ -52,20 +52,22 @@ def _worth(about: dict[str, Any]) -> list[str]:
     ]
     if drop["value"] is None:
         lines.append(
-            f"no threshold keeps false negatives under {settings['false_negatives']:.1%}: label more questions"
+            f"no threshold keeps known positives under {settings['false_negatives']:.1%}: label more questions"
         )
     else:
         lines.append(
-            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are false negatives "
+            f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are known positives "
             f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
         )
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
         add = about[key]
         if add["value"] is None:
-            lines.append(f"{which}: no threshold gives positives of which {settings['precision']:.0%} are right")
+            lines.append(
+                f"{which}: no threshold gives positives of which {settings['precision']:.0%} are known to be right"
+            )
         else:
             lines.append(
-                f"{which}: add as positives from {add['value']:.3f}; {add['share']:.1%} are right "
+                f"{which}: add as positives from {add['value']:.3f}; {add['share']:.1%} are known to be right "
                 f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
             )
     return lines

@@ -21,7 +21,7 @@ from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
 from backend.experiments.hits import RunPart
-from backend.experiments.parts import Named, Part
+from backend.experiments.parts import Part, StudyEncoder
 from backend.experiments.plan import Success
 from backend.progress import Progress
 from db.corpus import CorpusWriter
@@ -93,7 +93,7 @@ class Blocks(Part):
 
     plural = "collections of blocks"
     tokens: int
-    tokenizer: Named
+    tokenizer: StudyEncoder
 
     def title(self) -> str:
         return f"cutting articles into blocks of {self.tokens} tokens"
@@ -196,7 +196,7 @@ class BlockIndex(Part):
 
     plural = "indexes"
     blocks: Blocks
-    encoder: tuple[Named, ...] = ()
+    encoder: tuple[StudyEncoder, ...] = ()
 
     def title(self) -> str:
         return "encoding blocks" if self.encoder else "indexing blocks for BM25"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from backend.data.leaks import eligible_questions
 from backend.experiments.fine_tuning import Adapted, Begun
 from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import Named, Part
+from backend.experiments.parts import Part, StudyEncoder
 from backend.experiments.question_encoders import QuestionEncoders
 from backend.experiments.readers import JointModelPart, ReaderModelPart, ReadingPart
 from backend.experiments.running import all_parts, frozen, named
@@ -53,7 +53,9 @@ def cost(
     """
     chosen, bench = named(experiment), Workbench(study, device)
     setting = chosen.setting(frozen(given or {}))
-    parts = [part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, Named)]
+    parts = [
+        part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, StudyEncoder)
+    ]
     made = [part for part in parts if part.finished(bench)]
     waiting = [part for part in parts if part not in made]
     reckoned, seconds = _CostEstimator(bench), 0.0
@@ -214,6 +216,6 @@ class _CostEstimator:
 
 def _origin(part: Part) -> str:
     """The encoder of study.toml that a chain of trainings starts from."""
-    while not isinstance(part, Named):
+    while not isinstance(part, StudyEncoder):
         part = part.start
     return part.encoder

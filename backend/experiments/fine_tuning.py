@@ -14,7 +14,7 @@ from backend.core.manifest import whole_folder
 from backend.data.encyclopedia.language import SECOND_WORDINGS
 from backend.data.formats.entityquestions import TEMPLATES
 from backend.experiments.hits import DenseHits, Index, RunPart
-from backend.experiments.parts import Named, Part, QuestionSelection
+from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.experiments.plan import Setting
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.progress import Progress
@@ -121,7 +121,7 @@ class _AdaptedExamples(Sequence):
 class Begun(Part):
     """The start encoder with two towers, fewer layers or another pooling, before training."""
 
-    start: Named
+    start: StudyEncoder
     shape: Shape
 
     def title(self) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMER_NAMES = {
     "QuestionSelection": "Asked",
+    "StudyEncoder": "Named",
     "ReaderModelPart": "ReaderModel",
     "JointModelPart": "JointModel",
     "ReadingPart": "Read",
@@ -146,7 +147,7 @@ class QuestionSelection:
 
 
 @dataclass(frozen=True)
-class Named(Part):
+class StudyEncoder(Part):
     """An encoder of study.toml. There is nothing to make."""
 
     encoder: str

@@ -13,7 +13,7 @@ import numpy as np
 from backend.core.declared import build
 from backend.experiments.gain import LEAST_QUESTIONS, LEAST_SEEDS, crossed_mean
 from backend.experiments.hits import Bm25Hits, RunPart
-from backend.experiments.parts import Named, Part, QuestionSelection
+from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
@@ -111,8 +111,8 @@ class Setting:
         return f"Success@{self.ks[-2] if len(self.ks) > 1 else self.ks[0]}"
 
     @property
-    def first(self) -> Named:
-        return Named(self.start)
+    def first(self) -> StudyEncoder:
+        return StudyEncoder(self.start)
 
 
 class Measure(Protocol):

@@ -10,7 +10,7 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import Named, Part
+from backend.experiments.parts import Part, StudyEncoder
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from backend.experiments.trainings import Model
 from backend.progress import Progress
@@ -47,7 +47,7 @@ class ReaderModelPart(Model):
     plural, what = "readers", "a reader"
     hits: RunPart
     settings: ReaderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.training import train_reader
@@ -70,7 +70,7 @@ class JointModelPart(Model):
     plural, what = "readers with question encoders", "question encoder and reader together"
     index: Index
     settings: JointSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.reader.joint import train_joint

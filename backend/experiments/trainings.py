@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
-from backend.experiments.parts import Named, Part, QuestionSelection
+from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.progress import Progress
 from backend.training.examples import Example
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
-from backend.training_sets.denoising import Thresholds
+from backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
@@ -48,6 +48,10 @@ class TrainingData(Part):
 
     def title(self) -> str:
         return "making a training set"
+
+    def recipe(self, bench: Workbench) -> dict[str, Any]:
+        thresholds = self.thresholds.filled(policy_named(self.policy).definition.own)
+        return super().recipe(bench) | {"thresholds": thresholds.as_dict()}
 
     def finished(self, bench: Workbench) -> bool:
         return super().finished(bench) or self.empty(bench)
@@ -140,7 +144,7 @@ class DualEncoder(Model):
     plural, what = "dual encoders", "a dual encoder"
     data: tuple[TrainingData, ...]
     settings: DualEncoderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.training.dual_encoder import train
@@ -183,7 +187,7 @@ class CrossEncoder(Model):
     plural, what = "cross-encoders", "a cross-encoder"
     data: TrainingData
     settings: CrossEncoderSettings
-    start: Part = Named("minilm")
+    start: Part = StudyEncoder("minilm")
 
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         from backend.recipes.stages import model_of

@@ -6,7 +6,7 @@ from app.components.marks import count, percent
 from app.components.quality.marks import bounds, coefficient, heads, row, share
 from app.components.tables import scrolling
 from app.markup import Html, div, span, tag, term
-from backend.judging.quality import LONGEST, Agreements, Quality, Work
+from backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
 
 ALPHA = (
     "Krippendorff's alpha: the share of the disagreement expected by chance that is absent. 1: none is left; 0: no better than "
@@ -92,7 +92,9 @@ def people_panel(found: Quality) -> Html:
         "labels",
         "questions",
         term("s per label", "Median seconds; a key that labels several passages shares its time out among them"),
-        term("per hour", f"Labels in an hour of labelling; a gesture counts {LONGEST // 60_000} minutes at most"),
+        term(
+            "per hour", f"Labels in an hour of labelling; a gesture counts {MAX_GESTURE_MS // 60_000} minutes at most"
+        ),
         "positive",
         "unsure",
         term(
@@ -113,7 +115,7 @@ def people_panel(found: Quality) -> Html:
     return div(tag("h2", "People"), scrolling(table), tag("p", *said, cls="convention"), cls="panel")
 
 
-def _person(work: Work) -> Html:
+def _person(work: AnnotatorStats) -> Html:
     timed = "" if work.timed == work.labels else f"{count(work.timed, 'label')} timed"
     return row(
         f"{work.labels:,}",

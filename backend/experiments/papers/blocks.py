@@ -19,7 +19,7 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.hits import Bm25Hits
-from backend.experiments.parts import Named
+from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused
@@ -47,7 +47,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
     blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
     dense = {
-        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (Named(encoder),)))
+        f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (StudyEncoder(encoder),)))
         for encoder in dict.fromkeys(setting.encoders)
     }
     systems = {

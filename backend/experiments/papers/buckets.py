@@ -13,7 +13,7 @@ from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
 from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
 from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.parts import Named, QuestionSelection
+from backend.experiments.parts import QuestionSelection, StudyEncoder
 from backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
 from backend.experiments.workbench import Workbench
 from db.errors import Refused
@@ -97,7 +97,7 @@ def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tu
 
 
 def _hits(system: str, asked: QuestionSelection, k: int) -> RunPart:
-    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(Named(system)))
+    return Bm25Hits(asked, k) if system == BM25 else DenseHits(asked, k, Index(StudyEncoder(system)))
 
 
 def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.parts import Named
+from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, success_cells
 from backend.experiments.rocketqa import need_one_train, steps_of
 from backend.experiments.trainings import found_by
@@ -31,7 +31,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for name in encoders
         for cell in success_cells(
             name,
-            [found_by(each.cross_batch, setting.asked(), max(setting.ks)) for each in steps_of(setting, Named(name))],
+            [
+                found_by(each.cross_batch, setting.asked(), max(setting.ks))
+                for each in steps_of(setting, StudyEncoder(name))
+            ],
             setting.ks,
             PUBLISHED.get(name),
         )

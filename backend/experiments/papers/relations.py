@@ -15,7 +15,7 @@ from backend.experiments.by_relation import (
     success_of,
 )
 from backend.experiments.hits import Bm25Hits, DenseHits, Index
-from backend.experiments.parts import Named
+from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.workbench import Workbench
 
@@ -30,7 +30,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     counts = counted(bench, asked)
     relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
-    runs = {BM25: Bm25Hits(asked, k), **{encoder: DenseHits(asked, k, Index(Named(encoder))) for encoder in encoders}}
+    runs = {
+        BM25: Bm25Hits(asked, k),
+        **{encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))) for encoder in encoders},
+    }
     beside = {BM25: BM25, **dict(zip(encoders, SYSTEMS[:2], strict=False))}
 
     def published(relation: str, system: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
-from backend.experiments.parts import Named
+from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
 from backend.experiments.question_sets import measured_sets
 from backend.experiments.workbench import Workbench
@@ -23,8 +23,8 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         rows = {"BM25": Bm25Hits(asked, k)}
         for encoder in encoders:
             rows |= {
-                encoder: DenseHits(asked, k, Index(Named(encoder))),
-                f"BM25 + {encoder}": HybridHits(asked, k, Index(Named(encoder)), "auto"),
+                encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))),
+                f"BM25 + {encoder}": HybridHits(asked, k, Index(StudyEncoder(encoder)), "auto"),
             }
         for at in setting.ks:
             printed = PUBLISHED["BM25"].get(name.lower().partition("/")[0], ()) if at in (20, 100) else ()

@@ -17,7 +17,7 @@ from backend.experiments.by_relation import (
 )
 from backend.experiments.fine_tuning import largest_k
 from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
-from backend.experiments.parts import Named
+from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting
 from backend.experiments.question_encoders import QuestionEncoders, SpecialisedHits
 from backend.experiments.trainings import DualEncoder
@@ -58,7 +58,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     )
     runs: dict[str, list[RunPart]] = {}
     for encoder in encoders:
-        index = Index(Named(encoder))
+        index = Index(StudyEncoder(encoder))
         settings = [setting.settings(seed, only="question", layers=None) for seed in setting.seeds]
         runs[encoder] = [DenseHits(asked, k, index)]
         runs[f"{encoder}, FT by relation"] = [
@@ -66,7 +66,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             for each in settings
         ]
         runs[f"{encoder}, FT for all"] = [
-            DenseHits(asked, k, index, DualEncoder((data,), each, Named(encoder))) for each in settings
+            DenseHits(asked, k, index, DualEncoder((data,), each, StudyEncoder(encoder))) for each in settings
         ]
     runs["BM25"] = [Bm25Hits(asked, k)]
     places = {**dict(zip([name for name in runs if name != "BM25"], range(6), strict=False)), "BM25": 6}

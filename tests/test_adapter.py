@@ -1,0 +1,175 @@
+"""Adapters: a map of question vectors that is learned over an index as it stands."""
+
+import numpy as np
+import pytest
+
+from backend.core.settings import add_encoder
+from backend.judges.feature_judge import lists_of
+from backend.retrieval import bm25, dense
+from backend.retrieval.dense import Dense
+from backend.retrieval.encoder import load_encoder
+from backend.retrieval.question_vectors import question_vectors
+from backend.retrieval.retrieve import retrieve
+from backend.training.adapter import (
+    AdapterSettings,
+    TrainingQuestions,
+    as_dense_modules,
+    learn,
+    make_map,
+    train_adapter,
+)
+from backend.training.adapter import _loss as loss_of
+from backend.training_sets.builder import build
+from db.errors import BadInput, Missing, Refused
+from tests.studies import births, make_study, people, tiny_bert
+
+
+def rotated(questions=400, passages=2000, dimension=24, seed=0):
+    """Unit passage vectors in 16 bits, as an index holds them, and questions that lie near their passage after a rotation that nobody knows."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(passages, dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
+    positives = rng.choice(passages, questions, replace=False)
+    asked = vectors[positives] @ rotation + 0.02 * rng.normal(size=(questions, dimension))
+    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    negatives = rng.integers(passages, size=(questions, 6))
+    return TrainingQuestions(asked.astype(np.float32), positives[:, None], negatives), vectors.astype(np.float16)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_a_map_that_can_be_learned_is_learned(kind, one_thread):
+    questions, vectors = rotated()
+    settings = AdapterSettings(
+        kind=kind, hidden=64, steps=150, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0
+    )
+    learned = learn(questions, vectors, True, settings)
+    # The held-out questions lie at random before, and mostly with their passage after.
+    assert learned.about["held_out"] == 80 and learned.about["before"] < 0.1
+    assert learned.about["after"] > (0.9 if kind == "linear" else 0.6)
+
+
+def test_the_same_seed_learns_the_same_map(one_thread):
+    questions, vectors = rotated(60)
+    settings = AdapterSettings(steps=20, batch=32, held_out=0)
+    first, second = (learn(questions, vectors, True, settings).map for _ in range(2))
+    assert np.array_equal(first.outer.weight.detach().numpy(), second.outer.weight.detach().numpy())
+
+
+def test_too_few_held_out_questions_choose_nothing(one_thread):
+    questions, vectors = rotated(50)
+    learned = learn(questions, vectors, True, AdapterSettings(steps=5, batch=16))
+    assert learned.about == {"scale": 20.0, "weight_decay": 0.0, "held_out": 0, "before": None, "after": None}
+
+
+def test_a_known_positive_is_no_negative():
+    """Question 0 has two positives; whether the other one is in the batch must not change its loss."""
+    import torch
+
+    vectors = np.eye(6, dtype=np.float32)
+    asked = np.array([[0.5, 0.5, 0, 0, 0, 0]], np.float32)
+    settings = AdapterSettings(hard_negatives=1, random_passages=0)
+    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is a positive after all
+    alone = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[-1]]))
+    values = [
+        loss_of(make_map(6, settings), each, vectors, False, settings, 5.0, np.random.default_rng(0)).item()
+        for each in (both, alone)
+    ]
+    assert values == [pytest.approx(0.0), pytest.approx(0.0)]
+    wrong = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[1]]))
+    pushed = loss_of(make_map(6, settings), wrong, vectors, False, settings, 5.0, np.random.default_rng(0))
+    assert pushed.item() == pytest.approx(np.log(2), abs=1e-6)  # two passages, equal scores
+    assert torch.is_tensor(pushed)
+
+
+def test_the_loss_is_cross_entropy_written_out():
+    import torch
+
+    questions, vectors = rotated(4, 30, 8)
+    settings = AdapterSettings(hard_negatives=0, random_passages=0)
+    mapped = make_map(8, settings)
+    torch.nn.init.normal_(mapped.outer.weight, generator=torch.Generator().manual_seed(0))
+    found = loss_of(mapped, questions, vectors, True, settings, 10.0, np.random.default_rng(0)).item()
+    q = questions.vectors + questions.vectors @ mapped.outer.weight.detach().numpy().T
+    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    scores = 10 * q @ vectors[questions.positives[:, 0]].T
+    expected = np.mean([np.log(np.exp(row).sum()) - row[i] for i, row in enumerate(scores)])
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_the_librarys_modules_give_the_map(kind):
+    import torch
+
+    settings = AdapterSettings(kind=kind, hidden=16)
+    mapped = make_map(8, settings)
+    torch.nn.init.normal_(mapped.outer.weight, generator=torch.Generator().manual_seed(0))
+    asked = torch.randn(20, 8, generator=torch.Generator().manual_seed(1))
+    features = {"sentence_embedding": asked}
+    for module in as_dense_modules(mapped):
+        features = module(features)
+    assert torch.allclose(features["sentence_embedding"], mapped(asked), atol=1e-5)
+
+
+# In a study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    passages = people(90)
+    train, dev = births(passages, "train")[:40], births(passages, "dev")[40:]
+    study = make_study(tmp_path_factory.mktemp("adapter") / "s", passages, [*train, *dev])
+    tiny_bert(study.folder / "models" / "tiny")
+    add_encoder(
+        study.settings_path,
+        "tiny",
+        {"model": str(study.folder / "models" / "tiny"), "pooling": "cls", "max_tokens": 64},
+    )
+    bm25.build_index(study, threads=1)
+    dense.build_index(study, "tiny", device="cpu")
+    retrieve(study, "bm25", split="train", k=10)
+    build(study, "plain", ["bm25-train"])
+    return study
+
+
+@pytest.fixture(scope="module")
+def adapted(study):
+    return train_adapter(study, "adapted", "plain", "tiny", {"steps": 30, "batch": 16})
+
+
+def test_an_adapter_is_an_encoder_with_an_index_of_its_own_and_no_copy(study, adapted):
+    assert adapted.questions == 40 and adapted.held_out == 0
+    vectors = [study.path("indexes", name) / "embeddings.npy" for name in ("tiny", "adapted")]
+    assert vectors[0].samefile(vectors[1])
+    run = retrieve(study, "dense", encoder="adapted", split="dev", k=10)
+    assert run.manifest["model_hash"] != Dense(study, "tiny").manifest["model_hash"]
+    assert len(lists_of(run, study.questions.some(run.question_ids), 10).questions) == len(run.question_ids)
+
+
+def test_passages_keep_their_vectors_and_questions_are_mapped(study, adapted):
+    before, after = (load_encoder(study.settings.encoders[name], "cpu") for name in ("tiny", "adapted"))
+    passages = study.corpus.passages(range(4))
+    assert np.allclose(before.encode_passages(passages), after.encode_passages(passages), atol=1e-6)
+    assert not np.allclose(
+        before.encode_questions(["Where was Arve born?"]), after.encode_questions(["Where was Arve born?"])
+    )
+
+
+def test_a_question_is_encoded_once(study, monkeypatch):
+    opened = Dense(study, "tiny")
+    first = question_vectors(study, opened, ["Who?", "Where?", "Who?"])
+    monkeypatch.setattr(Dense, "encode", lambda *a: pytest.fail("encoded again"))
+    again = question_vectors(study, Dense(study, "tiny"), ["Where?", "Who?"])
+    assert np.array_equal(again, first[[1, 0]]) and np.array_equal(first[0], first[2])
+
+
+def test_what_cannot_be_adapted_is_refused(study, adapted):
+    with pytest.raises(Refused, match="already names an encoder 'adapted'"):
+        train_adapter(study, "adapted", "plain", "tiny")
+    with pytest.raises(Missing, match="no training set 'none'"):
+        train_adapter(study, "other", "none", "tiny")
+    with pytest.raises(Missing, match="no dense index 'minilm'"):
+        train_adapter(study, "other", "plain", "minilm")
+    with pytest.raises(BadInput, match="kind"):
+        train_adapter(study, "other", "plain", "tiny", {"kind": "cubic"})
+    assert not study.path("models", "other").exists() and "other" not in study.settings.encoders
