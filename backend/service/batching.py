@@ -130,7 +130,8 @@ class Batcher:
         return []
 
     def _take_batch(self, queue: deque[_Request]) -> list[_Request]:
-        first, room, batch = queue[0], self._batch_size, []
+        first, room = queue[0], self._batch_size
+        batch: list[_Request] = []
         for request in list(queue):
             fits = (request.retriever, request.k) == (first.retriever, first.k) and (
                 len(request.questions) <= room or not batch

@@ -36,7 +36,8 @@ def page(description: dict) -> str:
 
 
 def _schema(body: dict, schemas: dict) -> dict:
-    schema = next(iter(body.get("content", {}).values()), {}).get("schema", {})
+    content: dict[str, dict] = body.get("content", {})
+    schema: dict = next((kind.get("schema", {}) for kind in content.values()), {})
     return schemas[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
 
 
