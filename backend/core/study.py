@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 from backend.core.manifest import read_manifest, write_text
 from backend.core.settings import Settings, default_toml, read_settings
 from db.corpus import Corpus
-from db.errors import Missing, Refused
+from db.errors import BlindspotError, Missing, Refused
 from db.questions import Questions
 
 SETTINGS_FILE = "study.toml"
@@ -167,7 +168,21 @@ class Study:
                 raise Refused(f"another process is making {part} of this study; wait for it or cancel it") from None
             if refuse is not None:
                 refuse()
-            yield
+            try:
+                yield
+            except OSError as error:
+                if not _is_full_disk(error):
+                    raise
+                raise BlindspotError(
+                    f"{self.folder}: the disk does not take {part} ({error.strerror or 'it is full'}); make room and do the "
+                    "same again. Nothing half made is read"
+                ) from error
+
+
+def _is_full_disk(error: OSError) -> bool:
+    """Return whether an error says that the disk takes no more. NumPy says so in words, without an error number."""
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+    return error.errno in codes or (error.errno is None and "requested and" in str(error))
 
 
 _threads = threading.local()

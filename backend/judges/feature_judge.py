@@ -235,22 +235,46 @@ def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
     return distinct, study.corpus.passages(distinct)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeThresholds:
+    """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
+
+    drop: a passage below it is a negative. add: a passage at or above it is a positive. add_with_answer: the same for
+    a passage that contains an answer.
+    """
+
+    drop: float | None
+    add: float | None
+    add_with_answer: float | None
+
+
+def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
+    """Return the thresholds that a judge's report names. Raises as `FeatureJudge` does."""
+    about = _about(study, name)
+    drop, add, with_answer = (about.get(key, {}).get("value") for key in ("drop", "add", "add_with_answer"))
+    return JudgeThresholds(drop, add, with_answer)
+
+
+def _about(study: Study, name: str) -> dict[str, Any]:
+    """What `models/<name>/training.json` says of a judge. Raises Missing for no judge, Refused for other passages."""
+    path = study.path("models", check_name(name, "model")) / ABOUT
+    about = read_json(path) if path.is_file() else {}
+    if not isinstance(about, dict) or about.get("kind") != KIND:
+        raise Missing(f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'")
+    if about["corpus"] != study.corpus.digest:
+        raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
+    return about
+
+
 class FeatureJudge:
     """A learned judge of a study, as it is used."""
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
-        folder = study.path("models", check_name(name, "model"))
-        self.about = read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
-        if self.about.get("kind") != KIND:
-            raise Missing(
-                f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'"
-            )
-        if self.about["corpus"] != study.corpus.digest:
-            raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
+        self.about = _about(study, name)
         self.study, self.name = study, name
         self.settings = build(FeatureJudgeSettings, self.about["settings"])
-        self.model, self.weights = _read(folder, self.about)
+        self.model, self.weights = _read(study.path("models", name), self.about)
 
     @property
     def depth(self) -> int:

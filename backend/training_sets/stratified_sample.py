@@ -13,7 +13,7 @@ import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 from backend.core.rights import require
-from backend.training_sets.training_set import Pair, TrainingSet
+from backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def stratum_of(pair: Pair) -> str | None:
     if pair.label is not None:
         return None
     if pair.role == "positive":
-        return PSEUDO if pair.source in ("cross_encoder", "distant") else None
+        return PSEUDO if pair.source in (*PROPOSED, "distant") else None
     if not pair.mined:
         return None
     return KEPT if pair.role == "negative" else REMOVED
