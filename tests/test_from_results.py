@@ -150,7 +150,7 @@ BAD = {
         [dpr(("q", [], [ctx("1", "one"), ctx("2", "x")]), ("r", [], [ctx("1", "one", title="U")]))],
         "another text than",
     ),
-    "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' stands twice"),
+    "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' occurs twice"),
     "no text": ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
     "answer without tokens": ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
     "bad id": ([dpr(("q", [], [ctx("a b", "one")]))], "holds a space"),
