@@ -153,7 +153,7 @@ BAD = {
     "twice": ([dpr(("q", [], [ctx("1", "one"), ctx("1", "one")]))], "'1' occurs twice"),
     "no text": ([dpr(("q", [], [{"id": "1", "score": 1}]))], "'1' has no text; import the passages"),
     "answer without tokens": ([dpr(("q", ["\u200b"], [ctx("1", "one")]))], "nothing to match"),
-    "bad id": ([dpr(("q", [], [ctx("a b", "one")]))], "holds a space"),
+    "bad id": ([dpr(("q", [], [ctx("a b", "one")]))], "contains a space"),
     "no score": ([dpr(("q", [], [{"id": "1", "text": "x", "title": ""}]))], "no 'score'"),
     "nothing": ([[]], "does not look like|no questions"),
     "no passages": ([dpr(("q", [], []))], "no passages"),
