@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -237,7 +237,7 @@ def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: floa
 
 
 def _say_errors_in_one_line(api: FastAPI) -> None:
-    def line(status: int, text: str, headers: dict | None = None) -> JSONResponse:
+    def line(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
         return JSONResponse({"error": " ".join(text.split())}, status, headers)
 
     @api.exception_handler(Busy)

@@ -132,7 +132,8 @@ class Batcher:
         return []
 
     def _taken(self, queue: deque[_Asked]) -> list[_Asked]:
-        first, room, batch = queue[0], self._together, []
+        first, room = queue[0], self._together
+        batch: list[_Asked] = []
         for asked in list(queue):
             fits = (asked.retriever, asked.k) == (first.retriever, first.k) and (
                 len(asked.questions) <= room or not batch
