@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from db.errors import BadInput
 
@@ -72,6 +72,14 @@ def read_json(path: Path) -> dict | list:
         raise BadInput(f"is not valid JSON (nested too deeply); {_AGAIN}", path) from None
     except ValueError as error:  # no JSON, not UTF-8, or a number with thousands of digits
         raise BadInput(f"is not valid JSON ({str(error)[:120]}); {_AGAIN}", path) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file of the study that holds an object. Raises BadInput as `read_json` does, and for another value."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise BadInput(f"is not a JSON object; {_AGAIN}", path)
+    return content
 
 
 def write_manifest(folder: Path, content: dict) -> dict:
