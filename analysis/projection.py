@@ -32,7 +32,7 @@ class Components:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class ProjectionQuality:
     """How far a map keeps the neighbourhoods of the original space.
 
     k: neighbours looked at. points: how many are on the map; rows: how many of them were measured (a seeded sample), each
@@ -121,10 +121,13 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
         raise ValueError(f"{vectors.shape} and {target.shape} cannot be aligned: the widths differ")
     product = np.asarray(vectors, np.float32).T @ np.asarray(target, np.float32)
     left, _, right = np.linalg.svd(np.asarray(product, np.float64))
-    return left @ right
+    rotation: np.ndarray = left @ right
+    return rotation
 
 
-def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0) -> Quality:
+def quality(
+    original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0
+) -> ProjectionQuality:
     """Trustworthiness and neighbour overlap of a map.
 
     Args:
@@ -151,15 +154,15 @@ def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: in
         truth = np.argpartition(far, k - 1, axis=1)[:, :k]
         shared[start : start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
     trust = 1 - 2 * strangers / (k * (2 * n - 3 * k - 1))
-    return Quality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
+    return ProjectionQuality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
 
 
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Squared distances of some rows to all, infinite to itself. (n, d), (b,) -> (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)
-    found = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
-    found[np.arange(len(rows)), rows] = np.inf
-    return found
+    distances: np.ndarray = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
+    distances[np.arange(len(rows)), rows] = np.inf
+    return distances
 
 
 def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:

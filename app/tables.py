@@ -82,12 +82,17 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    table = Table("job", "kind", "state", "started", "progress", "outcome")
+    from backend.core.jobs import title
+
+    table = Table("id", "job", "state", "started (UTC)", "progress", "reason")
     for job in jobs:
-        progress = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}"
-        table.add_row(
-            job.id, job.kind, job.state, job.started or "", progress if job.unfinished else "", escape(job.error or "")
-        )
+        progress = ""
+        if job.unfinished:
+            count = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}" if job.done else ""
+            progress = ": ".join(filter(None, (job.doing, count)))
+        started = (job.started or "")[:19].replace("T", " ")
+        name = title(job.kind, job.arguments)
+        table.add_row(job.id, escape(name), job.state, started, escape(progress), escape(job.error or ""))
     console.print(table)
 
 

@@ -41,12 +41,12 @@ def batch_new(
     study: StudyOption = None,
 ) -> None:
     """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from app.progress import shown
+    from app.progress import terminal_progress
     from backend.judging.batches import make_batch, questions_of
 
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
-    with shown() as watch:
+    with terminal_progress() as watch:
         made = make_batch(
             opened,
             name,

@@ -46,9 +46,13 @@ def start_button(study: Study, request: JobRequest, key: str, words: str = "Star
         key=key,
         disabled=unfinished or bool(lacking),
         help=f"Start: {request.title}" + (f" ({lacking})" if lacking else ""),
-        on_click=start,
+        on_click=_start_pressed,
         args=(study, request),
     )
+
+
+def _start_pressed(study: Study, request: JobRequest) -> None:
+    start(study, request)
 
 
 def start(study: Study, request: JobRequest) -> bool:

@@ -8,7 +8,7 @@ import streamlit as st
 from app import blind, url, who
 from app import study as opened_study
 from app.components.map import clusters, form, selection
-from app.components.map.data import Points, first_hits, known_of, open_map, points, runs_over
+from app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from app.components.map.figure import height, held_figure, selectable
 from app.components.map.link import map_link
 from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
@@ -121,7 +121,7 @@ def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[in
 
 def _chosen(
     map: Map,
-    shown: Points,
+    shown: MapPoints,
     state: Clusters,
     cluster: int | None,
     saved: tuple[str, ...] | None,
@@ -144,7 +144,7 @@ def _chosen(
 
 
 def _marked(
-    map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
+    map: Map, shown: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
 ) -> frozenset[str]:
     """What is ringed: an opened cluster and a saved selection. The opened point is ringed in the browser, without a new picture."""
     marked = set(saved or ())
@@ -155,7 +155,7 @@ def _marked(
 
 def _plot(
     map: Map,
-    shown: Points,
+    shown: MapPoints,
     state: Clusters,
     colour: MapColour,
     run: str | None,

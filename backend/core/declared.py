@@ -170,7 +170,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     if not isinstance(table, Mapping):
         raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
     values = dict(table)
-    for name, one in declared(cls).items():
+    for name, one in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
         if name in values and hasattr(one.kind, "__pydantic_fields__"):
             values[name] = build(one.kind, values[name], f"{key}.{name}".lstrip("."), path)
     try:

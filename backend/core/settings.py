@@ -172,7 +172,8 @@ def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
     settings = build(EncoderSettings, table, f"encoders.{name}", path)
     if (settings.model is None) == (settings.question_model is None or settings.passage_model is None):
         raise BadInput(f"encoders.{name} needs either model, or question_model and passage_model", path)
-    return replace(settings, **{key: _in_study(getattr(settings, key), path.parent) for key in MODELS})
+    models: dict[str, Any] = {key: _in_study(getattr(settings, key), path.parent) for key in MODELS}
+    return replace(settings, **models)
 
 
 def _in_study(model: str | None, folder: Path) -> str | None:

@@ -36,7 +36,8 @@ def page(description: dict) -> str:
 
 
 def _schema(body: dict, schemas: dict) -> dict:
-    found = next(iter(body.get("content", {}).values()), {}).get("schema", {})
+    content: dict[str, dict] = body.get("content", {})
+    found: dict = next((kind.get("schema", {}) for kind in content.values()), {})
     return schemas[found["$ref"].rsplit("/", 1)[-1]] if "$ref" in found else found
 
 
