@@ -178,9 +178,13 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
 
 
 def _span(point: Point) -> str:
-    if point.least is None:
+    if point.min_frequency is None:
         return ""
-    return f"{point.least:,}" if point.least == point.most else f"{point.least:,}–{point.most:,}"
+    return (
+        f"{point.min_frequency:,}"
+        if point.min_frequency == point.max_frequency
+        else f"{point.min_frequency:,}–{point.max_frequency:,}"
+    )
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
@@ -190,7 +194,7 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
         return joined([relation, written("set", series), f"bucket:{point.bucket}"])
     if point.bucket == NEVER:
         return joined([relation, "frequency=0"])
-    return joined([relation, f"frequency>={point.least}", f"frequency<={point.most}"])
+    return joined([relation, f"frequency>={point.min_frequency}", f"frequency<={point.max_frequency}"])
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
