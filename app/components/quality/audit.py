@@ -102,7 +102,7 @@ def _convention(rates: Rates) -> Html:
         if not rate.unsettled
         else (
             f" {count(rate.unsettled, 'passage')} unsure or in dispute left out; were none of them positive it would be "
-            f"{percent(rate.least)}%, were all {percent(rate.most)}%."
+            f"{percent(rate.lower_bound)}%, were all {percent(rate.upper_bound)}%."
         )
     )
     finished = f" A group is finished when its interval is at most {100 * rate.target:.0f} points wide. "
