@@ -56,7 +56,8 @@ def alpha(
 
     value = float(krippendorff.alpha(value_counts=counts, level_of_measurement="nominal"))
     drawn = _alpha_of(resampled(summed(_coincidences(counts), questions), resamples, seed))
-    return Agreement(value, *percentiles(drawn, level), *about)
+    low, high = percentiles(drawn, level)
+    return Agreement(value, low, high, *about)
 
 
 def kappa(
@@ -79,7 +80,8 @@ def kappa(
     cells = np.eye(width * width)[a * width + b]
     value = float(cohens_kappa(cells.sum(axis=0).reshape(width, width), return_results=False))
     drawn = _kappa_of(resampled(summed(cells, questions), resamples, seed).reshape(-1, width, width))
-    return Agreement(value, *percentiles(drawn, level), *about)
+    low, high = percentiles(drawn, level)
+    return Agreement(value, low, high, *about)
 
 
 def _coincidences(counts: np.ndarray) -> np.ndarray:

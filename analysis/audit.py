@@ -47,7 +47,7 @@ class Rate:
 
     @property
     def width(self) -> float | None:
-        return None if self.low is None else self.high - self.low
+        return None if self.low is None or self.high is None else self.high - self.low
 
     @property
     def finished(self) -> bool:
@@ -102,14 +102,25 @@ def rates_by(
     settled: np.ndarray,
     probabilities: np.ndarray,
     questions: np.ndarray,
-    **more,
+    target: float = WIDTH,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> dict[str, Rate]:
-    """The rate of each group of passages, by name; None leaves a passage out. `more`: see `rate`."""
-    groups = np.array([group if group is not None else "" for group in groups], dtype=str)
-    arrays = [np.asarray(each) for each in (hits, settled, probabilities, questions)]
-    return {
-        name: rate(*(each[groups == name] for each in arrays), **more) for name in np.unique(groups).tolist() if name
-    }
+    """Return the rate of each group of passages by the group's name; a passage whose group is None does not count.
+
+    The other arguments are those of `rate`.
+    """
+    names = np.array([group if group is not None else "" for group in groups], dtype=str)
+    hits, settled, probabilities, questions = map(np.asarray, (hits, settled, probabilities, questions))
+    rates = {}
+    for name in np.unique(names).tolist():
+        if name:
+            rows = names == name
+            rates[name] = rate(
+                hits[rows], settled[rows], probabilities[rows], questions[rows], target, level, resamples, seed
+            )
+    return rates
 
 
 def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
@@ -123,7 +134,7 @@ def _more(value: float, error: float, questions: int, target: float, level: floa
 
     def narrow(count: int) -> bool:
         low, high = share_interval(value, error * (questions / count) ** 0.5, count, level)
-        return high - low <= target
+        return low is not None and high is not None and high - low <= target
 
     enough = questions
     while not narrow(enough):

@@ -75,7 +75,8 @@ def _cut(frequency: np.ndarray, count: int) -> np.ndarray:
     values, member, sizes = np.unique(-frequency, return_inverse=True, return_counts=True)  # the most frequent first
     mass = -values * sizes
     middle = np.cumsum(mass) - mass / 2
-    return np.minimum(middle * count // mass.sum(), count - 1).astype(np.int8)[member]
+    buckets: np.ndarray = np.minimum(middle * count // mass.sum(), count - 1).astype(np.int8)
+    return buckets[member]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class JudgedFigures:
 
 def is_judged(gold: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Whether anybody has said what a hit is: it is gold, or its label is settled. (q, k) bool."""
-    return np.asarray(gold, bool) | (np.asarray(labels) != NONE)
+    judged: np.ndarray = np.asarray(gold, bool) | (np.asarray(labels) != NONE)
+    return judged
 
 
 def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
@@ -55,7 +56,8 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
     present = np.asarray(present, bool)[:, :k]
     counts = present.sum(axis=1)
     found = (np.asarray(judged, bool)[:, :k] & present).sum(axis=1)
-    return np.divide(found, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    shares: np.ndarray = np.divide(found, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    return shares
 
 
 def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -65,7 +67,8 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
         relevant: (q, k) bool, by gold or by answers. A passage that holds an answer by chance and was judged so is taken out.
     """
     labels = np.asarray(labels)
-    return (np.asarray(relevant, bool) & (labels != OTHER)) | (labels == POSITIVE)
+    result: np.ndarray = (np.asarray(relevant, bool) & (labels != OTHER)) | (labels == POSITIVE)
+    return result
 
 
 def bounds(

@@ -27,7 +27,8 @@ class Neighbours:
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows at length 1; a row of zeros stays. (n, d) -> (n, d) float32."""
     vectors = np.asarray(vectors, dtype=np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    scaled: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return scaled
 
 
 def nearest(
@@ -68,18 +69,22 @@ def nearest(
 def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     """(d,) and (m, d) -> (m,) float64."""
     query, vectors = query.astype(np.float64), vectors.astype(np.float64)
+    values: np.ndarray
     if similarity == "l2":
-        return -np.linalg.norm(vectors - query, axis=1)
-    return vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-24)
+        values = -np.linalg.norm(vectors - query, axis=1)
+    else:
+        values = vectors @ query / np.maximum(np.linalg.norm(vectors, axis=1) * np.linalg.norm(query), 1e-24)
+    return values
 
 
 def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     """(q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the l2 distance with its sign turned."""
-    product = queries @ vectors.T
+    product: np.ndarray = queries @ vectors.T
     if similarity == "cosine":
         return product
     squared = np.sum(queries**2, axis=1)[:, None] + np.sum(vectors**2, axis=1)[None] - 2 * product
-    return -np.sqrt(np.maximum(squared, 0))
+    distances: np.ndarray = np.sqrt(np.maximum(squared, 0))
+    return -distances
 
 
 def _prepared(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:

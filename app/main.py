@@ -1,6 +1,6 @@
-"""The app: which study is open, which page is shown, and one line instead of a traceback where something is wrong.
+"""The app's main script: open the study, let people sign in, show the page. Streamlit runs it at every change.
 
-`app.hosting` serves it; `blindspot open --study STUDY` starts that.
+`blindspot open --study STUDY` starts `app.hosting`, which serves this script.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from app import url
 from app.components.marks import figure, relation_label
 from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
-from backend.evaluation.comparison import Both
+from backend.evaluation.comparison import PairedFigures
 from backend.evaluation.panel import Curves, Panel, RelationTable
 from backend.evaluation.report_plots import bucket_name
 from backend.evaluation.slice_finder import joined, written
@@ -107,7 +107,7 @@ Values = dict[str, dict[int, Estimate]]
 
 
 def _sum(
-    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: Both | None
+    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: PairedFigures | None
 ) -> Html:
     cells = [
         tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None)
