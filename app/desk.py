@@ -1,4 +1,4 @@
-"""The stores of judging as the pages use them: one set for a study, shared by all sessions."""
+"""The judging stores of a study, shared by all sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from db.queue import Queue
 
 @dataclass(frozen=True)
 class Desk:
-    """Labels that may name any passage of the study, the queue, and the cards that are shown."""
+    """The labels, the queue, and the cards shown on the Judge page."""
 
     labels: Labels
     queue: Queue

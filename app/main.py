@@ -1,6 +1,6 @@
-"""The app: which study is open, which page is shown, and one line instead of a traceback where something is wrong.
+"""The app's entry script: open the study, show the requested page, and report any error as one line.
 
-`app.hosting` serves it; `blindspot open --study STUDY` starts that.
+`app.hosting` serves this script; `blindspot open --study STUDY` starts the server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     behaviour(who.cookie())
     if person is None and who.mode() != "local":
         show(header(None, page.title))
-        sign_in(opened.labels_path, "This study is not open to everybody.")
+        sign_in(opened.labels_path, "This study is open to its members only.")
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person))

@@ -19,9 +19,11 @@ import numpy as np
 import streamlit as st
 
 from app import blind
+from backend.core.runs import Run
 from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
+from backend.evaluation.relevance import Kind
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
@@ -121,16 +123,18 @@ def rule(study: Study, a: str, b: str) -> str:
     return rule_of(study, (a, b))
 
 
-def measured(study: Study, name: str, relevance: str = "answers", rule: str = "dpr") -> Measured:
+def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
     """A run, without the questions that are hidden from whoever is at work. Raises Missing for a run that does not exist."""
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"
         raise Missing(f"there is no run {name!r} in this study; runs here: {known}")
-    key = questions_key(study), name, manifest.get("made"), relevance, rule
-    whole = _measured(study, *key)
+    questions, made = questions_key(study), manifest.get("made")
+    whole = _measured(study, questions, name, made, relevance, rule)
     hidden = blind.hidden(study)
-    return whole if hidden.isdisjoint(whole.row_of) else _visible(whole, hidden, blind.digest(hidden), *key)
+    if hidden.isdisjoint(whole.row_of):
+        return whole
+    return _visible(whole, hidden, blind.digest(hidden), questions, name, made, relevance, rule)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -144,7 +148,7 @@ def _hidden_key(study: Study) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _measured(_study: Study, questions: Key, name: str, made: str, relevance: str, rule: str) -> Measured:
+def _measured(_study: Study, questions: Key, name: str, made: str | None, relevance: Kind, rule: str) -> Measured:
     run = _study.run(name)
     records = _questions_of_run(_study, questions, run.manifest.get("question_set", (name, made)), run.question_ids)
     return measure(_study, name, relevance, rule, records)
@@ -156,7 +160,7 @@ def _questions_of_run(_study: Study, questions: Key, question_set: object, _ids:
     return _study.questions.some(_ids)
 
 
-def comparison(study: Study, a: str, b: str, relevance: str = "answers", rule: str = "dpr") -> Comparison:
+def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: str = "dpr") -> Comparison:
     """Two runs side by side. Raises Missing for a run that does not exist."""
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
@@ -176,7 +180,7 @@ def rule_of(study: Study, names: Sequence[str]) -> str:
     return used.pop() if len(used) == 1 else DEFAULT_RULE
 
 
-def panel(study: Study, names: Sequence[str], relevance: str = "answers") -> Panel:
+def panel(study: Study, names: Sequence[str], relevance: Kind = "answers") -> Panel:
     """Several runs side by side. Raises Missing for a run that does not exist, BadInput where they share no question."""
     known, by = runs(study), rule_of(study, names)
     measured_runs = {name: measured(study, name, relevance, by) for name in names}
@@ -209,7 +213,7 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _run(_study: Study, folder: str, name: str, made: str):
+def _run(_study: Study, folder: str, name: str, made: str | None) -> Run:
     return _study.run(name)
 
 

@@ -45,7 +45,8 @@ def who(labels_path: Path) -> Person | None:
     """The person at work in this session, as the store has them now; None where nobody is signed in."""
     everybody = people(labels_path)
     if _oidc():
-        return everybody.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
+        email = st.user.email if st.user.is_logged_in else None
+        return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
     if INVITATION in st.query_params:  # only where the app is served without `app.hosting`, which exchanges the link
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True

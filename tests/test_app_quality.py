@@ -64,11 +64,11 @@ def study(tmp_path_factory):
 
 
 def test_only_who_may_see_others_sees_it(study):
-    assert "Not for annotators" in Page(study, "ann").text and "Zimex" not in Page(study, "ann").html
-    assert "Say who you are" in Page(study, None).text and 'href="judge"' in Page(study, None).html
+    assert "For adjudicators and leads only" in Page(study, "ann").text and "Zimex" not in Page(study, "ann").html
+    assert "Sign in" in Page(study, None).text and 'href="judge"' in Page(study, None).html
     for page in (Page(study, "ann"), Page(study, None)):
         assert not {"alpha", "vote", "Batches", "ben"} & set(re.findall(r"\w+", page.html))
-    assert "Quality of the labels" in Page(study, "ada").text and "Quality of the labels" in Page(study, "lea").text
+    assert "Label quality" in Page(study, "ada").text and "Label quality" in Page(study, "lea").text
 
 
 def test_disagreements_stand_first_and_hide_names(study):
@@ -141,11 +141,11 @@ def test_batches_and_strata(study):
 def test_a_study_without_labels_says_what_to_do(tmp_path):
     made, _ = encyclopedia_study(tmp_path / "empty")
     People(made.labels_path).add("lea", "lead")
-    assert "There are no labels yet" in Page(made).text and "blindspot batch new" in Page(made).text
+    assert "No labels yet" in Page(made).text and "blindspot batch new" in Page(made).text
     make_batch(made, "only", [RUN], size=20)
     page = Page(made)
-    assert "0 of 2 audit questions judged in full, 2 to go" in page.text and "No passage is in dispute" in page.text
-    assert "Nothing was judged blind by two people yet" in page.text
+    assert "0 of 2 questions judged completely, 2 remaining" in page.text and "No passage is disputed" in page.text
+    assert "Agreement needs passages that two people judged blind" in page.text
 
 
 def test_one_disputed_label_and_nothing_else(tmp_path):
@@ -160,4 +160,4 @@ def test_one_disputed_label_and_nothing_else(tmp_path):
     assert "<script>window.pwned=1</script>" in page.text and "negative <b>" in page.text
     ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")
     assert not [mark for mark in ("<script", "<img", "<b>") if mark in ours]
-    assert "No batch has an audit arm yet" in page.text and "There is no batch yet" in page.text
+    assert "no batch has an audit yet" in page.text and "No batches yet" in page.text

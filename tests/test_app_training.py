@@ -33,7 +33,7 @@ def study(untouched, tmp_path) -> Study:
 
 def test_without_anything_it_says_where_to_begin(tmp_path):
     empty = Study.create(tmp_path / "empty")
-    assert "Nothing to train on yet" in Page(empty.folder, "training").text
+    assert "No passages and questions yet" in Page(empty.folder, "training").text
 
 
 def test_without_training_questions_it_says_so(tmp_path, study):
@@ -49,7 +49,7 @@ def test_a_set_is_told_by_its_sources(study):
     page = Page(study.folder, "training")
     assert "raw none r 3 3 15 –" in page.text
     assert "3 positives: 3 gold" in page.text and "15 negatives: 15 mined" in page.text
-    assert "Left out : 1 " in page.text
+    assert "Questions left out : 1 " in page.text
 
 
 def test_labels_given_since_are_listed_and_change_the_next_set(study):
@@ -60,7 +60,7 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    assert "pairs changed" in page.text and "negative by run → positive by label" in page.text
+    assert "changed pair" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
 
 
@@ -101,7 +101,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
             patch.setenv("BLINDSPOT_SIGN_IN", "none")
             page.app.run()
 
-    assert widget(page, "selectbox", "Learn from cross-encoder").disabled
+    assert widget(page, "selectbox", "Distil from").disabled
     press(page, "Train")
     kind, arguments = sent.pop()
     assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
@@ -111,7 +111,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
     page = Page(study.folder, "training")
-    widget(page, "selectbox", "Learn from cross-encoder").select("judge")
+    widget(page, "selectbox", "Distil from").select("judge")
     for label, value in (
         ("Teacher weight", 0.5),
         ("Hard negatives", 3),
@@ -197,7 +197,8 @@ def test_three_judges_side_by_side(study):
 def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", "lea", view="judges")
     assert (
-        "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
+        "No people. Nobody has judged a question of r yet" in page.text
+        and "At least two of the three judges are needed" in page.text
     )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
     page = Page(study.folder, "training", "lea", view="judges", cell="zzz", ranks="7")

@@ -194,12 +194,12 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "5 questions. " in page.text and "2 questions left out: you have still to judge them" in page.text
     assert "Where is thing 3?" not in page.text and "Where is thing 1?" in page.text
-    assert "With the labels of people" not in page.text, "ben's label would show in the corrected figures"
+    assert "Accuracy with labels" not in page.text, "ben's label would show in the corrected figures"
     for narrow in ({"text": "thing 3"}, {"slice": "relation:P50", "text": "q3"}):
         assert "thing 3" not in Page(study.folder, "compare", "ann", **PAIR, **narrow).part(r"<table.*?</table>")
     for sees in ("lea", "ada"):
         page = Page(study.folder, "compare", sees, **PAIR)
-        assert "Where is thing 3?" in page.text and "With the labels of people" in page.text
+        assert "Where is thing 3?" in page.text and "Accuracy with labels" in page.text
     finish(study, "ann")
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "Where is thing 3?" in page.text and "left out: you have still" not in page.text
@@ -209,7 +209,7 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
 def test_the_question_page_does_not_open_a_hidden_question(study, more):
     page = Page(study.folder, "question", "ann", question="q3", a="alpha", b="beta", **more)
     assert "Judge first" in page.text
-    for told in ("Ansver3", "Town 3", "filler", "first relevant at", "Labels of people"):
+    for told in ("Ansver3", "Town 3", "filler", "first relevant at", "All labels:"):
         assert told not in page.html, told
     finish(study, "ann")
     assert "Town 3" in Page(study.folder, "question", "ann", question="q3", a="alpha", b="beta").text
@@ -292,7 +292,7 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
     assert "questions of your own wait until you have judged yours: 2 questions to go" in page.text and not asked
     Queue(study.labels_path).claim("lea", 1)
     page = Page(study.folder, "question", "lea", ask="where is THING 3")
-    assert "its ranks are hidden until you have finished it" in page.text and not asked
+    assert "its ranks are hidden until you finish it" in page.text and not asked
     Page(study.folder, "question", "lea", ask="Anything at all?")
     assert asked == ["Anything at all?"]
     finish(study, "lea")

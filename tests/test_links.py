@@ -147,7 +147,7 @@ def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):
         monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
         shown.app.run()  # now without BLINDSPOT_SIGN_IN: others can reach the app
         assert "Please sign in" in shown.text
-        for told in ("secret-study-name", "Labels of people", "alpha", "thing"):
+        for told in ("secret-study-name", "All labels:", "alpha", "thing"):
             assert told not in shown.html, (page, told)
         assert not shown.app.button
 
@@ -156,7 +156,7 @@ def test_change_asks_before_it_signs_out(tmp_path, monkeypatch):
     study = hand_made_study(tmp_path / "study")
     People(study.labels_path).add("lea", "lead")
     page = Page(study.folder, "judge", "lea", **{"sign-out": 1})
-    assert "Work as somebody else? You are lea." in page.text and "lea lead change" in page.text
+    assert "Sign in as somebody else? You are lea." in page.text and "lea lead change" in page.text
     assert page.app.session_state["who-token"] == "name:lea"
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")

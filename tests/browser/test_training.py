@@ -102,8 +102,8 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         expect(tab.get_by_role("link", name="raw-2", exact=True)).to_be_visible(timeout=PATIENCE)
 
         tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
-        choose(tab, "What changed since", "raw")
-        expect(tab.locator("#changes h2")).to_contain_text("3 pairs changed")
+        choose(tab, "Compare with", "raw")
+        expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes table.figures tr")
         expect(rows).to_have_count(3)
         seen = {(question, passage) for question, passage in flagged
