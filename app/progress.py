@@ -1,4 +1,4 @@
-"""Progress of long work on the terminal: a bar with rate and time left, or a line now and then where there is no terminal."""
+"""Progress of long work: a bar with rate and time left on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 10
 
 @contextmanager
 def shown() -> Iterator[Progress]:
-    """A callable (done, total, doing) that shows progress while the block lasts."""
+    """Give a callable (done, total, doing) that shows progress within the block."""
     if sys.stderr.isatty():
         with _bar() as watch:
             yield watch
@@ -62,7 +62,7 @@ def _bar() -> Iterator[Progress]:
 
 
 class _Lines:
-    """For logs and pipes: a line when something new begins and every ten seconds."""
+    """Progress for logs and pipes: a line at the start of each step and every ten seconds."""
 
     def __init__(self) -> None:
         self._doing, self._said, self._began, self._first = "", 0.0, 0.0, 0

@@ -182,7 +182,7 @@ def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, m
     assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"
     assert sum(len(trace.customdata) for trace in made.data if trace.customdata is not None) == 60
     page = Page(study.folder, "map", map="one")
-    assert "101 points: 60 of them, drawn at random, can be chosen" in page.text
+    assert "The map has 101 points. A random sample of 60 is selectable" in page.text
 
 
 def test_a_cluster_is_opened_renamed_and_the_change_undone(study):

@@ -107,10 +107,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     assert row.startswith(f"ann {ann.labels:,} {ann.questions:,} {ann.seconds:.1f} {ann.per_hour:,.0f}")
     assert f"{ann.same} of {ann.repeats}" in row
     drift = found.drift
-    assert (
-        f"the label was the same for {100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f})"
-        in page.text
-    )
+    assert f"{100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f}) got the same label" in page.text
 
 
 def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
@@ -119,7 +116,7 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
     for rate in (found.overall.positive, found.overall.with_related):
         assert f"{100 * rate.value:.1f}% 95%: {100 * rate.low:.1f}–{100 * rate.high:.1f}" in page.text
     assert "RocketQA: about 70%" in page.text and "more" in page.text
-    assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} audit questions judged in full" in page.text
+    assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} questions judged completely" in page.text
     for by in ("bucket", "rank"):
         shown = Page(study, by=by)
         for group, rates in found.by[by].items():
@@ -135,7 +132,7 @@ def test_batches_and_strata(study):
     page = Page(study)
     assert page.rows("one ") == ["one 30 by priority, 30 random audit 60 of 60 ✓ done"]
     assert page.rows("pseudo-positives checked"), "accuracy of a stratum, with its interval"
-    assert "1 question called bad by 1 annotator" in re.sub(r"(bad) .*?( by)", r"\1\2", page.text)
+    assert "1 bad question by 1 annotator" in re.sub(r"(bad question) .*?( by)", r"\1\2", page.text)
 
 
 def test_a_study_without_labels_says_what_to_do(tmp_path):
@@ -158,6 +155,6 @@ def test_one_disputed_label_and_nothing_else(tmp_path):
         labels.add(name, LabelEvent(f"g{name}", "label", "q", (Choice("p", label),)))
     page = Page(made, names=1)
     assert "<script>window.pwned=1</script>" in page.text and "negative <b>" in page.text
-    ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")
+    ours = page.html.replace("<b>2 labels</b>", "").replace("<b>1 passage</b>", "")
     assert not [mark for mark in ("<script", "<img", "<b>") if mark in ours]
     assert "no batch has an audit yet" in page.text and "No batches yet" in page.text

@@ -81,7 +81,7 @@ def test_slices_need_two_runs(tmp_path):
 
 def test_relations_over_three_runs(study):
     page = relations(study, runs="alpha,beta,short", k=5)
-    assert "3 questions that all the runs measured" in page.text
+    assert "3 questions measured in all runs" in page.text
     line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
     assert line.startswith("place of birth (P19) 3 66.7 100.0 66.7 66.7 66.7 100.0 A +33.3")
     assert "Not comparable with ours" not in page.text, "the runs are not 20 deep"

@@ -143,7 +143,9 @@ def test_where_a_model_began_and_who_taught_it(study):
     model(study, "moved", start={"model": "/elsewhere/models/first"})
     model(study, "judge", kind="cross-encoder", start="minilm", held_out_loss=0.25)
     page = Page(study.folder, "training", model="judge")
-    assert "old dual encoder, taught by judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+    assert (
+        "old dual encoder, distilled from judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+    )
     assert "judge cross-encoder raw minilm" in page.text and not [
         b for b in page.app.button if b.label.startswith("Index")
     ]
@@ -181,8 +183,8 @@ def test_three_judges_side_by_side(study):
     judged(study)
     page = Page(study.folder, "training", "lea", view="judges")
     assert "3 pairs judged by all three" in page.text and "Training sets" not in page.text
-    assert "1 1 of 10 found 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
-    assert "2–5 2 of 40 found 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
+    assert "1 1 of 10 retrieved 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
+    assert "2–5 2 of 40 retrieved 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
     opened = Page(study.folder, "training", "lea", view="judges", cell="nyy", ranks="2–5")
@@ -191,7 +193,7 @@ def test_three_judges_side_by_side(study):
     )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
     strict = Page(study.folder, "training", "lea", view="judges", cut="0.1")
-    assert "1 1 of 10 found 1 100.0%" in strict.text
+    assert "1 1 of 10 retrieved 1 100.0%" in strict.text
 
 
 def test_judges_that_are_missing_are_named(study):
@@ -206,7 +208,7 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
-    assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
+    assert "2–5 1 of 40 retrieved 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):

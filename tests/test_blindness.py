@@ -224,8 +224,8 @@ def test_slices_relations_and_home_leave_hidden_questions_out(study):
     page = Page(study.folder, "slices", "ann", **PAIR, slice="relation:P50")
     assert "Where is thing 3?" not in page.text and "3 questions" in page.text
     assert "4 questions" in Page(study.folder, "slices", "lea", **PAIR, slice="relation:P50").text
-    assert "5 questions that all the runs measured" in Page(study.folder, "relations", "ann", runs="alpha,beta").text
-    assert "7 questions that all the runs measured" in Page(study.folder, "relations", "lea", runs="alpha,beta").text
+    assert "5 questions measured in all runs" in Page(study.folder, "relations", "ann", runs="alpha,beta").text
+    assert "7 questions measured in all runs" in Page(study.folder, "relations", "lea", runs="alpha,beta").text
 
 
 def test_somebody_who_holds_a_question_is_blind_to_it_whatever_their_role(study):
@@ -289,7 +289,10 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
 
     monkeypatch.setattr(live, "search", search)
     page = Page(study.folder, "question", "ann", ask="Anything at all?")
-    assert "questions of your own wait until you have judged yours: 2 questions to go" in page.text and not asked
+    assert (
+        "you can ask your own questions once you have judged those assigned to you: 2 questions remaining" in page.text
+        and not asked
+    )
     Queue(study.labels_path).claim("lea", 1)
     page = Page(study.folder, "question", "lea", ask="where is THING 3")
     assert "its ranks are hidden until you finish it" in page.text and not asked

@@ -182,9 +182,9 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
         monkeypatch.setattr(who, "who", lambda _, now=now: now)
         judging.receive("key", study, "ann")
         heard = state[judging._HEARD]["key"]
-        assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is not signed in any more" in heard["trouble"]
+        assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is no longer signed in" in heard["trouble"]
     assert not taken
     monkeypatch.setattr(who, "mode", lambda: "links")
     monkeypatch.setattr(who, "who", lambda _: None)
-    with pytest.raises(Refused, match="not signed in any more"):
+    with pytest.raises(Refused, match="no longer signed in"):
         who.acting(study.labels_path)

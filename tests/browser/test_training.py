@@ -114,7 +114,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 
-        choose(tab, "From", start)
+        choose(tab, "Initial model", start)
         tab.get_by_label("Steps", exact=True).fill("4")
         if layers:
             tab.get_by_text("More settings").click()

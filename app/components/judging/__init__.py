@@ -78,7 +78,7 @@ def receive(key: str, study: Study, annotator: str) -> None:
     try:
         person = who.who(study.labels_path)
         if person is None or person.name != annotator:
-            raise Refused(f"{annotator} is not signed in any more. Unsaved labels stay in this browser")
+            raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
         receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
     except (BlindspotError, *PASSING) as error:
