@@ -32,7 +32,7 @@ class Components:
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class ProjectionQuality:
     """How far a map keeps the neighbourhoods of the original space.
 
     k: neighbours looked at. points: how many are on the map; rows: how many of them were measured (a seeded sample), each
@@ -124,7 +124,9 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
     return left @ right
 
 
-def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0) -> Quality:
+def quality(
+    original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0
+) -> ProjectionQuality:
     """Trustworthiness and neighbour overlap of a map.
 
     Args:
@@ -151,7 +153,7 @@ def quality(original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: in
         truth = np.argpartition(far, k - 1, axis=1)[:, :k]
         shared[start : start + len(block)] = (truth[:, :, None] == on_map[:, None]).any(axis=2).mean(axis=1)
     trust = 1 - 2 * strangers / (k * (2 * n - 3 * k - 1))
-    return Quality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
+    return ProjectionQuality(k, n, len(measured), mean(trust, seed=seed), mean(shared, seed=seed), k / (n - 1))
 
 
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ class SpreadChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SpreadGroup:
     """A group's positives and questions.
 
     positives: (p,) distinct rows of the passage vectors.
@@ -64,7 +64,7 @@ class Group:
     own: Sequence[Sequence[int]]
 
 
-def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, seed: int = 0) -> Spread:
+def spread(passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup, seed: int = 0) -> Spread:
     """Return the spread of one group. passages (n, d), questions (m, d): vectors of one encoder, not necessarily normalised."""
     pseudo, near, margins = measured(passages, questions, group)
     return _spread(group, pseudo, near, margins, seed)
@@ -73,7 +73,7 @@ def spread(passages: np.ndarray, questions: np.ndarray | None, group: Group, see
 def change(
     before: tuple[np.ndarray, np.ndarray | None],
     after: tuple[np.ndarray, np.ndarray | None],
-    group: Group,
+    group: SpreadGroup,
     seed: int = 0,
 ) -> SpreadChange:
     """Return the spread of a group under two encoders. before, after: (passages, questions) as in `spread`; dimensions may differ."""
@@ -88,7 +88,7 @@ def change(
     )
 
 
-def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None, seed: int) -> Spread:
+def _spread(group: SpreadGroup, pseudo: np.ndarray, near: np.ndarray, margins: np.ndarray | None, seed: int) -> Spread:
     return Spread(
         len(group.positives),
         len(group.questions),
@@ -99,7 +99,7 @@ def _spread(group: Group, pseudo: np.ndarray, near: np.ndarray, margins: np.ndar
 
 
 def measured(
-    passages: np.ndarray, questions: np.ndarray | None, group: Group
+    passages: np.ndarray, questions: np.ndarray | None, group: SpreadGroup
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return (pseudo-values of the mean cosine, cosines with the nearest other positive, margins). Raises ValueError below two positives."""
     if len(group.positives) < 2:

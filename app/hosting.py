@@ -72,10 +72,10 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
 
     from app.entry import report
     from app.links import PersonalLinks
-    from backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, Rate
+    from backend.service.guard import REQUESTS_AT_ONCE, REQUESTS_PER_SECOND, Guard, Hosts, RequestRate
 
     hosts = Hosts(address, names)
-    rate = None if hosts.is_local else Rate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+    rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
     middleware = [Middleware(Guard, hosts=hosts, rate=rate), Middleware(PersonalLinks)]
     app = App(MAIN, middleware=middleware, on_script_error=report)
     # After App(), which tells Streamlit where main.py is: `.streamlit/config.toml` beside it holds the theme.

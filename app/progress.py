@@ -1,4 +1,4 @@
-"""Progress of long work: a bar with rate and time left on a terminal, otherwise a line every few seconds."""
+"""Progress on standard error: a bar with rate and time left in a terminal, lines in a log or a pipe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SECONDS_BETWEEN_LINES = 10
 
 
 @contextmanager
-def shown() -> Iterator[Progress]:
-    """Give a callable (done, total, doing) that shows progress within the block."""
+def terminal_progress() -> Iterator[Progress]:
+    """Yield a progress function that shows what it is called with, until the end of the block."""
     if sys.stderr.isatty():
         with _bar() as watch:
             yield watch
@@ -62,19 +62,19 @@ def _bar() -> Iterator[Progress]:
 
 
 class _Lines:
-    """Progress for logs and pipes: a line at the start of each step and every ten seconds."""
+    """Prints a line when a new step begins, and every ten seconds within a step."""
 
     def __init__(self) -> None:
-        self._doing, self._said, self._began, self._first = "", 0.0, 0.0, 0
+        self._doing, self._last_line, self._step_start, self._done_at_start = "", 0.0, 0.0, 0
 
-    def __call__(self, done: int, total: int | None, doing: str) -> None:
+    def __call__(self, done: int, total: int | None, doing: str, /) -> None:
         now = time.monotonic()
         if doing != self._doing:
-            self._doing, self._said, self._began, self._first = doing, now, now, done
+            self._doing, self._last_line, self._step_start, self._done_at_start = doing, now, now, done
             print(f"{doing} ...", file=sys.stderr, flush=True)
-        elif now - self._said >= SECONDS_BETWEEN_LINES:
-            self._said = now
-            rate = (done - self._first) / (now - self._began)
+        elif now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            rate = (done - self._done_at_start) / (now - self._step_start)
             left = f", {(total - done) / rate:,.0f} s left" if total and rate > 0 else ""
             of = f" of {total:,}" if total else ""
             print(f"{doing}: {done:,}{of} ({rate:,.0f}/s{left})", file=sys.stderr, flush=True)

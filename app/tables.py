@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backend.core.summary import Step
-    from backend.data.importing.from_results import MadeFromResults
+    from backend.data.importing.from_results import ResultsImport
     from db.jobs import Job
 
 console = Terminal(highlight=False)
@@ -64,11 +64,11 @@ def print_status(summary: dict[str, Any], steps: Sequence[Step]) -> None:
             console.print(f"  {escape(step.command)}   [dim]{escape(step.why)}[/dim]")
 
 
-def print_made_from_results(made: MadeFromResults, folder: str) -> None:
+def print_results_import(made: ResultsImport, folder: str) -> None:
     print(f"Made the study {made.study.folder} in {made.seconds:.1f} s: {counted(made.passages, 'passage')}.")
     for file in made.files:
         print(
-            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. {file.flags.told(file.file, 'dpr')}"
+            f"Run {file.run}: {counted(file.questions, 'question')}, k={file.depth}, from {file.file}. {file.flags.summary(file.file, 'dpr')}"
         )
         if file.changed:
             print(
@@ -82,12 +82,17 @@ def print_made_from_results(made: MadeFromResults, folder: str) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    table = Table("job", "kind", "state", "started", "progress", "outcome")
+    from backend.core.jobs import title
+
+    table = Table("id", "job", "state", "started (UTC)", "progress", "reason")
     for job in jobs:
-        progress = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}"
-        table.add_row(
-            job.id, job.kind, job.state, job.started or "", progress if job.unfinished else "", escape(job.error or "")
-        )
+        progress = ""
+        if job.unfinished:
+            count = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}" if job.done else ""
+            progress = ": ".join(filter(None, (job.doing, count)))
+        started = (job.started or "")[:19].replace("T", " ")
+        name = title(job.kind, job.arguments)
+        table.add_row(job.id, escape(name), job.state, started, escape(progress), escape(job.error or ""))
     console.print(table)
 
 

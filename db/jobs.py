@@ -105,7 +105,7 @@ class Jobs(PerThread):
         """Record that a waiting job runs now."""
         with writing(self.connection) as connection:
             connection.execute(
-                "UPDATE job SET state = 'running', started = ?, heartbeat = ? WHERE id = ? AND state = 'waiting'",
+                "UPDATE job SET state = 'running', doing = '', started = ?, heartbeat = ? WHERE id = ? AND state = 'waiting'",
                 (_now(), _now(), id),
             )
 

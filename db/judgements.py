@@ -45,7 +45,7 @@ class Consensus:
 
 
 @dataclass(frozen=True, slots=True)
-class Relevance:
+class CorrectedRelevance:
     """A pair after correction by labels.
 
     Attributes:

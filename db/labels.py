@@ -32,7 +32,7 @@ from db.events import (
     rows_where,
     validate,
 )
-from db.judgements import Consensus, Judgement, Relevance, as_of
+from db.judgements import Consensus, CorrectedRelevance, Judgement, as_of
 
 OutboxEntry = LabelEvent | QueueEvent | Mapping[str, Any]
 
@@ -174,7 +174,7 @@ class Labels(PerThread):
         rows = self._view("question, passage, label, state, people", "consensus", questions, "question, passage")
         return [Consensus(*row) for row in rows]
 
-    def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[Relevance]:
+    def corrected(self, questions: Iterable[str] | None = None, training: bool = False) -> list[CorrectedRelevance]:
         """Return the corrected relevance of each gold or judged pair.
 
         Args:
@@ -185,7 +185,7 @@ class Labels(PerThread):
             columns, "corrected_relevance", questions, "question, passage", "trains = 1" if training else "1"
         )
         return [
-            Relevance(question, passage, relevance, bool(gold), state, people, split, bool(trains))
+            CorrectedRelevance(question, passage, relevance, bool(gold), state, people, split, bool(trains))
             for question, passage, relevance, gold, state, people, split, trains in rows
         ]
 

@@ -12,7 +12,7 @@ from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import (
     AdapterSettings,
-    Questions,
+    TrainingQuestions,
     as_dense_modules,
     learn,
     make_map,
@@ -34,7 +34,7 @@ def rotated(questions=400, passages=2000, dimension=24, seed=0):
     asked = vectors[positives] @ rotation + 0.02 * rng.normal(size=(questions, dimension))
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     negatives = rng.integers(passages, size=(questions, 6))
-    return Questions(asked.astype(np.float32), positives[:, None], negatives), vectors.astype(np.float16)
+    return TrainingQuestions(asked.astype(np.float32), positives[:, None], negatives), vectors.astype(np.float16)
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
@@ -69,14 +69,14 @@ def test_a_known_positive_is_no_negative():
     vectors = np.eye(6, dtype=np.float32)
     asked = np.array([[0.5, 0.5, 0, 0, 0, 0]], np.float32)
     settings = AdapterSettings(hard_negatives=1, random_passages=0)
-    both = Questions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is a positive after all
-    alone = Questions(asked, np.array([[0, -1]]), np.array([[-1]]))
+    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is a positive after all
+    alone = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[-1]]))
     values = [
         loss_of(make_map(6, settings), each, vectors, False, settings, 5.0, np.random.default_rng(0)).item()
         for each in (both, alone)
     ]
     assert values == [pytest.approx(0.0), pytest.approx(0.0)]
-    wrong = Questions(asked, np.array([[0, -1]]), np.array([[1]]))
+    wrong = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[1]]))
     pushed = loss_of(make_map(6, settings), wrong, vectors, False, settings, 5.0, np.random.default_rng(0))
     assert pushed.item() == pytest.approx(np.log(2), abs=1e-6)  # two passages, equal scores
     assert torch.is_tensor(pushed)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from backend.text import answers
 from backend.text.answers import RULES, answer_spans, has_answer, has_tokens, match_run, query_spans, rules, run
-from backend.text.answers.processes import Processes
+from backend.text.answers.processes import MatcherPool
 from backend.text.spans import Normalised, merged
 from db.corpus import Corpus, CorpusWriter
 from db.errors import Missing, Refused
@@ -304,7 +304,7 @@ def test_a_pattern_that_runs_away_is_given_up_for_the_run(monkeypatch, caplog):
     question = Question("q", "?", answers=("(a|a|aa)+c",), answer_rule="regex")
     corpus = Texts(["a" * 200 + "b"] * 500)
     assert not match_run(corpus, [question], np.arange(500).reshape(1, 500)).any()
-    assert len(caplog.records) == 1 and "given up" in caplog.text
+    assert len(caplog.records) == 1 and "ignored from now on" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["((a{999}){999}){999}", "a{9999999}", "(?R)b", "(" * 5000 + ")" * 5000, "[[:"])
@@ -481,7 +481,7 @@ def test_a_process_that_dies_is_told_in_one_line(awkward, monkeypatch):
         for child in children():
             child.kill()
 
-    with pytest.raises(Refused, match=r"ended before its work was done \(status -9\)"):
+    with pytest.raises(Refused, match=r"worker died \(status -9\)"):
         match_run(Corpus(path), asked, ordinals, progress=kill, processes=2)
     assert not children()
 
@@ -524,12 +524,12 @@ def test_when_processes_are_started(awkward, monkeypatch):
     path, asked, ordinals = awkward
     counts = []
 
-    class Counted(Processes):
+    class Counted(MatcherPool):
         def __init__(self, corpus, asked, count):
             counts.append((asked.rule, count))
             super().__init__(corpus, asked, count)
 
-    monkeypatch.setattr("backend.text.answers.processes.Processes", Counted)
+    monkeypatch.setattr("backend.text.answers.processes.MatcherPool", Counted)
     monkeypatch.setattr(run.os, "sched_getaffinity", lambda process: set(range(4)), raising=False)
     match_run(Corpus(path), asked, ordinals)
     assert not counts  # too small a run

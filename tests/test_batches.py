@@ -14,7 +14,7 @@ from backend.judging.batches import Mix, batch_of_pairs, make_batch, questions_o
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
 from backend.judging.practice import make_practice
-from backend.judging.priority import Calibration, Pooled, harm, served
+from backend.judging.priority import Calibration, PooledPassage, harm, select_by_bucket
 from db.errors import BadInput, Missing, Refused
 from db.events import Choice, LabelEvent
 from db.labels import Labels
@@ -113,11 +113,11 @@ def test_the_audit_is_a_uniform_draw_of_questions_and_of_passages(study):
     """Over 200 seeds each question is drawn as often as its probability says (chi-square), and every rank alike."""
     from scipy.stats import chisquare
 
-    from backend.judging.batches import _Maker
+    from backend.judging.batches import _BatchBuilder
 
     pools, drawn, ranks, pool_size = Pools(study, ["a"], 10, "dpr"), Counter(), Counter(), 9
     for seed in range(200):
-        maker = _Maker(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
+        maker = _BatchBuilder(study, pools, None, [f"q{i}" for i in range(40)], 3, seed, None, {}, None)
         for item in maker.audit(10, 1):
             drawn[item.question] += 1
             assert len(item.candidates) == 3 and item.inclusion_probability == 0.25
@@ -260,11 +260,11 @@ def test_calibration_follows_the_labels():
 
 
 def test_harm_and_quotas():
-    above, below = (Pooled(1, "a", 1, 1.0, True, place) for place in (True, False))
+    above, below = (PooledPassage(1, "a", 1, 1.0, True, place) for place in (True, False))
     assert [harm(above, True), harm(above, False), harm(below, True), harm(below, False)] == [4.0, 2.0, 3.0, 1.0]
     questions = [Question(f"q{i}", "?", bucket=bucket) for i, bucket in enumerate((0, 0, 0, 7, 3, 7))]
     worth = {"q0": 1.0, "q1": 9.0, "q2": 5.0, "q3": 0.1, "q4": 2.0, "q5": 0.2}
-    assert served(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]
+    assert select_by_bucket(questions, worth, 5) == ["q5", "q4", "q1", "q3", "q2"]
 
 
 def test_near_duplicates_are_handed_on():
@@ -291,7 +291,7 @@ def test_pairs_of_anybodys_choosing(study):
 @pytest.mark.parametrize(
     "wrong, error, says",
     [
-        ({"runs": []}, BadInput, "one run at least"),
+        ({"runs": []}, BadInput, "at least one run"),
         ({"runs": ["z"]}, Missing, "no run 'z'"),
         ({"size": 0}, BadInput, "one question"),
         ({"depth": 0}, BadInput, "depth"),
@@ -321,13 +321,15 @@ def test_practice_is_of_settled_questions_most_people_first(study):
     judge(study, "cid", "q4", {"p9": "negative"}, kind="adjudicate")
     judge(study, "ann", "q6", {"p1": "negative"})
     Labels(study.labels_path).add("ann", LabelEvent("bad", "bad_question", "q6"))
-    with pytest.raises(Refused, match="20 questions are asked for and 4 have settled labels; .* --size 4"):
+    with pytest.raises(
+        Refused, match="practice batch of 20 questions is impossible: 4 questions have settled labels; .* --size 4"
+    ):
         make_practice(study, "practice")
     made = make_practice(study, "practice", 4)
     assert [item.question for item in items(study, "practice")] == ["q4", "q1", "q2", "q0"], (
         "q3 is in dispute, q5 unsure, q6 bad"
     )
-    assert (made.adjudicated, made.of_one_person) == (1, 1) and Queue(study.labels_path).batches()[0].practice
+    assert (made.adjudicated, made.single_annotator) == (1, 1) and Queue(study.labels_path).batches()[0].practice
     with pytest.raises(BadInput, match="one question"):
         make_practice(study, "other", 0)
 
@@ -356,7 +358,7 @@ def test_from_the_command_line(study):
     assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
-    assert "0 have settled labels" in run("practice", "p", fails=True)
+    assert "0 questions have settled labels" in run("practice", "p", fails=True)
     assert "nobody named 'zoe'" in run("assign", "one", "zoe", fails=True)
     assert "PERSON" in run("assign", "one", fails=True)
     assert "already" in run("new", "one", "--run", "a", fails=True)

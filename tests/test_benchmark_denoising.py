@@ -31,12 +31,12 @@ DUAL = {
 @pytest.mark.parametrize(
     "low, high, seeds, said",
     [
-        (0.001, 0.3, 3, "shows"),
+        (0.001, 0.3, 3, "supported"),
         (0.3, 0.4, 2, "no claim"),
-        (-0.2, 0.009, 3, "does not show"),
-        (-0.2, 0.2, 3, "cannot tell"),
-        (0.0, 0.2, 5, "cannot tell"),
-        (0.001, 0.005, 3, "shows"),
+        (-0.2, 0.009, 3, "not supported"),
+        (-0.2, 0.2, 3, "inconclusive"),
+        (0.0, 0.2, 5, "inconclusive"),
+        (0.001, 0.005, 3, "supported"),
     ],
 )
 def test_the_rule(low, high, seeds, said):
@@ -49,14 +49,14 @@ def test_claims_are_paired_and_share_their_level():
     better = noisy | (generator.random((3, 400)) < 0.3)
     order = (("noisy", "better"), ("better", "same"))
     first, second = claims(order, {"noisy": noisy, "better": better, "same": better})
-    assert (first.verdict, second.verdict) == ("shows", "does not show") and of_order(
+    assert (first.verdict, second.verdict) == ("supported", "not supported") and of_order(
         [first, second]
-    ) == "does not show"
+    ) == "not supported"
     assert first.difference.value == pytest.approx(better.mean() - noisy.mean())
     alone = claims(order[:1], {"noisy": noisy, "better": better})[0].difference
     assert first.difference.low < alone.low and alone.high < first.difference.high  # 97.5% against 95%
     assert (
-        of_order([first]) == "shows"
+        of_order([first]) == "supported"
         and of_order(claims(order[:1], {"noisy": noisy[:2], "better": better[:2]})) == "no claim"
     )
     with pytest.raises(ValueError, match="same seeds and questions"):

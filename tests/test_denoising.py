@@ -6,6 +6,7 @@ from backend.training_sets import denoising
 from backend.training_sets.assemble import DENIED, NO_POSITIVE, QuestionEvidence, assemble
 from backend.training_sets.denoising import (
     DENOISING,
+    OwnThresholds,
     PassageEvidence,
     Policy,
     ScoreCeiling,
@@ -106,6 +107,32 @@ def test_positive_aware_takes_95_percent_of_the_lowest_positive():
         "dropped",
         denoising.NO_POSITIVE_SCORE,
     )
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+@pytest.mark.parametrize(
+    "probability, role, with_answer",
+    [
+        (0.2999, "negative", "negative"),
+        (0.3, "dropped", "dropped"),
+        (0.5999, "dropped", "dropped"),
+        (0.6, "dropped", "positive"),
+        (0.8999, "dropped", "positive"),
+        (0.9, "positive", "positive"),
+        (None, "dropped", "dropped"),
+    ],
+)
+def test_a_judge_at_its_very_thresholds(answer, probability, role, with_answer):
+    thresholds = DEFAULT.filled(OwnThresholds(0.3, 0.9, 0.6))
+    found, _ = machine_role("judge", PassageEvidence(answer=answer, probability=probability), thresholds)
+    assert found == (with_answer if answer else role)
+    only_with_answer = DEFAULT.filled(OwnThresholds(0.3, None, 0.6))
+    if not answer:
+        assert machine_role("judge", PassageEvidence(probability=probability), only_with_answer)[0] != "positive"
+
+
+def test_a_drawn_passage_without_a_score_stays_a_negative_for_the_judge():
+    assert machine_role("judge", PassageEvidence(easy=True), DEFAULT) == ("negative", denoising.DRAWN)
 
 
 def test_a_margin_is_the_same_wherever_the_scores_lie():

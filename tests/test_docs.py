@@ -101,6 +101,9 @@ def test_commands_shown_in_the_docs_parse(page, line):
 
     command, words = typer.main.get_command(app), shlex.split(line)[1:]
     while hasattr(command, "commands"):
+        flags = {option for parameter in command.params if parameter.is_flag for option in parameter.opts}
+        while words and words[0] in flags:
+            words = words[1:]
         assert words and words[0] in command.commands, f"{page}: {line}"
         command, words = command.commands[words[0]], words[1:]
     command.make_context("blindspot", words)

@@ -15,7 +15,7 @@ from backend.core.study import Study
 from backend.data.exporting import export_run
 from backend.data.formats import REGISTRY, contexts, find_format, formats
 from backend.data.formats.articles import piece_blocks, word_blocks
-from backend.data.formats.base import Entry, Item, Options
+from backend.data.formats.base import ImportedQuestion, Options, RunEntry
 from backend.data.formats.json_stream import JsonStream
 from backend.data.importing.importer import import_passages, import_questions
 from backend.data.importing.qrels import import_qrels
@@ -61,11 +61,11 @@ def test_an_installed_package_adds_a_format_and_a_broken_one_is_one_line(tmp_pat
 
     module = tmp_path / "own_format_of_a_test.py"
     module.write_text(
-        "from backend.data.formats.base import Format, Item\n"
+        "from backend.data.formats.base import Format, ImportedQuestion\n"
         "from db.records import Question\n"
         "def read(path, options):\n"
         "    for n, text in enumerate(path.read_text().splitlines()[1:], 2):\n"
-        "        yield Item(Question(f'own{n}', text, ('x',), dataset='own', split='dev'), str(path), n)\n"
+        "        yield ImportedQuestion(Question(f'own{n}', text, ('x',), dataset='own', split='dev'), str(path), n)\n"
         "FORMATS = [Format('own', 'questions', 'our own', lambda head: head.text.startswith('OWN'), read)]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -117,7 +117,7 @@ def questions_of(sample: Sample, folder: Path, data: bytes | None = None, name: 
     found = find_format(sample.write(folder, data), sample.kind, sample.format).read(
         folder / sample.name, Options(**{**sample.arguments, **options})
     )
-    return [item.question if isinstance(item, Item) else item for item in found]
+    return [item.question if isinstance(item, ImportedQuestion) else item for item in found]
 
 
 def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, tmp_path):
@@ -151,8 +151,8 @@ def test_dpr_training_positives_become_gold_by_id_by_text_and_by_overlap(study, 
     assert [(m.passage, m.how) for m in found["where was furset born"]] == [("2", "id")]
     assert found["capital of italy"][0].how == "overlap" and found["capital of italy"][0].score == 1
     assert found["q"][0].how == "overlap" and found["q"][0].score == 1.0
-    assert found["r"][0].reason == "the passages like it hold no answer"
-    assert found["s"][0].reason == "no passage is like it" and found["s"][0].score < 0.3
+    assert found["r"][0].reason == "the similar passages contain no answer"
+    assert found["s"][0].reason == "no passage is similar" and found["s"][0].score < 0.3
     assert found["t"][0].how == "same text"
     assert any("3 questions have no gold" in note for note in result.notes), result.notes
 
@@ -487,7 +487,7 @@ def test_entries_say_what_they_hold(tmp_path):
         }
     }
     (entry,) = find_format(sample.write(tmp_path, json.dumps(contents).encode()), "runs").read(tmp_path / sample.name)
-    assert isinstance(entry, Entry) and (entry.question_id, entry.question, entry.answers) == ("7", "q", ())
+    assert isinstance(entry, RunEntry) and (entry.question_id, entry.question, entry.answers) == ("7", "q", ())
     assert [(c.id, c.score, c.title, c.text, c.has_answer) for c in entry.contexts] == [
         ("5", 1.5, 'A "b"', "the text", None),
         ("6", 2.0, "", "no title", None),

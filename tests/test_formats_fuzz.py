@@ -9,7 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.data.formats import find_format, formats
-from backend.data.formats.base import Entry, Item, Judgement, Options, PassageBatch, checked, wrong_with_question
+from backend.data.formats.base import (
+    ImportedQuestion,
+    Options,
+    PassageBatch,
+    Qrel,
+    RunEntry,
+    checked,
+    wrong_with_question,
+)
 from backend.data.importing.from_results import study_from_results
 from db.errors import BadInput, BlindspotError
 from tests.format_files import SAMPLES, Sample, contents, names, study_for
@@ -102,10 +110,10 @@ def check_reader(sample: Sample, path, data: bytes) -> None:
         for found in find_format(path, sample.kind, sample.format).read(path, Options(**sample.arguments)):
             assert isinstance(
                 found,
-                {"questions": Item, "runs": Entry, "qrels": Judgement, "passages": PassageBatch}[sample.kind]
+                {"questions": ImportedQuestion, "runs": RunEntry, "qrels": Qrel, "passages": PassageBatch}[sample.kind]
                 | BadInput,
             )
-            if isinstance(found, Item):
+            if isinstance(found, ImportedQuestion):
                 assert wrong_with_question(found.question) is None
             elif isinstance(found, PassageBatch):
                 checked(found, path)

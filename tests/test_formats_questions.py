@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.data.formats import find_format
-from backend.data.formats.base import Item, Options
+from backend.data.formats.base import ImportedQuestion, Options
 from db.errors import BadInput
 from db.records import Question
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 def read(path, **options):
     found = list(find_format(path, "questions").read(path, Options(**options)))
-    return [item.question for item in found if isinstance(item, Item)], [
+    return [item.question for item in found if isinstance(item, ImportedQuestion)], [
         item for item in found if isinstance(item, BadInput)
     ]
 

@@ -6,7 +6,15 @@ import random
 
 import pytest
 
-from backend.text.gold_matching import NO_ANSWER, NOTHING_LIKE_IT, TOO_SHORT, Found, Wanted, containment, match_gold
+from backend.text.gold_matching import (
+    NO_ANSWER,
+    NOTHING_LIKE_IT,
+    TOO_SHORT,
+    GoldParagraph,
+    ParagraphMatch,
+    containment,
+    match_gold,
+)
 from db.corpus import Corpus, CorpusWriter
 from db.records import Passage
 
@@ -37,12 +45,12 @@ def corpus(tmp_path_factory, article):
 
 def test_the_same_text_whatever_its_spaces_and_capitals(corpus, article):
     same = "  ".join(article[100:200]).upper()
-    assert match_gold(corpus, [Wanted("x", same)]) == [Found(21, 1.0, "same text")]
+    assert match_gold(corpus, [GoldParagraph("x", same)]) == [ParagraphMatch(21, 1.0, "same text")]
 
 
 def test_of_the_same_texts_the_one_with_the_same_title_then_the_first(corpus, article):
     last = " ".join(article[300:])
-    found = match_gold(corpus, [Wanted(title, last) for title in ("twin", "Article", "?")])
+    found = match_gold(corpus, [GoldParagraph(title, last) for title in ("twin", "Article", "?")])
     assert [one.ordinal for one in found] == [44, 23, 23]
 
 
@@ -52,10 +60,10 @@ def test_a_paragraph_over_two_blocks_is_the_block_that_holds_the_answer(corpus, 
     found = match_gold(
         corpus,
         [
-            Wanted("", paragraph, (early,)),
-            Wanted("", paragraph, (late,)),
-            Wanted("", paragraph),
-            Wanted("", paragraph, ("zzz",)),
+            GoldParagraph("", paragraph, (early,)),
+            GoldParagraph("", paragraph, (late,)),
+            GoldParagraph("", paragraph),
+            GoldParagraph("", paragraph, ("zzz",)),
         ],
     )
     assert [(f.ordinal, f.how) for f in found] == [(20, "overlap"), (21, "overlap"), (21, "overlap"), (None, "none")]
@@ -69,7 +77,13 @@ def test_an_edited_paragraph_is_found_and_a_strange_one_is_not(corpus, article):
     edited[10:12], edited[50] = ["ZZ"], "QQ"
     rng = random.Random(9)
     found = match_gold(
-        corpus, [Wanted("", " ".join(edited)), Wanted("", text(rng, 90)), Wanted("", "lone"), Wanted("", "")]
+        corpus,
+        [
+            GoldParagraph("", " ".join(edited)),
+            GoldParagraph("", text(rng, 90)),
+            GoldParagraph("", "lone"),
+            GoldParagraph("", ""),
+        ],
     )
     assert found[0].ordinal == 22 and 0.8 < found[0].score < 1
     assert [f.reason for f in found[1:]] == [NOTHING_LIKE_IT, TOO_SHORT, TOO_SHORT]
@@ -81,15 +95,15 @@ def test_what_is_chosen_is_what_comparing_with_every_passage_chooses(corpus, art
     rng, wanted = random.Random(5), []
     for _ in range(60):
         start, length = rng.randrange(0, 320), rng.randrange(30, 80)
-        wanted.append(Wanted("", " ".join([text(rng, 10), *article[start : start + length], text(rng, 10)])))
+        wanted.append(GoldParagraph("", " ".join([text(rng, 10), *article[start : start + length], text(rng, 10)])))
     passages = [p.text.split() for p in corpus.scan()]
     for one, found in zip(wanted, match_gold(corpus, wanted), strict=True):
         scores = [containment(one.text.split(), words) for words in passages]
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         assert found == (
-            Found(best, scores[best], "overlap")
+            ParagraphMatch(best, scores[best], "overlap")
             if scores[best] >= 0.3
-            else Found(None, scores[best], "none", NOTHING_LIKE_IT)
+            else ParagraphMatch(None, scores[best], "none", NOTHING_LIKE_IT)
         )
 
 
@@ -98,4 +112,4 @@ def test_progress_is_told_and_a_stop_comes_out(corpus):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        match_gold(corpus, [Wanted("", "a b c d e f")], progress=stop)
+        match_gold(corpus, [GoldParagraph("", "a b c d e f")], progress=stop)

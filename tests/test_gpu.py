@@ -6,7 +6,7 @@ import torch
 
 from backend.retrieval.exact import gpu as module
 from backend.retrieval.exact import staging
-from backend.retrieval.exact.gpu import Shard, Shards, best_rows
+from backend.retrieval.exact.gpu import GPUShard, Shards, best_rows
 from backend.retrieval.search import ExactSearch
 from db.errors import Refused
 from tests.test_search import brute_force
@@ -152,4 +152,4 @@ def test_every_gpu_holds_a_share(monkeypatch):
     held = Shards(np.ones((10, 2), np.float16), "dot", module.devices("cuda"))._shards
     assert [shard.device for shard in held] == module.devices("cuda")
     assert [(shard._start, shard._stop) for shard in held] == [(0, 2), (2, 5), (5, 7), (7, 10)]
-    assert isinstance(held[0], Shard)
+    assert isinstance(held[0], GPUShard)

@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from app import server, who
 from backend.service import guard
 from backend.service import running as running_service
-from backend.service.guard import Guard, Hosts, PatientProtocol, Rate, is_loopback
+from backend.service.guard import Guard, Hosts, PatientProtocol, RequestRate, is_loopback
 from db.errors import BlindspotError, Refused
 from tests.studies import births, make_study, people
 
@@ -134,19 +134,19 @@ def test_a_long_body_is_refused_whether_it_says_so_or_not():
 
 def test_a_flood_of_one_address_is_refused_for_a_while():
     now = [0.0]
-    rate = Rate(3, 0.5, lambda: now[0])
+    rate = RequestRate(3, 0.5, lambda: now[0])
     assert [rate.take("a") for _ in range(4)] == [0, 0, 0, 2.0] and rate.take("b") == 0
     now[0] = 1.9
     assert rate.take("a") == pytest.approx(0.1)
     now[0] = 2.0
     assert rate.take("a") == 0 and rate.take("a") == 2.0
-    client = TestClient(application(rate=Rate(2, 0.001)), "http://localhost")
+    client = TestClient(application(rate=RequestRate(2, 0.001)), "http://localhost")
     assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
     assert int(client.get("/").headers["Retry-After"]) > 500
 
 
 def test_a_rate_remembers_a_bounded_number_of_addresses():
-    rate = Rate(1, 1)
+    rate = RequestRate(1, 1)
     for number in range(guard.ADDRESSES_REMEMBERED + 100):
         rate.take(f"address {number}")
     assert len(rate._buckets) == guard.ADDRESSES_REMEMBERED

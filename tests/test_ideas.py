@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from backend.text.answers import RULES
-from backend.text.gold_matching import Wanted, match_gold
+from backend.text.gold_matching import GoldParagraph, match_gold
 from backend.training.losses import InBatchLoss
 
 PAGE = (Path(__file__).parents[1] / "docs" / "ideas.md").read_text(encoding="utf-8")
@@ -115,5 +115,5 @@ def test_the_example_of_matching():
                 ("2", "Arve Furset", "Arve Furset has a sister who is a Norwegian painter."),
             ]
 
-    found = match_gold(Corpus(), [Wanted("Arve Furset", " ".join(paragraph.split()), ("Molde",))])[0]
+    found = match_gold(Corpus(), [GoldParagraph("Arve Furset", " ".join(paragraph.split()), ("Molde",))])[0]
     assert (found.ordinal, found.how) == (0, "overlap")

@@ -313,8 +313,21 @@ def test_heavy_jobs_run_one_after_another_and_say_for_what_they_wait(study, tmp_
     jobs.cancel(study, second)
     assert wait(study, second, 5).state == "cancelled", "a waiting job can be cancelled"
     assert jobs.status(study, third).state == "waiting"
+    assert until(study, third, lambda job: job.doing == "waits for: test count")
     jobs.cancel(study, first)
     assert wait(study, third, 10).state == "done" and jobs.status(study, first).state == "cancelled"
+
+
+def test_a_job_that_runs_no_longer_says_that_it_waits(study):
+    first = jobs.submit(count_up, study)
+    until(study, first, lambda job: job.state == "running")
+    second = jobs.submit(report_nothing, study)
+    until(study, second, lambda job: job.doing == "waits for: test count")
+    jobs.cancel(study, first)
+    assert until(study, second, lambda job: job.state == "running").doing == ""
+    time.sleep(1.5)  # the next report to labels.db does not bring it back
+    assert jobs.status(study, second).doing == ""
+    jobs.cancel(study, second, force=True)
 
 
 def test_a_dead_job_holds_up_nobody(study):

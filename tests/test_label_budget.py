@@ -68,8 +68,9 @@ def test_the_interval_covers():
 @pytest.mark.parametrize("seeds", [3, 5, 8])
 def test_the_interval_covers_in_many_rounds(seeds, of_seeds):
     for questions in (60, 400, 1348):
-        assert 0.93 <= coverage(2000, seeds, questions, of_seeds, seed=questions) <= 0.985
-    assert 0.93 <= coverage(2000, seeds, 400, min(of_seeds, 0.02), seed=1, binary=True) <= 0.985
+        assert coverage(2000, seeds, questions, of_seeds, seed=questions) >= 0.935
+    # Differences of success on questions that do not differ: the interval is careful there.
+    assert coverage(2000, seeds, 400, min(of_seeds, 0.03), seed=1, binary=True) >= 0.935
 
 
 def gain(before, after, seeds=3, questions=400, found=(40, 80)):

@@ -270,8 +270,8 @@ def write_lines(path, rows):
         ({"score": "high"}, "score must be a number"),
         ({"score": float("inf")}, "score must be a number"),
         ({"inclusion_probability": 0}, "inclusion_probability"),
-        ({"gesture": "u", "kind": "undo", "label": None, "undoes": 77}, "takes back event 77"),
-        ({"gesture": "a2"}, "not of one kind, annotator and question"),
+        ({"gesture": "u", "kind": "undo", "label": None, "undoes": 77}, "undoes event 77"),
+        ({"gesture": "a2"}, "differ in kind, annotator or question"),
         ({"server_time": None}, "there is no server_time"),
         ({"note": ""}, "note must be text"),
     ],
@@ -333,7 +333,7 @@ def test_lines_of_a_csv_are_those_of_the_file_though_notes_span_some(judged, cop
 def test_the_same_event_with_another_content_is_refused(judged, tmp_path):
     rows = lines_of(export_labels(judged, "jsonl", tmp_path / "x.jsonl").path)
     rows[0]["label"] = "negative"
-    with pytest.raises(BadInput, match=":1: gesture 'a1' is in the study already, and says something else there"):
+    with pytest.raises(BadInput, match=":1: gesture 'a1' is already in the study with different content"):
         import_labels(judged, write_lines(tmp_path / "y.jsonl", rows))
 
 
@@ -376,7 +376,7 @@ def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path
     other = copy("other")
     assert f"Imported {10 + len(NOTES)} label events" in command(other, "import", f"labels-{last}.csv")
     assert "0 label events" in command(other, "import", f"labels-{last}.csv")
-    assert "1 related passage has the grade 0" in command(judged, "export", "--format", "qrels", "--out", "x.qrels")
+    assert "1 related passage has grade 0" in command(judged, "export", "--format", "qrels", "--out", "x.qrels")
     assert "there is no event 999" in command(judged, "export", "--format", "csv", "--until", 999, code=1)
     assert "--annotator" in command(other, "import", "x.qrels", code=1)
     assert "3 label events" in command(other, "import", "x.qrels", "--annotator", "qrels")

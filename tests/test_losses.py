@@ -7,7 +7,13 @@ import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MultipleNegativesRankingLoss
 from sentence_transformers.util import cos_sim, dot_score, pairwise_cos_sim, pairwise_dot_score
 
+from backend.core.declared import declared
+from backend.core.registry import Registry
+from backend.training import losses
+from backend.training.loss_kinds import LOSSES, LossKind
 from backend.training.losses import PAD, InBatchLoss, distillation_loss, is_known_positive, is_repeated
+from backend.training.training_settings import DualEncoderSettings
+from db.errors import BadInput
 
 QUESTIONS, WIDTH = 6, 8
 
@@ -269,3 +275,26 @@ def test_each_process_teaches_its_own_questions(monkeypatch):
     plain = loss_of(mine).item()
     peer = DistillKLDivLoss(torch.nn.Identity()).compute_loss_from_embeddings(mine, torch.tensor(TAUGHT)[:, :2])
     assert loss_of(mine, taught()).item() == pytest.approx(plain + peer.item(), rel=1e-6)
+
+
+def test_a_loss_that_is_registered_is_offered_and_trains(monkeypatch):
+    """Another loss needs its entry alone: the plain hinge of the highest negative, worked out by hand."""
+
+    def highest(batch):
+        return (1 - batch.positive_scores + batch.scores.masked_fill(~batch.negatives, -math.inf).amax(1)).clamp(min=0)
+
+    fresh = Registry("loss")
+    for loss in (*LOSSES, LossKind("highest", "Highest", "the highest negative alone", highest)):
+        fresh.register(loss)
+    monkeypatch.setattr(losses, "LOSSES", fresh)
+    vectors = batch(1)
+    scores = (vectors[0] @ vectors[1].T).detach()
+    expected = [max(0.0, 1 - row[i] + max(row[:i] + row[i + 1 :])) for i, row in enumerate(scores.tolist())]
+    assert loss_of(vectors, kind="highest").item() == pytest.approx(sum(expected) / len(expected), rel=1e-5)
+
+
+def test_the_setting_takes_its_choices_and_help_from_the_losses():
+    setting = declared(DualEncoderSettings)["loss"]
+    assert setting.choices == tuple(LOSSES.names()) and all(loss.help in setting.help for loss in LOSSES)
+    with pytest.raises(BadInput, match=r"^loss must be one of softmax, triplet, not 'hinge'$"):
+        DualEncoderSettings(loss="hinge")

@@ -6,7 +6,7 @@ import pytest
 from analysis.accuracy import Estimate
 from analysis.neighbours import nearest, unit
 from analysis.projection import geometry, joint, principal_components, project, quality, rotation_onto
-from analysis.spread import Group, change, pairwise_pseudo_values, spread
+from analysis.spread import SpreadGroup, change, pairwise_pseudo_values, spread
 
 
 def blobs(n=120, d=12, groups=4, seed=0):
@@ -162,7 +162,7 @@ def test_equal_neighbours_are_ordered_by_row_and_a_row_is_not_its_own():
 
 def test_the_mean_cosine_of_three_vectors_by_hand():
     vectors = np.array([[1, 0], [0, 1], [1, 0]], np.float32)  # cosines 0, 1, 0
-    found = spread(vectors, None, Group(np.arange(3), np.arange(0), []))
+    found = spread(vectors, None, SpreadGroup(np.arange(3), np.arange(0), []))
     assert found.similarity.value == pytest.approx(1 / 3)
     assert found.nearest.value == pytest.approx((1 + 0 + 1) / 3)
     assert found.margin is None
@@ -183,7 +183,7 @@ def test_pseudo_values_are_the_jackknifes_and_the_interval_is_students():
     found = pairwise_pseudo_values(vectors)
     np.testing.assert_allclose(found, expected, atol=1e-6)  # unit vectors are float32
     interval = stats.t.interval(0.95, n - 1, found.mean(), stats.sem(found))
-    told = spread(vectors, None, Group(everything, np.arange(0), [])).similarity
+    told = spread(vectors, None, SpreadGroup(everything, np.arange(0), [])).similarity
     assert (told.low, told.high) == pytest.approx(interval)
 
 
@@ -191,9 +191,9 @@ def test_the_margin_of_two_questions_by_hand():
     passages = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
     questions = np.array([[1, 0], [0, 1]], np.float32)
     # the first: own 0 (cosine 1) against 1 and 2 (0, 0.6): 0.4; the second: own 2 (0.8) against 0 and 1 (0, 1): -0.2
-    found = spread(passages, questions, Group(np.arange(3), np.arange(2), [[0], [2]]))
+    found = spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0], [2]]))
     assert found.margin.value == pytest.approx(0.1) and found.margin.n == 2
-    shared = spread(passages, questions, Group(np.arange(3), np.arange(2), [[0, 1, 2], [0, 1, 2]]))
+    shared = spread(passages, questions, SpreadGroup(np.arange(3), np.arange(2), [[0, 1, 2], [0, 1, 2]]))
     assert shared.margin is None, "no passage is another question's"
 
 
@@ -201,7 +201,7 @@ def test_a_group_that_spread_out_shows_it_in_every_number():
     rng = np.random.default_rng(0)
     clumped = rng.normal(size=(60, 10)) * 0.2 + np.eye(10)[0]
     spread_out = rng.normal(size=(60, 10))
-    group = Group(np.arange(60), np.arange(60), [[i] for i in range(60)])
+    group = SpreadGroup(np.arange(60), np.arange(60), [[i] for i in range(60)])
     found = change((clumped, clumped), (spread_out, spread_out), group)
     assert found.before.similarity.value > 0.6 > 0.1 > found.after.similarity.value
     for each in (found.similarity, found.nearest):
@@ -217,7 +217,7 @@ def test_intervals_of_the_mean_cosine_cover_the_truth_about_as_often_as_they_say
     covered = 0
     for _ in range(400):
         vectors = unit(rng.normal(size=(50, 4)) + 0.5)
-        told = spread(vectors, None, Group(np.arange(50), np.arange(0), [])).similarity
+        told = spread(vectors, None, SpreadGroup(np.arange(50), np.arange(0), [])).similarity
         covered += told.low <= truth <= told.high
     assert 0.91 <= covered / 400 <= 0.98
 

@@ -9,7 +9,7 @@ from backend.core.study import Study
 from backend.judging.audits import audit, batch_progress
 from backend.judging.batches import Mix, batch_of_pairs, make_batch
 from backend.judging.corrected import corrected_run, label_matrix
-from backend.judging.quality import LONGEST, quality
+from backend.judging.quality import MAX_GESTURE_MS, quality
 from db.errors import Missing
 from db.queue import Queue
 from db.records import Passage
@@ -99,7 +99,7 @@ def test_work_counts_gestures_once_and_absence_little(desk):
     desk, study = desk
     desk.label("ann", "q0", {"p1": "positive"}, milliseconds=4000)
     desk.label("ann", "q0", {"p2": "negative", "p3": "negative", "p4": "unsure"}, milliseconds=3000)
-    desk.label("ann", "q1", {"p1": "negative"}, milliseconds=8 * LONGEST)
+    desk.label("ann", "q1", {"p1": "negative"}, milliseconds=8 * MAX_GESTURE_MS)
     desk.label("ann", "q1", {"p2": "negative"})
     desk.undo("ann", "q2", desk.label("ann", "q2", {"p2": "positive"}, milliseconds=10))
     work = quality(study).work

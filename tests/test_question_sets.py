@@ -6,7 +6,7 @@ import pytest
 
 from app.cli import app
 from backend.data.formats.entityquestions import TEMPLATES
-from backend.data.importing.triples import LEAST_ANSWERS, LEAST_FACTS, Fact, import_triples, made_of
+from backend.data.importing.triples import MIN_ANSWERS, MIN_FACTS, Fact, import_triples, questions_from_facts
 from db.errors import BadInput, Missing, Refused
 from db.records import Passage
 from tests.studies import make_study
@@ -105,9 +105,9 @@ def counts(questions):
 
 def test_splits_are_the_papers():
     """80, 10 and 10%, of 12,000 facts at most 8,000, 1,000 and 1,000; nobody is asked about twice."""
-    few, _ = made_of(facts(2500), TEMPLATES, "s")
+    few, _ = questions_from_facts(facts(2500), TEMPLATES, "s")
     assert counts(few) == {"train": 2000, "dev": 250, "test": 250}
-    many, notes = made_of(facts(12_000), TEMPLATES, "s")
+    many, notes = questions_from_facts(facts(12_000), TEMPLATES, "s")
     assert counts(many) == {"train": 8000, "dev": 1000, "test": 1000}
     assert len({question.subject for question in many}) == len({question.id for question in many}) == 10_000
     assert notes == [
@@ -117,7 +117,10 @@ def test_splits_are_the_papers():
 
 def test_a_smaller_draw_is_part_of_a_larger_and_the_seed_decides():
     def drawn(most, seed=0):
-        return {question.subject for question in made_of(facts(3000), TEMPLATES, "s", "test", most=most, seed=seed)[0]}
+        return {
+            question.subject
+            for question in questions_from_facts(facts(3000), TEMPLATES, "s", "test", most=most, seed=seed)[0]
+        }
 
     assert len(drawn(100)) == 100 and drawn(100) < drawn(1000) and drawn(100) == drawn(100)
     assert drawn(100) != drawn(100, seed=1)
@@ -127,12 +130,12 @@ def test_relations_are_left_out_and_named():
     """One with too few facts, one with too few answers; a fact that no passage tells does not count."""
     untold = [Fact(f"Nobody {number}", "P20", {f"Town {number}": None}, 1) for number in range(100)]
     made = [
-        *facts(LEAST_FACTS),
-        *facts(LEAST_FACTS - 1, "P20"),
+        *facts(MIN_FACTS),
+        *facts(MIN_FACTS - 1, "P20"),
         *untold,
-        *facts(LEAST_FACTS, "P106", LEAST_ANSWERS - 1),
+        *facts(MIN_FACTS, "P106", MIN_ANSWERS - 1),
     ]
-    questions, notes = made_of(made, TEMPLATES, "s")
+    questions, notes = questions_from_facts(made, TEMPLATES, "s")
     assert {question.relation for question in questions} == {"P19"}
     assert (
         notes[1] == "P20: 2,099 facts, 1,999 told by a passage, 50 different answers; left out, fewer than 2,000 facts"

@@ -16,7 +16,7 @@ from backend.retrieval.hybrid import Hybrid
 from backend.retrieval.remote import BACKEND, TOKEN, Backend
 from backend.service import beside
 from backend.service.api import make_api
-from backend.service.batching import Batcher, Busy, Found
+from backend.service.batching import BatchedHits, Batcher, Busy
 from backend.service.beside import asked_of, started
 from backend.service.guard import Hosts
 from backend.service.running import read_token, serve
@@ -111,7 +111,7 @@ def test_bodies_that_are_no_request(client, body, status):
 
 
 def test_an_unknown_page_and_method(client):
-    assert client.get("/nowhere").json() == {"error": "Not Found"} and client.get("/search").status_code == 405
+    assert client.get("/nowhere").json() == {"error": "Not BatchedHits"} and client.get("/search").status_code == 405
 
 
 def test_more_than_there_are_gives_what_there_is(client):
@@ -194,7 +194,7 @@ class Slow:
         if "bad" in questions:
             raise Refused("bad question")
         ordinals = np.array([[len(question)] * k for question in questions], np.int32)
-        return Found(Hits(ordinals, ordinals.astype(np.float32)), {}, {})
+        return BatchedHits(Hits(ordinals, ordinals.astype(np.float32)), {}, {})
 
 
 def until(condition):

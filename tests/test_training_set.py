@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
+from backend.core.registry import Registry, must_be
 from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
 from backend.training.examples import TrainingSetExamples
 from backend.training_sets import builder as building
-from backend.training_sets import denoising
+from backend.training_sets import denoising, spec
 from backend.training_sets.assemble import DENIED, NO_POSITIVE
 from backend.training_sets.builder import make_training_set
 from backend.training_sets.denoising import policy_names
@@ -32,7 +33,8 @@ from db.errors import BadInput, Missing, Refused
 from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
-from tests.training_studies import born, build, copied, say, score, told, training_study
+from tests.test_registry import installed
+from tests.training_studies import born, build, copied, judge_report, say, score, told, training_study
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,123 @@ def test_positive_aware_with_probabilities_and_with_a_margin(study):
         "negative",
         "negative",
     ]
+
+
+JUDGED = {("q0", "p1"): 0.6, ("q0", "p2"): 0.19, ("q0", "p3"): 0.89, ("q0", "p4"): 0.9}  # p1 and p2 contain an answer
+
+
+def test_the_judge_decides_by_the_thresholds_of_its_report(study):
+    score(study, JUDGED)
+    judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)
+    made = build(study, "judge", model="judge")
+    assert told(made, "q0") == {
+        "p0": ("positive", "gold"), "p1": ("dropped", denoising.JUDGE_SURELY), "p2": ("negative", denoising.JUDGE_SURELY_NOT),
+        "p3": ("dropped", denoising.JUDGE_BETWEEN), "p4": ("dropped", denoising.JUDGE_SURELY), "p8": ("dropped", denoising.UNKNOWN),
+    }  # fmt: skip
+    found = roles(study, build(study, "judge", model="judge", positives=("gold", "judge")).name, "q0")
+    assert found["p1"] == found["p4"] == ("positive", "judge")
+    assert found["p3"] == ("dropped", "run") and found["p2"] == ("negative", "run")
+    held = made.manifest["request"]["thresholds"]
+    assert (held["keep_below"], held["propose_above"], held["propose_above_with_answer"]) == (0.2, 0.9, 0.6)
+
+
+def test_given_thresholds_replace_the_judges(study):
+    score(study, JUDGED)
+    judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)
+    positives = ("gold", "judge")
+    found = roles(study, build(study, "judge", model="judge", positives=positives, keep_below=0.1).name, "q0")
+    assert found["p2"] == ("dropped", "run") and found["p1"] == ("positive", "judge")
+    found = roles(study, build(study, "judge", model="judge", positives=positives, propose_above=0.85).name, "q0")
+    assert found["p1"] == ("dropped", "run") and found["p3"] == ("positive", "judge")
+    # A judge that learned again does not change a set that was built with given thresholds.
+    judge_report(study, drop=None, add=None, add_with_answer=None)
+    given = build(study, "judge", model="judge", positives=positives, keep_below=0.2, propose_above=0.9)
+    assert roles(study, given.name, "q0")["p2"] == ("negative", "run")
+
+
+def test_people_decide_over_the_judge(study):
+    score(study, JUDGED)
+    judge_report(study)
+    say(study, "ann", "q0", {"p1": "negative", "p2": "positive"})
+    found = roles(study, build(study, "judge+labels", model="judge", positives=("gold", "judge")).name, "q0")
+    assert (
+        found["p1"] == ("negative", "label")
+        and found["p2"] == ("positive", "label")
+        and found["p4"] == ("positive", "judge")
+    )
+
+
+def test_a_judge_that_is_missing_or_has_no_thresholds_is_one_line(study):
+    def refused(error, match, **more):
+        with pytest.raises(error, match=match) as raised:
+            build(study, "judge", **more)
+        assert "\n" not in str(raised.value)
+
+    commands = "'blindspot judge learn {0} --run RUN' .* 'blindspot judge run {0} --run RUN'"
+    refused(BadInput, commands.format("NAME"))
+    refused(Missing, "no scores of a model 'judge'.*" + commands.format("judge"), model="judge")
+    score(study, JUDGED)
+    refused(Missing, "no feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
+    judge_report(study, drop=None)
+    refused(
+        Refused,
+        "'judge' has no threshold below .*'blindspot judge learn judge --run RUN --replace'.*--keep-below",
+        model="judge",
+    )
+    judge_report(study, add=None, add_with_answer=None)
+    refused(Refused, "'judge' has no threshold above .*--propose-above", model="judge", positives=("gold", "judge"))
+    build(study, "judge", model="judge")
+    refused(BadInput, "only the policy cross_encoder proposes", model="judge", positives=("cross_encoder",))
+    refused(BadInput, "lower first, not 0.9 and 0.2", model="judge", keep_below=0.9, propose_above=0.2)
+
+
+def test_thresholds_of_older_sets_are_read_and_keep_their_fingerprint(study):
+    score(study, JUDGED)
+    older = TrainingSetSpec.of(
+        "older", ["r"], policy="cross_encoder", model="judge", thresholds={"keep_below": 0.1, "propose_above": 0.9}
+    )
+    first, second = make_training_set(study, older), build(study, "cross_encoder", model="judge")
+    assert first.manifest["fingerprint"] == second.manifest["fingerprint"]
+    held = {"keep_below": 0.1, "propose_above": 0.9, "share": 0.95, "margin": None, "related": "drop"}
+    assert second.manifest["request"]["thresholds"] == held
+
+
+POLICY_OF_A_PACKAGE = """
+from backend.training_sets.denoising import DenoisingPolicy, OwnThresholds
+
+def under_half(evidence, thresholds, ceiling):
+    score = evidence.score if ceiling.margin else evidence.probability
+    if score is None or ceiling.value is None:
+        return "dropped", "toy: unknown"
+    if score < ceiling.value / 2:
+        return "negative", "toy: under half of the ceiling"
+    return ("positive", "toy: above the ceiling") if score > ceiling.value else ("dropped", "toy: between")
+
+TOY = DenoisingPolicy("toy", "Toy", "A toy.", under_half, uses_model=True, uses_ceiling=True, proposes="cross_encoder")
+"""
+
+
+def test_an_installed_policy_that_uses_a_ceiling_works_in_full(study, tmp_path, monkeypatch):
+    installed(tmp_path, "toy_policies", "blindspot.denoising", {"toy": "toy_policies:TOY"}, POLICY_OF_A_PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    fresh = Registry("denoising policy", group="blindspot.denoising", check=must_be(denoising.DenoisingPolicy))
+    for policy in denoising.DENOISING:
+        fresh.register(policy)
+    for module in (denoising, spec):
+        monkeypatch.setattr(module, "DENOISING", fresh)
+    with pytest.raises(BadInput, match="the policy toy needs a model's scores"):
+        build(study, "toy")
+    score(study, {("q0", "p0"): 0.8, ("q0", "p1"): 0.9, ("q0", "p2"): 0.5, ("q0", "p3"): 0.3}, calibrated=False)
+    with pytest.raises(Refused, match="^toy takes a share of the positive's probability.* not calibrated"):
+        build(study, "toy", model="judge")
+    ScoreStore.remove(study, "judge")
+    score(study, {("q0", "p0"): 0.8, ("q0", "p1"): 0.9, ("q0", "p2"): 0.5, ("q0", "p3"): 0.3})
+    made = build(study, "toy+labels", model="judge", positives=("gold", "cross_encoder"))
+    found = told(made, "q0")  # the ceiling is 95% of 0.8
+    assert found["p1"] == ("positive", "toy: above the ceiling") and found["p2"] == ("dropped", "toy: between")
+    assert found["p3"] == ("negative", "toy: under half of the ceiling") and found["p4"] == ("dropped", "toy: unknown")
+    assert roles(study, made.name, "q0")["p1"] == ("positive", "cross_encoder")
+    assert "toy+labels" in policy_names()
 
 
 def test_labels_relabel_keep_and_drop(study):
@@ -210,7 +329,7 @@ def test_a_set_is_never_changed(study):
     "wrong, error, message",
     [
         ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
-        ({"runs": ()}, BadInput, "one run at least"),
+        ({"runs": ()}, BadInput, "at least one run"),
         ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
         ({"policy": "cross_encoder"}, BadInput, "no model is named"),
         ({"policy": "positive_aware"}, Refused, "raw retrieval scores have no zero"),
@@ -540,6 +659,7 @@ def test_no_policy_makes_a_positive_a_negative_or_names_a_passage_twice(study, p
     rng = np.random.default_rng(0)
     score(study, {(q, f"p{p}"): float(rng.random()) for q in ("q0", "q1", "q2") for p in range(20)})
     say(study, "ann", "q0", {"p1": "positive"})
+    judge_report(study)
     made = build(study, policy, model="judge", random=5, other_gold=2)
     for question, pairs in made.groups():
         assert len({pair.passage for pair in pairs}) == len(pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from itertools import count
 from pathlib import Path
@@ -98,7 +99,9 @@ def score(
 def build(study: Study, policy: str = "none", name: str | None = None, progress=None, **more) -> TrainingSet:
     """Fields of `Thresholds` may stand among the others."""
     chosen = {
-        key: more.pop(key) for key in ("keep_below", "propose_above", "share", "margin", "related") if key in more
+        key: more.pop(key)
+        for key in ("keep_below", "propose_above", "propose_above_with_answer", "share", "margin", "related")
+        if key in more
     }
     request = TrainingSetSpec(name or f"s{next(_numbers)}", ("r",), policy, thresholds=Thresholds(**chosen), **more)
     return make_training_set(study, request, progress)
@@ -107,3 +110,18 @@ def build(study: Study, policy: str = "none", name: str | None = None, progress=
 def told(training_set: TrainingSet, question: str) -> dict[str, tuple[str, str]]:
     """Passage to (role, reason)."""
     return {pair.passage: (pair.role, pair.reason) for _, pairs in training_set.groups([question]) for pair in pairs}
+
+
+def judge_report(
+    study: Study,
+    drop: float | None = 0.2,
+    add: float | None = 0.9,
+    add_with_answer: float | None = 0.6,
+    name: str = "judge",
+) -> None:
+    """What a feature judge's folder says of its thresholds. Its scores come from `score`."""
+    folder = study.path("models", name)
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"drop": drop, "add": add, "add_with_answer": add_with_answer}
+    about = {"kind": "feature-judge", "name": name, "corpus": study.corpus.digest}
+    (folder / "training.json").write_text(json.dumps(about | {key: {"value": value} for key, value in values.items()}))

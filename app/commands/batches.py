@@ -10,7 +10,7 @@ from app.commands.common import StudyOption, group, open_study
 from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
-    from backend.judging.batches import BatchMade
+    from backend.judging.batches import BatchSummary
     from db.queue import Queue
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The batch's name.")]
@@ -41,12 +41,12 @@ def batch_new(
     study: StudyOption = None,
 ) -> None:
     """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
-    from app.progress import shown
+    from app.progress import terminal_progress
     from backend.judging.batches import make_batch, questions_of
 
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
-    with shown() as watch:
+    with terminal_progress() as watch:
         made = make_batch(
             opened,
             name,
@@ -103,7 +103,7 @@ def batch_practice(
 
     made = make_practice(open_study(study), name, size)
     _say(made.batch)
-    print(f"{made.adjudicated:,} were adjudicated; {made.of_one_person:,} rest on one person's labels.")
+    print(f"{made.adjudicated:,} were adjudicated; {made.single_annotator:,} rest on one person's labels.")
 
 
 @batch_app.command("strata")
@@ -170,7 +170,7 @@ def batch_assign(
     print(f"{counted(count, 'question')} of batch {name} {noun(count, 'is')} for {person or 'anybody'} now.")
 
 
-def _say(made: BatchMade) -> None:
+def _say(made: BatchSummary) -> None:
     arms = ", ".join(f"{count:,} {arm}" for arm, count in made.arms.items())
     print(
         f"Made batch {made.name}: {sum(made.arms.values()):,} of {counted(made.frame, 'question')} ({arms}), {counted(made.passages, 'passage')}."

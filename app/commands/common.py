@@ -86,11 +86,11 @@ def do(function: Callable[Concatenate[Study, P], R], study: Study, /, *args: P.a
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Show progress; on Ctrl-C say what is kept, and exit with 130."""
-    from app.progress import shown
+    from app.progress import terminal_progress
     from backend.core.jobs import CANCELLED
 
     try:
-        with shown() as watch:
+        with terminal_progress() as watch:
             yield watch
     except KeyboardInterrupt:
         print(f"\nblindspot: {CANCELLED}", file=sys.stderr)

@@ -56,12 +56,12 @@ def new(
 ) -> None:
     """Make an empty study, or one of retriever output."""
     if results:
-        from app.tables import print_made_from_results
+        from app.tables import print_results_import
         from backend.data.importing.from_results import study_from_results
 
         with progress() as watch:
             made = study_from_results(folder, results, title, split, skip_bad, watch)
-        print_made_from_results(made, str(folder))
+        print_results_import(made, str(folder))
         return
     from backend.core.study import Study
 

@@ -1,4 +1,4 @@
-"""`blindspot jobs`: long work that runs, and what became of it."""
+"""`blindspot jobs`: list jobs, print a log, cancel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import typer
 
 from app.commands.common import StudyOption, group, open_study
 
-jobs_app = group("Long work: what runs, what failed and why.")
+jobs_app = group("Jobs: list them, print a log, cancel.")
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job, as 'blindspot jobs list' names it.")]
 
 
 @jobs_app.command("list")
@@ -21,8 +22,8 @@ def jobs_list(study: StudyOption = None) -> None:
 
 
 @jobs_app.command("log")
-def jobs_log(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
-    """Print what a job printed."""
+def jobs_log(job: JobId, study: StudyOption = None) -> None:
+    """Print what a job printed, and the traceback of an unexpected error."""
     from backend.core import jobs
 
     opened = open_study(study)
@@ -31,9 +32,19 @@ def jobs_log(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOpti
 
 
 @jobs_app.command("cancel")
-def jobs_cancel(job: Annotated[str, typer.Argument(metavar="ID")], study: StudyOption = None) -> None:
-    """Ask a job to stop."""
+def jobs_cancel(
+    job: JobId,
+    force: Annotated[
+        bool, typer.Option("--force", help="Kill a job that does not stop; what it has not saved is lost.")
+    ] = False,
+    study: StudyOption = None,
+) -> None:
+    """Cancel a job. It stops at its next report of progress and keeps what it finished."""
     from backend.core import jobs
 
-    jobs.cancel(open_study(study), job)
-    print(f"Asked {job} to stop.")
+    opened = open_study(study)
+    if not jobs.status(opened, job).unfinished:
+        print(f"{job} has ended already: {jobs.status(opened, job).state}.")
+        return
+    jobs.cancel(opened, job, force=force)
+    print(f"Ended {job}." if force else f"Asked {job} to stop.")

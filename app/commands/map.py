@@ -57,7 +57,7 @@ def map_new(
     study: StudyOption = None,
 ) -> None:
     """Make a map: questions and passages on a plane, with clusters and the numbers that say how far to trust it."""
-    from app.progress import shown
+    from app.progress import terminal_progress
     from backend.core import jobs
     from backend.core.study import Study
     from backend.evaluation.saved_selections import saved_selection
@@ -71,7 +71,7 @@ def map_new(
         "top": top, "random": random, "most": most, "draw_questions": draw_questions, "method": method, "seed": seed,
         "neighbours": neighbours, "min_dist": min_dist, "perplexity": perplexity, "components": components, "clusters": clusters,
         "cluster_count": cluster_count, "cluster_size": cluster_size, "replace_old": replace}  # fmt: skip
-    with shown() as watch:
+    with terminal_progress() as watch:
         made = jobs.run(make, opened, **arguments, progress=watch)
     _print_map(made)
     print(f"Look at it: blindspot open, page Map ({name}).")

@@ -10,7 +10,7 @@ from app.commands.common import AsJson, StudyOption, do, open_study
 from app.commands.options import takes_settings
 from backend.recipes.settings import DUAL, RecipeSettings
 from backend.training.training_settings import DualEncoderSettings
-from backend.training_sets.denoising import Thresholds
+from backend.training_sets.denoising import CROSS_ENCODER_THRESHOLDS, Thresholds
 
 if TYPE_CHECKING:
     from backend.core.study import Study
@@ -43,7 +43,7 @@ def rocketqa(
 ) -> None:
     """RocketQA's four steps. Killed, the same command goes on where it was; under torchrun, all processes train."""
     cross = {name: dual[name] for name in ("steps",) if name in dual}
-    chosen = Thresholds(**thresholds)
+    chosen = Thresholds(**thresholds).filled(CROSS_ENCODER_THRESHOLDS)
     settings |= {"thresholds": [chosen.keep_below, chosen.propose_above], "dual": dual, "cross": cross}
     opened = open_study(study)
     made = _lead_or_follow(opened, name=name, run=run, start=start, settings=settings, device=device)

@@ -235,7 +235,7 @@ def _print_calibration(folder: str) -> None:
     from pathlib import Path
 
     from backend.core.manifest import read_json
-    from backend.training_sets.denoising import Thresholds
+    from backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE
 
     path = Path(folder) / "calibration.json"
     if not path.is_file():
@@ -246,7 +246,7 @@ def _print_calibration(folder: str) -> None:
         f"Calibrated ({report['method']}) on {counted(report['pairs'], 'pair')}, {report['positives']:,} of them positive: {report['of']}."
     )
     for row in report["thresholds"]:
-        if row["threshold"] in (Thresholds().keep_below, Thresholds().propose_above):
+        if row["threshold"] in (KEEP_BELOW, PROPOSE_ABOVE):
             parts = (
                 f"{key} {100 * share['value']:.0f}% ({100 * share['low']:.0f} to {100 * share['high']:.0f}, n = {share['n']:,})"
                 for key, share in row.items()

@@ -45,11 +45,11 @@ def build(
     positives: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="gold|distant|cross_encoder",
+            metavar="gold|distant|cross_encoder|judge",
             help="Positives besides people's; may be given several times; default gold.",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The cross-encoder whose scores are used.")] = None,
+    model: Annotated[str | None, typer.Option(help="The cross-encoder or judge whose scores the policy uses.")] = None,
     random: Annotated[int, typer.Option(min=0, help="Random negatives of each question.")] = 0,
     other_gold: Annotated[int, typer.Option(min=0, help="Gold of other questions, as negatives of each question.")] = 0,
     rule: Annotated[str, typer.Option(help="Answer matching: dpr, regex, entityquestions or rocketqa_mining.")] = "dpr",

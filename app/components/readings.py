@@ -60,7 +60,7 @@ def reading(study: Study, run: str, reader: str) -> Reading | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _reading(_study: Study, folder: str, run: str, run_made: str, reader: str, made: str) -> Reading:
+def _reading(_study: Study, folder: str, run: str, run_made: str | None, reader: str, made: str) -> Reading:
     return Reading.open(_study, run, reader)
 
 

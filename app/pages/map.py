@@ -8,7 +8,7 @@ import streamlit as st
 from app import blind, url, who
 from app import study as opened_study
 from app.components.map import clusters, form, selection
-from app.components.map.data import Points, first_hits, known_of, open_map, points, runs_over
+from app.components.map.data import MapPoints, first_hits, known_of, open_map, points, runs_over
 from app.components.map.figure import height, held_figure, selectable
 from app.components.map.link import map_link
 from app.components.map.parts import address, opened_point, quality_line, spread_table, warnings
@@ -122,7 +122,7 @@ def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[in
 
 def _chosen(
     map: Map,
-    shown: Points,
+    shown: MapPoints,
     state: Clusters,
     cluster: int | None,
     saved: tuple[str, ...] | None,
@@ -145,7 +145,7 @@ def _chosen(
 
 
 def _marked(
-    map: Map, shown: Points, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
+    map: Map, shown: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
 ) -> frozenset[str]:
     """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point itself."""
     marked = set(saved or ())
@@ -156,7 +156,7 @@ def _marked(
 
 def _plot(
     map: Map,
-    shown: Points,
+    shown: MapPoints,
     state: Clusters,
     colour: MapColour,
     run: str | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,3 +41,25 @@ def open_array(path: str | Path, advice: str = "make it again") -> np.ndarray:
     except (OSError, ValueError, EOFError, TypeError, KeyError, OverflowError, SyntaxError, MemoryError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise BadInput(f"is missing or damaged, or no .npy array of numbers ({reason}); {advice}", path) from error
+
+
+def new_array(path: str | Path, dtype: np.typing.DTypeLike, shape: tuple[int, ...]) -> np.memmap:
+    """Create a .npy file and map it into memory for writing, with its place on the disk reserved.
+
+    A write to a mapped file that the disk has no room for ends the process (SIGBUS), without a message.
+
+    Raises:
+        OSError: The disk is full. The file is deleted.
+    """
+    path = Path(path)
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.posix_fallocate(handle, 0, max(1, os.fstat(handle).st_size))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot reserve
+            path.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(handle)
+    return array

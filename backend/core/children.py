@@ -22,7 +22,7 @@ SECONDS_TO_END = 5.0  # from SIGTERM to SIGKILL
 _PR_SET_PDEATHSIG = 1
 
 
-def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen:
+def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
     """Start a command that ends when this process ends, or when `end_child` is called.
 
     The command reads nothing from standard input. `options` are those of `subprocess.Popen`, without `stdin`.
@@ -31,7 +31,7 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", __name__, *command], stdin=subprocess.PIPE, **options)
 
 
-def end_child(process: subprocess.Popen) -> int:
+def end_child(process: subprocess.Popen[Any]) -> int:
     """End a process of `start_child` (SIGTERM, then SIGKILL after 5 s) and return its exit code. Does nothing if it has ended."""
     if process.stdin is not None and not process.stdin.closed:
         process.stdin.close()
@@ -43,7 +43,7 @@ def end_child(process: subprocess.Popen) -> int:
 
 
 @contextmanager
-def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen]:
+def child(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """Run a command for the length of the block; see `start_child`."""
     process = start_child(command, **options)
     try:

@@ -18,12 +18,23 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic import dataclasses as pydantic_dataclasses
 
+from backend.core.registry import Registry
 from db.errors import BadInput
 
-__all__ = ["Declared", "Field", "build", "declared", "markdown_table", "plain", "settings_class", "toml_section"]
+__all__ = [
+    "Declared",
+    "Field",
+    "build",
+    "declared",
+    "markdown_table",
+    "one_of",
+    "plain",
+    "settings_class",
+    "toml_section",
+]
 
 C = TypeVar("C")
 LONGEST_COMMENT = 60  # characters of a comment behind a line of study.toml
@@ -105,11 +116,26 @@ def declared(cls: type) -> dict[str, Declared]:
     return {name: _declared(name, field) for name, field in cls.__pydantic_fields__.items()}  # type: ignore[attr-defined]
 
 
+def one_of(names: Registry[Any]) -> AfterValidator:
+    """A check that a setting is the name of an entry of a registry: `Annotated[str, one_of(LOSSES)]`.
+
+    The field lists the names for forms and help: `json_schema_extra={"choices": LOSSES.names()}`.
+    """
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"must be one of {', '.join(names.names())}, not {_shown(name)}")
+        return name
+
+    return AfterValidator(check)
+
+
 def _declared(name: str, field: Any) -> Declared:
     kinds = [field.annotation]
     if get_origin(field.annotation) in (Union, types.UnionType):
         kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)]
-    choices = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else ()
+    named = field.json_schema_extra.get("choices", ()) if isinstance(field.json_schema_extra, dict) else ()
+    choices = get_args(kinds[0]) if get_origin(kinds[0]) is Literal else tuple(named)
     kind = str if choices else get_origin(kinds[0]) or kinds[0]
     bounds = {
         word: getattr(each, word) for each in field.metadata for word in ("ge", "le", "gt", "lt") if hasattr(each, word)
@@ -144,7 +170,7 @@ def build(cls: type[C], table: object, key: str = "", path: Path | None = None) 
     if not isinstance(table, Mapping):
         raise BadInput(f"{key or 'the settings'} must be a table, not {_shown(table)}", path)
     values = dict(table)
-    for name, one in declared(cls).items():
+    for name, one in declared(cls).items():  # type: ignore[arg-type]  # a class is hashable
         if name in values and hasattr(one.kind, "__pydantic_fields__"):
             values[name] = build(one.kind, values[name], f"{key}.{name}".lstrip("."), path)
     try:

@@ -340,7 +340,7 @@ def _execute(study: Study, id: str, kind: JobKind, arguments: Mapping[str, Any],
         with _Reporter(study, id, progress) as reporter:
             if not (kind.light or _without_waiting.get() or _inside_job.get()):
                 _wait_for_turn(study, id, reporter)
-            jobs.start(id)
+            reporter.begin()
             token = _inside_job.set(True)
             result = kind.function(study, **arguments, progress=reporter)
     except (KeyboardInterrupt, Cancelled):
@@ -391,6 +391,11 @@ class _Reporter:
         self._last = (int(done), None if total is None else int(total), doing)
         if self._progress is not None:
             self._progress(done, total, doing)
+
+    def begin(self) -> None:
+        """Record that the job runs now. What it waited for is past."""
+        self._last = self._written = (0, None, "")
+        self._jobs.start(self._id)
 
     def __enter__(self) -> _Reporter:
         self._thread.start()

@@ -1,4 +1,7 @@
-"""Manifests: what a made part is made of. Written last and by rename, so a part without one is unfinished and never read."""
+"""Manifests: what each part of a study was made from.
+
+A manifest is written last and by rename, so a part without one is unfinished and is never read.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,27 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from db.errors import BadInput
 
 MANIFEST = "manifest.json"
 MAX_JSON = 1 << 30  # bytes; the question ids of a run over 20 million questions
 _AGAIN = "delete the folder it lies in and make it again"
+_Kind = type | tuple[type, ...]
 _NUMBER = (int, float)
-_KINDS = {str: "text", int: "whole number", _NUMBER: "number", dict: "object"}
-_TYPES = {
+_KINDS: dict[_Kind, str] = {str: "text", int: "whole number", _NUMBER: "number", dict: "object"}
+_TYPES: dict[str, _Kind] = {
     **dict.fromkeys(("kind", "corpus", "made", "similarity", "question_set"), str),
     **dict.fromkeys(("passages", "dimension", "k"), int),
     "seconds": _NUMBER,
     "versions": dict,
 }
-"""What manifests of every kind of part agree on. Everything else belongs to the part that reads it."""
+"""Types of the entries that manifests of all kinds share. Whoever reads a part checks its other entries."""
 PACKAGES = (
     "numpy",
     "torch",
@@ -43,7 +47,7 @@ PACKAGES = (
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a file so that a reader finds the old one or the whole new one."""
+    """Write a file. A reader finds the whole old file or the whole new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(beside, "w", encoding="utf-8", newline="") as file:
@@ -56,12 +60,16 @@ def write_text(path: Path, content: str) -> None:
         raise
 
 
-def write_json(path: Path, content: dict | list) -> None:
+def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
     write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def read_json(path: Path) -> dict | list:
-    """Read a JSON file of the study. Raises BadInput for one that is no plain file, too large, nested too deeply, or no JSON."""
+def read_json(path: Path) -> Any:
+    """Read a JSON file of the study.
+
+    Raises:
+        BadInput: The file is not a plain file, is too large, is nested too deeply, or is not JSON.
+    """
     if path.exists() and not path.is_file():
         raise BadInput("is no plain file; take it away", path)
     if path.is_file() and path.stat().st_size > MAX_JSON:
@@ -74,32 +82,32 @@ def read_json(path: Path) -> dict | list:
         raise BadInput(f"is not valid JSON ({str(error)[:120]}); {_AGAIN}", path) from error
 
 
-def write_manifest(folder: Path, content: dict) -> dict:
-    """Seal a part: add time and versions, write `manifest.json`, return what was written."""
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Finish a part: write `manifest.json` with the time and the versions added. Return the manifest."""
     sealed = {**content, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()}
     write_json(folder / MANIFEST, sealed)
     return sealed
 
 
-class Manifest(dict):
-    """A manifest that was read. Asking it for what it lacks raises BadInput with its place, not KeyError."""
+class Manifest(dict[str, Any]):
+    """A manifest from a file. A missing key raises BadInput that names the file, not KeyError."""
 
-    def __init__(self, content: dict, path: Path):
+    def __init__(self, content: Mapping[str, Any], path: Path):
         super().__init__(content)
         self._path = path
 
     def __missing__(self, key: str) -> NoReturn:
         raise BadInput(f"lacks {key!r}; {_AGAIN}", self._path)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[Manifest], tuple[dict[str, Any], Path]]:
         return Manifest, (dict(self), self._path)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a finished part, or None when the part is absent or unfinished.
+    """Return the manifest of a finished part, or None if the part is absent or unfinished.
 
     Raises:
-        BadInput: a manifest that is no JSON object, or whose entries have other types than ours.
+        BadInput: The manifest is not a JSON object, or one of its entries has a wrong type.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -116,9 +124,9 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A folder to build in, that becomes `target` if the block ends well and vanishes if it does not.
+    """Yield a folder to build in. It replaces `target` at the end of the block; after an error it is deleted.
 
-    One process at a time builds a target (see `Study.building`): what a killed one left behind is removed here.
+    Only one process builds a target at a time (see `Study.building`), so whatever a killed process left behind is deleted first.
     """
     building, old = target.with_name(f".{target.name}.building"), target.with_name(f".{target.name}.old")
     for left in (building, old):  # by their exact names: ".x.y.building" belongs to another part, "x.y"
@@ -140,7 +148,7 @@ def file_sha256(path: Path) -> str:
 
 
 def text_sha256(*parts: str) -> str:
-    """One hash over several texts; their borders count."""
+    """Hash several texts together. ("ab", "c") and ("a", "bc") have different hashes."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -150,7 +158,7 @@ def text_sha256(*parts: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape results. Reads metadata only, imports none of them."""
+    """Return the versions of Python and of the packages that influence results. Reads their metadata; imports none of them."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -212,7 +212,7 @@ def _base_model(base: str, folder: Path) -> list[str]:
     return [] if place.resolve() == folder.resolve() else code_in(place)
 
 
-def _walk(config: dict, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _walk(config: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Every key and value of an object and of the objects inside it."""
     for key, value in config.items():
         yield key, value

@@ -11,7 +11,7 @@ import pkgutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from db.errors import Refused
 
@@ -39,7 +39,7 @@ class Registry(Generic[T]):
         modules: Sequence[str] = (),
         group: str | None = None,
         name: Callable[[T], str] = lambda entry: entry.name,  # type: ignore[attr-defined]
-        order: Callable[[T], object] | None = None,
+        order: Callable[[T], Any] | None = None,
         check: Callable[[object], None] | None = None,
     ):
         self.what, self.group = what, group

@@ -1,17 +1,25 @@
-"""Runs: what a retriever found for a set of questions, kept as memory-mapped arrays."""
+"""Runs: the hits of a retriever for a set of questions, stored as memory-mapped arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backend.core.arrays import open_array
-from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.core.manifest import (
+    Manifest,
+    read_json,
+    read_manifest,
+    text_sha256,
+    whole_folder,
+    write_json,
+    write_manifest,
+)
 from backend.core.settings import check_name
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES, match_run, matrix_file
@@ -28,12 +36,17 @@ _AGAIN = "delete the run and retrieve again"
 class Run:
     """A finished run. `hits` and `answers(rule)` are memory maps: opening one takes milliseconds at any size."""
 
-    def __init__(self, folder: Path, manifest: dict):
+    def __init__(self, folder: Path, manifest: Manifest):
         self.folder, self.name, self.manifest = folder, folder.name, manifest
 
     @classmethod
     def open(cls, study: Study, name: str) -> Run:
-        """Raises Missing for a run that is absent or unfinished, Refused for one made over other passages."""
+        """Open a run.
+
+        Raises:
+            Missing: The run is absent or unfinished.
+            Refused: The run was made over other passages.
+        """
         check_name(name, "run")
         folder = study.path("runs", name)
         manifest = read_manifest(folder)
@@ -46,7 +59,7 @@ class Run:
 
     @cached_property
     def question_ids(self) -> list[str]:
-        """Row i of the arrays belongs to question_ids[i]."""
+        """The question of each row of the arrays."""
         path = self.folder / "questions.json"
         ids = read_json(path)
         if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
@@ -65,14 +78,14 @@ class Run:
         return Hits(self._array("ordinals.npy"), self._array("scores.npy"))
 
     def answers(self, rule: str = "dpr") -> np.ndarray:
-        """(q, k) bool: does the hit hold an answer by this rule? Raises Missing when it was not computed."""
+        """Return (q, k) bool: whether each hit contains an answer under this rule. Raises Missing if the run has no such matrix."""
         if not (self.folder / matrix_file(rule)).is_file():
             raise Missing(f"run {self.name!r} has no answer matrix for the rule {rule!r}")
         return self._array(matrix_file(rule))
 
     @property
     def rules(self) -> list[str]:
-        """The matching rules this run has an answer matrix for."""
+        """The answer rules for which this run has a matrix."""
         return sorted(rule for rule in RULES if (self.folder / matrix_file(rule)).is_file())
 
     def _array(self, name: str) -> np.ndarray:
@@ -80,14 +93,17 @@ class Run:
         array = open_array(path, _AGAIN)
         if array.ndim != 2 or len(array) != len(self.question_ids):
             raise BadInput(
-                f"has the shape {array.shape}, and the run {len(self.question_ids):,} questions; {_AGAIN}",
+                f"has the shape {array.shape}, but the run has {len(self.question_ids):,} questions; {_AGAIN}",
                 path,
             )
         return array
 
 
 def answer_matrix(study: Study, run: Run) -> np.ndarray:
-    """(q, k) bool: which hits hold an answer by the rule the run was made with; matched again where the run keeps no such matrix."""
+    """Return (q, k) bool: whether each hit contains an answer under the run's own rule.
+
+    Match the answers again if the run has no matrix of that rule.
+    """
     rule = run.manifest.get("rule", DEFAULT_RULE)
     try:
         return run.answers(rule)
@@ -104,21 +120,21 @@ def write_run(
     name: str,
     question_ids: Sequence[str],
     hits: Hits,
-    settings: dict,
+    settings: Mapping[str, Any],
     *,
     rule: str = "dpr",
     replace: bool = False,
     progress: Progress | None = None,
 ) -> Run:
-    """Keep hits as a run, with its answer matrix.
+    """Store hits as a run, with its answer matrix.
 
     Args:
-        question_ids: of the rows of `hits`, all of them questions of the study.
-        settings: how the hits were made (retriever, index, k, split, seconds ...); goes into the manifest.
-        rule: the matching rule of the answer matrix (see `backend.text.answers`).
+        question_ids: The question of each row of `hits`; all are questions of the study.
+        settings: How the hits were made (retriever, index, k, split, seconds, ...), for the manifest.
+        rule: The answer rule of the matrix (see `backend.text.answers`).
 
     Raises:
-        Refused: a run of that name exists and `replace` is false, or an ordinal is no passage of the study.
+        Refused: A run of that name exists and `replace` is false, or a hit is not a passage of the study.
     """
     check_name(name, "run")
     folder = study.path("runs", name)
@@ -150,7 +166,7 @@ def write_run(
 
 
 def claim_run(study: Study, name: str, replace: bool) -> AbstractContextManager[None]:
-    """Claim the name of a run before the search whose hits it will keep.
+    """Claim the name of a run before the search for its hits.
 
     Raises:
         Refused: The run exists and `replace` is false, or another process makes it.

@@ -101,8 +101,8 @@ class Settings:
     name: str = Field("study", title="Name", description="The study's name, as the app shows it")
     seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
     k: int = Field(100, title="k", description="Hits kept per question", ge=1, le=10**9)
-    bm25: BM25Settings = field(default_factory=BM25Settings)
-    hybrid: HybridSettings = field(default_factory=HybridSettings)
+    bm25: BM25Settings = field(default_factory=BM25Settings)  # type: ignore[arg-type]  # Field gives the defaults
+    hybrid: HybridSettings = field(default_factory=HybridSettings)  # type: ignore[arg-type]  # Field gives the defaults
     encoders: dict[str, EncoderSettings] = field(default_factory=dict)
 
 
@@ -164,7 +164,8 @@ def _encoder(name: str, table: Any, path: Path) -> EncoderSettings:
     settings = build(EncoderSettings, table, f"encoders.{name}", path)
     if (settings.model is None) == (settings.question_model is None or settings.passage_model is None):
         raise BadInput(f"encoders.{name} needs either model, or question_model and passage_model", path)
-    return replace(settings, **{key: _in_study(getattr(settings, key), path.parent) for key in MODELS})
+    models: dict[str, Any] = {key: _in_study(getattr(settings, key), path.parent) for key in MODELS}
+    return replace(settings, **models)
 
 
 def _in_study(model: str | None, folder: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -9,26 +10,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_manifest, write_text
+from backend.core.manifest import Manifest, read_manifest, write_text
 from backend.core.settings import Settings, default_toml, read_settings
 from db.corpus import Corpus
-from db.errors import Missing, Refused
+from db.errors import BlindspotError, Missing, Refused
 from db.questions import Questions
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
 
 SETTINGS_FILE = "study.toml"
 ENVIRONMENT_VARIABLE = "BLINDSPOT_STUDY"
 
 
 class Study:
-    """An open study. Cheap to make; stores and memory maps open when they are first used."""
+    """An open study. Cheap to create: stores and memory maps open at their first use."""
 
     def __init__(self, folder: Path):
         self.folder = folder.resolve()
 
     @classmethod
     def create(cls, folder: str | Path, name: str | None = None) -> Study:
-        """Make a study in a new or empty folder. Raises Refused where something is there already."""
+        """Create a study in a new or empty folder. Raises Refused if the folder holds something."""
         folder = Path(folder)
         if (folder / SETTINGS_FILE).exists():
             raise Refused(f"{folder} already holds a study; choose another folder")
@@ -45,7 +50,7 @@ class Study:
 
     @classmethod
     def open(cls, folder: str | Path | None = None) -> Study:
-        """Open the study in `folder`, else in $BLINDSPOT_STUDY, else in the current folder. Raises Missing."""
+        """Open the study in `folder`; by default in $BLINDSPOT_STUDY, else in the current folder. Raises Missing if there is none."""
         folder = Path(folder or os.environ.get(ENVIRONMENT_VARIABLE) or ".")
         if not (folder / SETTINGS_FILE).is_file():
             raise Missing(
@@ -57,7 +62,7 @@ class Study:
         return study
 
     def _migrate(self, new: bool = False) -> None:
-        from db.migrations import migrate  # here, because sqlite-utils loads pandas where it is installed
+        from db.migrations import migrate  # imported late: sqlite-utils loads pandas if it is installed
 
         migrate(self.labels_path, new)
 
@@ -71,7 +76,7 @@ class Study:
 
     @property
     def settings(self) -> Settings:
-        """Read afresh each time: a person may edit the file while the app runs."""
+        """The settings as the file has them now: a person may edit it while the app runs."""
         return read_settings(self.settings_path)
 
     @property
@@ -80,7 +85,7 @@ class Study:
 
     @cached_property
     def corpus(self) -> Corpus:
-        """Raises Missing while no passages are imported."""
+        """The passages. Raises Missing while none are imported."""
         if not self.has_corpus:
             raise Missing(f"{self.folder} holds no passages yet; run 'blindspot import passages FILE'")
         return Corpus(self.folder / "corpus.db")
@@ -90,13 +95,13 @@ class Study:
         return Questions(self.labels_path)
 
     def path(self, *parts: str) -> Path:
-        """A path inside the study. Raises Refused for parts that would lead out of it."""
+        """A path inside the study. Raises Refused for parts that lead out of the study."""
         if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
             raise Refused(f"{'/'.join(parts)} is not a place inside the study")
         return self.folder.joinpath(*parts)
 
-    def parts(self, kind: str) -> dict[str, dict]:
-        """The finished parts of a kind ("indexes", "runs"): name to manifest, oldest first."""
+    def parts(self, kind: str) -> dict[str, Manifest]:
+        """The manifests of the finished parts of a kind ("indexes", "runs") by name, oldest first."""
         folder = self.folder / kind
         if not folder.is_dir():
             return {}
@@ -111,7 +116,7 @@ class Study:
         """Names of the finished runs, oldest first."""
         return list(self.parts("runs"))
 
-    def run(self, name: str):
+    def run(self, name: str) -> Run:
         """Open a run. Raises Missing."""
         from backend.core.runs import Run
 
@@ -167,7 +172,21 @@ class Study:
                 raise Refused(f"another process is making {part} of this study; wait for it or cancel it") from None
             if refuse is not None:
                 refuse()
-            yield
+            try:
+                yield
+            except OSError as error:
+                if not _is_full_disk(error):
+                    raise
+                raise BlindspotError(
+                    f"{self.folder}: the disk does not take {part} ({error.strerror or 'it is full'}); make room and do the "
+                    "same again. Nothing half made is read"
+                ) from error
+
+
+def _is_full_disk(error: OSError) -> bool:
+    """Return whether an error says that the disk takes no more. NumPy says so in words, without an error number."""
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+    return error.errno in codes or (error.errno is None and "requested and" in str(error))
 
 
 _threads = threading.local()

@@ -48,7 +48,7 @@ MAX_UNPACKED = 64 << 30  # bytes; a bomb stops here
 
 
 @dataclass(frozen=True)
-class Downloaded:
+class DownloadedFile:
     """A finished file. `again`: it was there already and is as it was."""
 
     path: Path
@@ -76,7 +76,7 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> list[
     return paths
 
 
-def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> Downloaded:
+def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
     """Download one file to `folder`, through `NAME.partial`, from which a later call goes on.
 
     Args:
@@ -85,7 +85,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
     path = folder / _file_name(url)
     known = _record(folder).get(path.name)
     if path.is_file() and known and path.stat().st_size == known["size"]:
-        return Downloaded(path, known["size"], known["sha256"], again=True)
+        return DownloadedFile(path, known["size"], known["sha256"], again=True)
     partial = path.with_name(path.name + ".partial")
     for attempt in range(TRIES):
         try:
@@ -121,7 +121,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
     }
     record.pop(partial.name, None)
     write_json(folder / RECORD, record)
-    return Downloaded(path, path.stat().st_size, digest, again=False)
+    return DownloadedFile(path, path.stat().st_size, digest, again=False)
 
 
 def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Progress | None) -> str | None:

@@ -12,7 +12,7 @@ from backend.core.runs import Run, answer_matrix
 from backend.core.splits import questions_in_split
 from backend.core.ties import check_ties, tied_order
 from backend.data.formats import find_writer
-from backend.data.formats.base import Format, Written
+from backend.data.formats.base import Format, WriteResult
 from db.errors import Missing
 from db.gold import GoldMatches
 from db.records import Passage, Question
@@ -24,7 +24,7 @@ QUESTIONS_PER_BLOCK = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """The file that was written, its rows (`unit` names what a row is), and what the format has no place for, a line each."""
 
     path: Path
@@ -33,7 +33,7 @@ class Exported:
     unit: str = "row"
 
 
-def export_run(study: Study, name: str, format: str, path: Path | None = None, ties: str = "file") -> Exported:
+def export_run(study: Study, name: str, format: str, path: Path | None = None, ties: str = "file") -> ExportResult:
     """Write a run. `has_answer`, where the format has it, is by the run's own rule.
 
     Args:
@@ -46,19 +46,19 @@ def export_run(study: Study, name: str, format: str, path: Path | None = None, t
     chosen = find_writer("runs", format)
     check_ties(ties)
     run = study.run(name)
-    return _written(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run, ties)))
+    return _export(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run, ties)))
 
 
-def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
     """Write the questions of a split (as `questions_in_split` takes it), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
     questions = questions_in_split(study, split)
-    return _written(
+    return _export(
         chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions)
     )
 
 
-def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> Exported:
+def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
     """Write the gold of the questions of a split, or all, as qrels: the grade that qrels gave, else 1.
 
     Raises:
@@ -71,21 +71,21 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
     grades = GoldMatches(study.labels_path).grades()
     rows = ((q.id, passage, max(grades.get((q.id, passage), 1), 1)) for q in questions for passage in q.gold)
-    return _written(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write(target, rows))
+    return _export(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write(target, rows))
 
 
-def export_passages(study: Study, format: str, path: Path | None = None) -> Exported:
+def export_passages(study: Study, format: str, path: Path | None = None) -> ExportResult:
     """Write the passage collection. Raises Missing where there is none, Refused for an unknown format."""
     chosen = find_writer("passages", format)
     passages = study.corpus.scan()
-    return _written(chosen, path, "passages", lambda target: chosen.write(target, passages))
+    return _export(chosen, path, "passages", lambda target: chosen.write(target, passages))
 
 
-def _written(chosen: Format, path: Path | None, name: str, write) -> Exported:
+def _export(chosen: Format, path: Path | None, name: str, write) -> ExportResult:
     # A split may be named "similar/dev": as a file name that must not lead elsewhere.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
-    written: Written = write(target)
-    return Exported(target, written.rows, written.notes, written.unit)
+    written: WriteResult = write(target)
+    return ExportResult(target, written.rows, written.notes, written.unit)
 
 
 def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:

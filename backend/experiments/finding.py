@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backend.core.arrays import new_array
 from backend.core.manifest import write_json
 from backend.core.settings import EncoderSettings
 from backend.progress import Progress
@@ -39,7 +40,7 @@ def find(
     """
     encoder, total = load_encoder(settings, device), len(study.corpus)
     path = folder / VECTORS
-    vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(total, encoder.dimension))
+    vectors = new_array(path, np.float16, (total, encoder.dimension))
     passages = study.corpus.scan(0, total)
     for row in range(0, total, PER_STEP):
         progress(row, total, "encoding passages")

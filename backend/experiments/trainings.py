@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.progress import Progress
 from backend.training.examples import Example
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
-from backend.training_sets.denoising import Thresholds
+from backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
@@ -48,6 +48,10 @@ class TrainingData(Part):
 
     def title(self) -> str:
         return "making a training set"
+
+    def recipe(self, bench: Workbench) -> dict[str, Any]:
+        thresholds = self.thresholds.filled(policy_named(self.policy).definition.own)
+        return super().recipe(bench) | {"thresholds": thresholds.as_dict()}
 
     def finished(self, bench: Workbench) -> bool:
         return super().finished(bench) or self.empty(bench)

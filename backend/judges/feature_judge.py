@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +123,8 @@ def learn_judge(
         **report(examples, model, out_of_fold, chosen),
     }
     with study.building(f"models/{name}"), whole_folder(folder) as building:
-        np.savez(building / MODEL, columns=model.columns, feature_medians=model.medians, **to_arrays(model.scorer))
+        arrays = {"columns": model.columns, "feature_medians": model.medians, **to_arrays(model.scorer)}
+        np.savez(building / MODEL, **arrays)  # type: ignore[arg-type]  # no array is called allow_pickle
         write_json(building / WORDS, {"passages": weights.passages, "frequencies": weights.frequencies})
         write_json(building / ABOUT, about)
     probabilities = np.full(lists.rows.shape, np.nan)
@@ -177,7 +178,7 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
     """(q, k) bool: does the hit hold an answer? From the run's own matrix where it has one."""
     if run.rules:
         places = np.array([run.row(question.id) for question in lists.questions], dtype=np.int64)
-        rule = run.manifest.get("rule") if run.manifest.get("rule") in run.rules else run.rules[0]
+        rule = run.manifest["rule"] if run.manifest.get("rule") in run.rules else run.rules[0]
         return np.asarray(run.answers(rule)[places, : lists.rows.shape[1]])
     from backend.text.answers import match_run
 
@@ -234,22 +235,46 @@ def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
     return distinct, study.corpus.passages(distinct)
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeThresholds:
+    """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
+
+    drop: a passage below it is a negative. add: a passage at or above it is a positive. add_with_answer: the same for
+    a passage that contains an answer.
+    """
+
+    drop: float | None
+    add: float | None
+    add_with_answer: float | None
+
+
+def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
+    """Return the thresholds that a judge's report names. Raises as `FeatureJudge` does."""
+    about = _about(study, name)
+    drop, add, with_answer = (about.get(key, {}).get("value") for key in ("drop", "add", "add_with_answer"))
+    return JudgeThresholds(drop, add, with_answer)
+
+
+def _about(study: Study, name: str) -> dict[str, Any]:
+    """What `models/<name>/training.json` says of a judge. Raises Missing for no judge, Refused for other passages."""
+    path = study.path("models", check_name(name, "model")) / ABOUT
+    about = read_json(path) if path.is_file() else {}
+    if not isinstance(about, dict) or about.get("kind") != KIND:
+        raise Missing(f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'")
+    if about["corpus"] != study.corpus.digest:
+        raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
+    return about
+
+
 class FeatureJudge:
     """A learned judge of a study, as it is used."""
 
     def __init__(self, study: Study, name: str):
         """Open a judge. Raises Missing if there is none of that name, Refused if it learned from other passages."""
-        folder = study.path("models", check_name(name, "model"))
-        self.about = read_json(folder / ABOUT) if (folder / ABOUT).is_file() else {}
-        if self.about.get("kind") != KIND:
-            raise Missing(
-                f"there is no feature judge {name!r}; learn one with 'blindspot judge learn {name} --run RUN'"
-            )
-        if self.about["corpus"] != study.corpus.digest:
-            raise Refused(f"the judge {name!r} learned from other passages than this study holds; learn it again")
+        self.about = _about(study, name)
         self.study, self.name = study, name
         self.settings = build(FeatureJudgeSettings, self.about["settings"])
-        self.model, self.weights = _read(folder, self.about)
+        self.model, self.weights = _read(study.path("models", name), self.about)
 
     @property
     def depth(self) -> int:
@@ -271,7 +296,7 @@ class FeatureJudge:
         """Return (q, k) float64 log-odds from features (q, k, f), to order by; NaN where padded."""
         return self._each(self.model.ranking_scores, features)
 
-    def _each(self, score, features: np.ndarray) -> np.ndarray:
+    def _each(self, score: Callable[[np.ndarray], np.ndarray], features: np.ndarray) -> np.ndarray:
         found = np.full(features.shape[:2], np.nan)
         given = ~np.isnan(features[:, :, 1])  # the rank is known of every hit
         found[given] = score(features[given])

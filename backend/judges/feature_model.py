@@ -7,18 +7,19 @@ It needs no GPU and no pretrained model. Logistic regression learns from a few d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from analysis.accuracy import wilson
 from backend.core.declared import Field, settings_class
 from backend.judges.calibration import ProbabilityCalibration
 from backend.judges.calibration import fit as fit_calibration
 from backend.judges.features import FEATURES
-from backend.judges.scorers import Linear, Scorer, Trees
+from backend.judges.scorers import Linear, Trees
 from db.errors import Refused
 
 BOOSTING_QUESTIONS = 100  # labelled questions from which boosting beats logistic regression
@@ -94,7 +95,7 @@ class FeatureModel:
     kind: str
     columns: np.ndarray
     medians: np.ndarray
-    scorer: Scorer
+    scorer: Linear | Trees
     calibration: ProbabilityCalibration
     base_rate: float
 
@@ -225,7 +226,13 @@ def add_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np
     return _threshold(probabilities, positive, questions, lambda low, high: low >= aim, below=False)
 
 
-def _threshold(probabilities, positive, questions, reached, below: bool) -> Threshold:
+def _threshold(
+    probabilities: np.ndarray,
+    positive: np.ndarray,
+    questions: np.ndarray,
+    reached: Callable[[float, float], bool],
+    below: bool,
+) -> Threshold:
     if not len(probabilities):
         return Threshold(None, 0, None, None, None)
     grid = np.unique(np.quantile(probabilities, np.linspace(0, 1, 201)))
@@ -246,8 +253,6 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
     The interval is Wilson's with the effective sample size n / deff, where deff compares the variance of a ratio over clusters
     with that of independent pairs (Kish 1965, section 5.4); deff is at least 1.
     """
-    from analysis.accuracy import wilson
-
     n, count = len(hits), int(hits.sum())
     share = count / n
     _, places = np.unique(clusters, return_inverse=True)
@@ -255,10 +260,16 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
     residuals = np.bincount(places, weights=hits.astype(np.float64)) - share * sizes
     independent = share * (1 - share) / n
     if independent == 0 or len(sizes) < 2:
-        return (share, *wilson(count, n))
+        return share, *_wilson(count, n)
     variance = len(sizes) / (len(sizes) - 1) * float((residuals**2).sum()) / n**2
     effective = max(1, round(n / max(1.0, variance / independent)))
-    return (share, *wilson(round(share * effective), effective))
+    return share, *_wilson(round(share * effective), effective)
+
+
+def _wilson(count: int, n: int) -> tuple[float, float]:
+    low, high = wilson(count, n)
+    assert low is not None and high is not None  # n is at least 1
+    return low, high
 
 
 def report(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sklearn.preprocessing import StandardScaler
 
 
-class Scorer(Protocol):
+class FeatureScorer(Protocol):
     """Scores feature rows."""
 
     def __call__(self, features: np.ndarray) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Judging: batches of candidates, what annotators are shown and by which guidelines, labels in and out, and how good they are."""
+"""Judging: batches of candidates, cards for annotators, guidelines, import and export of labels, and label quality."""

@@ -1,15 +1,15 @@
-"""How many of the unlabelled passages answer their question: from the audit arm of the batches alone. And the progress of batches.
+"""Estimate the false-negative rate among unlabelled passages from the audit arms alone, and report the progress of batches.
 
-Which questions count is decided by the audit itself: a drawn question counts once each of its sampled passages has a label that
-was given in the audit's batch. Were labels from elsewhere enough, those questions would count first that a priority arm had
-brought up, and they are not like the others. What is held of a passage is then the consensus, adjudication included.
+A drawn question counts once every one of its sampled passages has a label from the audit's own batch. If labels from other
+batches were enough, questions from priority arms would count earlier than others, and they are not representative. The label of
+a passage that counts is its consensus, adjudication included.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from db.queue import Batch, Candidate, Item, Queue
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-_DRAWN_FROM = ("runs", "depth", "splits", "slice", "rule", "frame")  # settings that say from what an audit was drawn
+_SAMPLING_SETTINGS = ("runs", "depth", "splits", "slice", "rule", "frame")  # they define what an audit was drawn from
 SETTLED = ("positive", "related", "negative")
 RANK_GROUPS = tuple(
     f"rank {low}" if low == high else f"ranks {low}-{high}"
@@ -36,7 +36,7 @@ RANK_GROUPS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of sampled passages: the share that are positive (false negatives), and that are positive or related."""
+    """The share of sampled passages that are positive (false negatives), and the share that are positive or related."""
 
     positive: Rate
     with_related: Rate
@@ -44,11 +44,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit arm says.
+    """The result of the audit arms.
 
-    batches: that have one. drawn: questions drawn; bad: of these, called bad by somebody; waiting: not all their passages are
-    labelled yet; the others count. overall: None where none counts. by: "relation", "bucket" and "rank", each by group; a
-    passage's rank is the best that it has in the runs it was pooled from.
+    Attributes:
+        batches: Names of the batches that have an audit arm.
+        drawn: Number of questions drawn. All count except `bad` and `waiting` ones.
+        bad: Number of drawn questions that an annotator called bad.
+        waiting: Number of drawn questions with passages that still lack a label.
+        overall: The rates over all counted questions; None if no question counts.
+        by: The rates by "relation", "bucket" and "rank", each by group. A passage's rank is its best in the pooled runs.
     """
 
     batches: tuple[str, ...]
@@ -61,10 +65,10 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """A batch, how many questions of each arm it has, and the rates of its strata where it was made of pairs.
+    """A batch, the number of its questions by arm, and the rates of its strata if the batch was made of pairs.
 
-    A stratum's rates are over the passages judged so far, each of the same weight: the share of right pseudo-labels, or of
-    negatives that are none. They stand for the stratum where the batch's pairs were drawn from it at random.
+    A stratum's rates weight the passages judged so far equally: the share of correct pseudo-labels, or of false negatives. They
+    estimate the whole stratum if the batch's pairs were drawn from it at random.
     """
 
     batch: Batch
@@ -73,97 +77,109 @@ class BatchProgress:
 
 
 def audit(study: Study, batch: str | None = None, target: float = WIDTH) -> Audit:
-    """The rates from the audit arms of all batches, or of one. Raises Missing for a batch that is not there.
+    """Estimate the rates from the audit arms of all batches, or of one. Raises Missing for an unknown batch.
 
-    Audits that were drawn alike, from the same questions and pools, add up to one larger sample. Where batches were pooled from
-    other runs or depths, the rates are of all these pools together; choose one batch to see its own.
+    Audits drawn from the same questions and pools add up to one larger sample. If batches were pooled from different runs or
+    depths, the rates cover all these pools together; choose one batch to see its own rates.
+
+    Args:
+        target: Width of the confidence interval to aim for.
     """
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
-    names = [each.name for each in queue.batches() if not each.practice] if batch is None else [batch]
+    names = [stored.name for stored in queue.batches() if not stored.practice] if batch is None else [batch]
     drawn = [(name, item) for name in names for item in queue.items(name) if item.arm == "audit"]
-    drawn = as_one_sample(drawn, {each.name: each.settings for each in queue.batches()})
-    held = tuple(dict.fromkeys(name for name, _ in drawn))
+    drawn = as_one_sample(drawn, {stored.name: stored.settings for stored in queue.batches()})
+    audited = tuple(dict.fromkeys(name for name, _ in drawn))
     if not drawn:
-        return Audit(held, 0, 0, 0, None)
+        return Audit(audited, 0, 0, 0, None)
     questions = {item.question for _, item in drawn}
     done = {
         (event.batch, event.question, event.passage) for event in standing_labels(labels.events(questions=questions))
     }
     bad = labels.bad_questions()
     good = [(name, item) for name, item in drawn if item.question not in bad]
-    counted = [
-        item for name, item in good if all((name, item.question, each.passage) in done for each in item.candidates)
+    complete = [
+        item
+        for name, item in good
+        if all((name, item.question, candidate.passage) in done for candidate in item.candidates)
     ]
-    about = (held, len(drawn), len(drawn) - len(good), len(good) - len(counted))
-    if not counted:
-        return Audit(*about, None)
-    return Audit(*about, *_rates(study, labels, counted, target))
+    bad_count, waiting = len(drawn) - len(good), len(good) - len(complete)
+    if not complete:
+        return Audit(audited, len(drawn), bad_count, waiting, None)
+    overall, by = _rates(study, labels, complete, target)
+    return Audit(audited, len(drawn), bad_count, waiting, overall, by)
 
 
 def batch_progress(study: Study) -> list[BatchProgress]:
-    """Every batch, oldest first."""
+    """Return the progress of every batch, oldest first."""
     queue, labels = Queue(study.labels_path), Labels(study.labels_path)
-    made = []
+    batches = []
     for batch in queue.batches():
         items = queue.items(batch.name)
-        arms = dict(Counter(item.arm for item in items))
-        made.append(BatchProgress(batch, arms, _strata(labels, batch.settings, items)))
-    return made
+        arms: dict[str, int] = dict(Counter(item.arm for item in items))
+        batches.append(BatchProgress(batch, arms, _strata(labels, batch.settings, items)))
+    return batches
 
 
 def as_one_sample(drawn: list[tuple[str, Item]], settings: dict[str, dict[str, Any]]) -> list[tuple[str, Item]]:
-    """The items with the probabilities that they have in all audits that were drawn alike, taken together.
+    """Return the items with their inclusion probabilities in the combined sample of all audits drawn from the same frame.
 
-    Each audit draws from the questions that earlier ones left, so n1 and then n2 of N questions are n1 + n2 drawn of N at once.
-    By its own probability, a question of a small later audit would weigh as much as many of the first, and more labels would
-    make the interval wider.
+    Each audit draws from the questions that earlier audits left, so drawing n1 and then n2 of N questions equals drawing n1 + n2
+    at once. With its own probability, a question of a small later audit would weigh as much as many questions of the first
+    one, and additional labels would widen the interval.
     """
-    alike: dict[str, list[tuple[str, Item]]] = defaultdict(list)
+    frames: dict[str, list[tuple[str, Item]]] = defaultdict(list)
     for name, item in drawn:
-        made = settings[name]
-        alike[json.dumps([made.get(key, name) for key in _DRAWN_FROM], default=str)].append((name, item))
-    together = []
-    for family in alike.values():
-        first, item = family[0]
-        questions = (
-            sum(name == first for name, _ in family) / item.inclusion_probability
-        )  # that the first could draw from
-        share = min(1.0, len(family) / questions)
-        together += [(name, _with_probability(item, share)) for name, item in family]
-    return together
+        batch = settings[name]
+        frames[json.dumps([batch.get(key, name) for key in _SAMPLING_SETTINGS], default=str)].append((name, item))
+    combined = []
+    for sample in frames.values():
+        first, item = sample[0]
+        frame_size = sum(name == first for name, _ in sample) / _probability(item)
+        share = min(1.0, len(sample) / frame_size)
+        combined += [(name, _with_probability(item, share)) for name, item in sample]
+    return combined
+
+
+def _probability(sampled: Item | Candidate) -> float:
+    """Return the inclusion probability, which everything in an audit arm has."""
+    if sampled.inclusion_probability is None:
+        raise ValueError(f"{sampled} was not sampled")
+    return sampled.inclusion_probability
 
 
 def _with_probability(item: Item, share: float) -> Item:
-    factor = share / item.inclusion_probability
+    factor = share / _probability(item)
     candidates = tuple(
-        replace(each, inclusion_probability=min(1.0, each.inclusion_probability * factor)) for each in item.candidates
+        replace(candidate, inclusion_probability=min(1.0, _probability(candidate) * factor))
+        for candidate in item.candidates
     )
     return replace(item, candidates=candidates, inclusion_probability=share)
 
 
 def _rates(study: Study, labels: Labels, items: list[Item], target: float) -> tuple[Rates, dict[str, dict[str, Rates]]]:
-    rows = [(item.question, each) for item in items for each in item.candidates]
-    arrays = _Sampled(labels, rows, np.array([each.inclusion_probability for _, each in rows], np.float64), target)
+    rows = [(item.question, candidate) for item in items for candidate in item.candidates]
+    probabilities = np.array([candidate.inclusion_probability for _, candidate in rows], np.float64)
+    sample = _Sample(labels, rows, probabilities, target)
     records = {question.id: question for question in study.questions.some({item.question for item in items})}
-    asked = [records[question] for question, _ in rows]
-    groups = {
-        "relation": ([q.relation for q in asked], relation_order),
-        "bucket": ([bucket_group(q.bucket, q.frequency) for q in asked], bucket_order),
-        "rank": (
-            [None if each.rank is None else RANK_GROUPS[rank_group(each.rank)] for _, each in rows],
-            RANK_GROUPS.index,
+    questions = [records[question] for question, _ in rows]
+    ranks = [candidate.rank for _, candidate in rows]
+    by = {
+        "relation": sample.by([q.relation for q in questions], relation_order),
+        "bucket": sample.by([bucket_group(q.bucket, q.frequency) for q in questions], bucket_order),
+        "rank": sample.by(
+            [None if rank is None else RANK_GROUPS[rank_group(rank)] for rank in ranks], RANK_GROUPS.index
         ),
     }
-    by = {name: arrays.by(members, order) for name, (members, order) in groups.items()}
-    return arrays.all(), by
+    return sample.all(), by
 
 
-class _Sampled:
-    """Passages with what is held of them, as arrays."""
+class _Sample:
+    """Sampled passages with their consensus labels, as arrays."""
 
     def __init__(self, labels: Labels, rows: list[tuple[str, Candidate]], probabilities: np.ndarray, target: float):
-        held = _held(labels, {question for question, _ in rows})
-        label = np.array([held.get((question, each.passage)) or "" for question, each in rows], dtype=str)
+        settled = _consensus_labels(labels, {question for question, _ in rows})
+        label = np.array([settled.get((question, item.passage)) or "" for question, item in rows], dtype=str)
         self._hits = {"positive": label == "positive", "with_related": (label == "positive") | (label == "related")}
         self._rest = (np.isin(label, SETTLED), probabilities, np.array([question for question, _ in rows], dtype=str))
         self._target = target
@@ -171,27 +187,29 @@ class _Sampled:
     def all(self) -> Rates:
         return Rates(**{name: rate(hits, *self._rest, target=self._target) for name, hits in self._hits.items()})
 
-    def by(self, groups: list[str | None], order: Any) -> dict[str, Rates]:
-        found = {name: rates_by(groups, hits, *self._rest, target=self._target) for name, hits in self._hits.items()}
+    def by(self, groups: list[str | None], order: Callable[[str], Any]) -> dict[str, Rates]:
+        """Return the rates by group, sorted by the key function `order`. `groups` has a group or None for each passage."""
+        rates = {name: rates_by(groups, hits, *self._rest, target=self._target) for name, hits in self._hits.items()}
         return {
-            group: Rates(**{name: found[name][group] for name in found})
-            for group in sorted(found["positive"], key=order)
+            group: Rates(**{name: rates[name][group] for name in rates})
+            for group in sorted(rates["positive"], key=order)
         }
 
 
-def _held(labels: Labels, questions: Iterable[str]) -> dict[tuple[str, str], str | None]:
+def _consensus_labels(labels: Labels, questions: Iterable[str]) -> dict[tuple[str, str], str | None]:
     return {(pair.question, pair.passage): pair.label for pair in labels.consensus(questions)}
 
 
 def _strata(labels: Labels, settings: dict[str, Any], items: list[Item]) -> dict[str, Rates]:
     if "pairs" not in settings:
         return {}
-    held = _held(labels, {item.question for item in items})
-    of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
+    judged = _consensus_labels(labels, {item.question for item in items})
+    stratum_of = {(question, passage): stratum for question, passage, stratum in settings.get("strata", ())}
     strata: dict[str, list[tuple[str, Candidate]]] = defaultdict(list)
     for item in items:
-        for each in item.candidates:
-            name = of.get((item.question, each.passage)) or each.run or settings.get("origin") or ""
-            if name and (item.question, each.passage) in held:
-                strata[name].append((item.question, each))
-    return {name: _Sampled(labels, rows, np.ones(len(rows)), WIDTH).all() for name, rows in strata.items()}
+        for candidate in item.candidates:
+            pair = item.question, candidate.passage
+            name = stratum_of.get(pair) or candidate.run or settings.get("origin") or ""
+            if name and pair in judged:
+                strata[name].append((item.question, candidate))
+    return {name: _Sample(labels, rows, np.ones(len(rows)), WIDTH).all() for name, rows in strata.items()}

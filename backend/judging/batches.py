@@ -1,21 +1,24 @@
-"""Making batches to judge: pooled from runs, and mixed of four arms.
+"""Make batches to judge. Candidates are pooled from runs, and the questions belong to four arms.
 
-- priority: by P(false negative) x harm, each frequency bucket in its turn.
-- audit: questions drawn uniformly from the whole frame, and of each pool uniformly drawn passages in random order. False-negative
-  rates are estimated from this arm alone. A passage's inclusion probability is the question's times its share of the pool.
-- second: questions that one person judged, for another. repeat: settled questions, for one who judged them, to see drift.
+- priority: questions by P(false negative) x harm, from each frequency bucket in turn.
+- audit: questions drawn uniformly from the whole frame, each with passages drawn uniformly from its pool, in random order.
+  False-negative rates are estimated from this arm alone. A passage's inclusion probability is the question's probability times
+  the drawn share of its pool.
+- second: questions that one annotator has judged, for another annotator.
+- repeat: settled questions, for an annotator who judged them before, to measure drift.
 
-An audit question may have been judged before: leaving those out would leave the easy ones, and the estimate would be wrong.
-Questions that an earlier audit drew are left out, so that audits add up to one larger sample without replacement.
+An audit may draw questions that have been judged before; excluding them would bias the estimate, because annotators and
+priority arms do not choose questions at random. Questions that an earlier audit drew are excluded, so all audits together are one
+larger sample without replacement.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,21 +28,21 @@ from backend.core.manifest import text_sha256
 from backend.core.rights import require
 from backend.judging.near_duplicates import near_duplicates
 from backend.judging.pools import Pools
-from backend.judging.priority import Calibration, Pooled, harm, served
+from backend.judging.priority import Calibration, PooledPassage, harm, select_by_bucket
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_named
 from db.errors import BadInput, Missing
 from db.judgements import Judgement
 from db.labels import Labels
 from db.people import People
-from db.queue import Candidate, Item, Queue
+from db.queue import Arm, Candidate, Item, Queue
 from db.records import SPLITS
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
-"""Pairs of (question id, passage id) to a cross-encoder's probability; a pair that is absent is not known."""
+"""From pairs of (question id, passage id) to a cross-encoder's probabilities. The result lacks pairs without a score."""
 
 DEPTH = 20
 CANDIDATES = 8
@@ -48,7 +51,7 @@ _BLOCK = 500
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The shares of the arms. Priority gets what is left, and what the others cannot fill."""
+    """The shares of the arms, 0 to 1. The priority arm gets the rest, and the questions that the other arms cannot fill."""
 
     audit: float = 0.10
     second: float = 0.10
@@ -56,8 +59,14 @@ class Mix:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchMade:
-    """What was made: questions of each arm, passages in all, and how many questions could have been drawn."""
+class BatchSummary:
+    """Size of a new batch.
+
+    Attributes:
+        arms: Number of questions by arm.
+        passages: Number of passages in total.
+        frame: Number of questions that could have been drawn.
+    """
 
     name: str
     arms: dict[str, int]
@@ -84,19 +93,21 @@ def make_batch(
     trained: Mapping[str, AbstractSet[str]] | None = None,
     by: str | None = None,
     progress: Progress | None = None,
-) -> BatchMade:
+) -> BatchSummary:
     """Make a batch of `size` questions and put it into the queue.
 
     Args:
-        runs: what the candidates are pooled from, the first `depth` ranks of each.
-        splits, slice: only questions of these splits, of these ids; default all that the runs searched.
-        candidates: passages shown of a question, at most.
-        scores: a cross-encoder's probabilities, once there is one; else a calibrated guess from answer match and rank is used.
-        trained: passages that the current training set has as hard negatives, by question.
-        by: who asks; see `backend.core.rights.require`.
+        runs: The runs to pool candidates from, the top `depth` ranks of each.
+        splits: Only questions of these splits (default all).
+        slice: Only the questions with these ids (default all that the runs searched).
+        candidates: Maximum number of passages shown for each question.
+        people_needed: Number of annotators who judge each question.
+        scores: A cross-encoder's probabilities. Without them, an estimate from answer match and rank is used.
+        trained: The current training set's hard negatives, as passage ids by question id.
+        by: The person who makes the batch; see `backend.core.rights.require`.
 
     Raises:
-        BadInput: no run, an unknown split, a size, depth or share that is out of range.
+        BadInput: no run, an unknown split, or a size, depth or share out of range.
         Missing: an unknown run or question, or no question with unlabelled candidates.
         Refused: the name is taken, or `by` may not make batches.
     """
@@ -106,13 +117,13 @@ def make_batch(
     rule_named(rule)
     if progress:
         progress(0, None, "pooling")
-    maker = _Maker(
+    builder = _BatchBuilder(
         study, Pools(study, runs, depth, rule), splits, slice, candidates, seed, scores, trained or {}, progress
     )
-    audit = maker.audit(round(size * mix.audit), people_needed)
-    others = maker.second(round(size * mix.second)) + maker.repeats(round(size * mix.repeat))
-    priority = maker.priority(size - len(audit) - len(others), people_needed)
-    items = maker.mixed(priority, [*audit, *others])
+    audit = builder.audit(round(size * mix.audit), people_needed)
+    others = builder.second(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
+    priority = builder.priority(size - len(audit) - len(others), people_needed)
+    items = builder.mixed(priority, [*audit, *others])
     settings = {
         "runs": list(runs),
         "depth": depth,
@@ -123,12 +134,12 @@ def make_batch(
         "rule": rule,
         "seed": seed,
         "mix": asdict(mix),
-        "frame": len(maker.frame),
-        "calibrated_on": maker.calibration.labels,
+        "frame": len(builder.frame),
+        "calibrated_on": builder.calibration.labels,
         "cross_encoder": scores is not None,
     }
     Queue(study.labels_path).add_batch(name, items, settings, by=by)
-    return _made(name, items, len(maker.frame))
+    return _summary(name, items, len(builder.frame))
 
 
 def batch_of_pairs(
@@ -141,66 +152,69 @@ def batch_of_pairs(
     origin: str = "",
     strata: Sequence[str] | None = None,
     by: str | None = None,
-) -> BatchMade:
-    """Put (question id, passage id) pairs into the queue in their order: a stratum of a training set, what a map selected, practice.
+) -> BatchSummary:
+    """Put (question id, passage id) pairs into the queue, in their order.
+
+    The pairs may be a stratum of a training set, a selection on a map, or practice.
 
     Args:
-        strata: the stratum of each pair, whose accuracy Quality shows; annotators are not told.
+        origin: Where the pairs come from.
+        strata: The stratum of each pair. The Quality page shows the accuracy of each stratum; annotators do not see strata.
 
     Raises:
-        Missing: a question or passage that the study does not hold.
+        Missing: a question or passage that is not in the study.
         Refused: no pairs, the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
-    asked: dict[str, dict[str, None]] = defaultdict(dict)
+    passages_of: dict[str, dict[str, None]] = defaultdict(dict)
     for question, passage in pairs:
-        asked[question][passage] = None
-    study.questions.some(asked)
+        passages_of[question][passage] = None
+    study.questions.some(passages_of)
     ordinals = study.corpus.ordinals({passage for _, passage in pairs})
     if absent := next((passage for _, passage in pairs if passage not in ordinals), None):
         raise Missing(f"there is no passage {absent!r} in this study")
     items = []
-    for question, wanted in asked.items():
-        texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in wanted])]
-        chosen = [Candidate(id, group) for id, group in zip(wanted, near_duplicates(texts), strict=True)]
+    for question, ids in passages_of.items():
+        texts = [passage.text for passage in study.corpus.passages([ordinals[id] for id in ids])]
+        chosen = [Candidate(id, group) for id, group in zip(ids, near_duplicates(texts), strict=True)]
         items.append(Item(question, tuple(_together(chosen)), people_needed=people_needed))
-    settings: dict = {"pairs": len(pairs), "origin": origin}
+    settings: dict[str, Any] = {"pairs": len(pairs), "origin": origin}
     if strata is not None:
         settings["strata"] = [
             [question, passage, stratum] for (question, passage), stratum in zip(pairs, strata, strict=True)
         ]
     Queue(study.labels_path).add_batch(name, items, settings, practice=practice, by=by)
-    return _made(name, items, len(items))
+    return _summary(name, items, len(items))
 
 
 def questions_of(study: Study, relations: Sequence[str] = (), buckets: Sequence[str] = ()) -> list[str]:
-    """The ids of the questions of these relations, and of these buckets: what a batch takes as `slice`.
+    """Return the ids of the questions with these relations and these buckets, for `make_batch(slice=...)`.
 
     Args:
-        buckets: as reports name them ("bucket 3", "2-3 mentions", "frequency unknown"), or short ("3", "2-3").
+        buckets: Names as in reports ("bucket 3", "2-3 mentions", "frequency unknown"), or short ("3", "2-3").
 
     Raises:
-        Missing: a relation or bucket that no question has; says which there are.
+        Missing: a relation or bucket that no question has. The message lists those that exist.
     """
     questions = study.questions.all()
     groups = {question.id: bucket_group(question.bucket, question.frequency) for question in questions}
-    _refuse_absent("relation", relations, {question.relation for question in questions} - {None})
+    _refuse_absent("relation", relations, {q.relation for q in questions if q.relation is not None})
     known = {
         name: group
         for group in groups.values()
         for name in (group, group.removeprefix("bucket ").removesuffix(" mentions"))
     }
     _refuse_absent("bucket", buckets, set(known))
-    wanted = {known[bucket] for bucket in buckets}
+    chosen = {known[bucket] for bucket in buckets}
     return [
         question.id
         for question in questions
-        if (not relations or question.relation in relations) and (not buckets or groups[question.id] in wanted)
+        if (not relations or question.relation in relations) and (not buckets or groups[question.id] in chosen)
     ]
 
 
-class _Maker:
-    """One batch in the making. Arms are made in the order audit, second and repeat, priority: no question comes twice."""
+class _BatchBuilder:
+    """Builds one batch. Build the arms in the order audit, second, repeat, priority; no question is drawn twice."""
 
     def __init__(
         self,
@@ -215,11 +229,11 @@ class _Maker:
         progress: Progress | None,
     ):
         self.study, self.scores, self.trained, self.progress = study, scores, trained, progress
-        self.most, self.random, self.queue = candidates, np.random.default_rng(seed), Queue(study.labels_path)
+        self.limit, self.random, self.queue = candidates, np.random.default_rng(seed), Queue(study.labels_path)
         searched = pools.question_ids()
         questions = study.questions.all() if slice is None else study.questions.some(dict.fromkeys(slice))
         chosen = [q for q in questions if q.id in searched and (not splits or q.split in splits)]
-        self.pools: dict[str, list[Pooled]] = {}
+        self.pools: dict[str, list[PooledPassage]] = {}
         for start in range(0, len(chosen), _BLOCK):
             if progress:
                 progress(start, len(chosen), "pooling")
@@ -230,36 +244,40 @@ class _Maker:
                 "none of these questions has an unlabelled passage in these runs; choose other runs, splits or a greater depth"
             )
         self.calibration = Calibration(self.queue.outcomes())
-        self.waiting, self.used = self.queue.waiting() | self.queue.practised(), set()
+        self.waiting = self.queue.waiting() | self.queue.practised()
+        self.used: set[str] = set()
         self.judged: dict[str, list[Judgement]] = defaultdict(list)
         for judgement in Labels(study.labels_path).judgements():
             self.judged[judgement.question].append(judgement)
 
     def audit(self, count: int, people_needed: int) -> list[Item]:
+        """Draw questions uniformly from the frame, and passages uniformly from each pool."""
         audited = self.queue.audited()
         free = [id for id in self.frame if id not in audited]
         count = min(count, len(free))
         items = []
         for index in self.random.choice(len(free), count, replace=False).tolist() if count else ():
             id, pool = free[index], self.pools[free[index]]
-            shown = self.random.permutation(len(pool))[: self.most].tolist()
+            shown = self.random.permutation(len(pool))[: self.limit].tolist()
             share = count / len(free)
-            chosen = self._candidates(id, [pool[each] for each in shown], inclusion=share * len(shown) / len(pool))
+            chosen = self._candidates(
+                id, [pool[position] for position in shown], inclusion=share * len(shown) / len(pool)
+            )
             items.append(Item(id, chosen, "audit", people_needed=people_needed, inclusion_probability=share))
         self.used.update(item.question for item in items)
         return items
 
     def second(self, count: int) -> list[Item]:
-        """Questions that exactly one person judged: what that one judged, for another."""
-        free = [id for id in self._free() if len({each.annotator for each in self.judged.get(id, ())}) == 1]
+        """Draw questions that exactly one annotator judged, with the passages that they judged, for another annotator."""
+        free = [id for id in self._free() if len({given.annotator for given in self.judged.get(id, ())}) == 1]
         return [self._again(id, "second", None) for id in self._draw(free, count)]
 
     def repeats(self, count: int) -> list[Item]:
-        """Settled questions, each for one of those who judged it."""
-        active = {who.name for who in People(self.study.labels_path).all() if not who.paused}
+        """Draw settled questions, each for one of the active annotators who judged it."""
+        active = {person.name for person in People(self.study.labels_path).all() if not person.paused}
         opened = {pair.question for pair in Labels(self.study.labels_path).consensus() if pair.state == "open"}
         judges = {
-            id: sorted({each.annotator for each in self.judged.get(id, ())} & active)
+            id: sorted({given.annotator for given in self.judged.get(id, ())} & active)
             for id in self._free()
             if id not in opened
         }
@@ -267,25 +285,26 @@ class _Maker:
         return [self._again(id, "repeat", judges[id][int(self.random.integers(len(judges[id])))]) for id in drawn]
 
     def priority(self, count: int, people_needed: int) -> list[Item]:
+        """Select the unsettled candidates with the highest P(false negative) x harm."""
         settled = {
             (pair.question, pair.passage) for pair in Labels(self.study.labels_path).consensus() if pair.state != "open"
         }
         known = self._ordinals({passage for _, passage in settled})
         done = {(question, known[passage]) for question, passage in settled if passage in known}
         trained = self._ordinals({passage for passages in self.trained.values() for passage in passages})
-        given = self._cross_encoded()
-        worth: dict[str, list[tuple[float, float, Pooled]]] = {}
+        scored = self._cross_encoded()
+        worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
         for id in self._free():
             hard = {trained[passage] for passage in self.trained.get(id, ()) if passage in trained}
             rows = []
             for pooled in self.pools[id]:
                 if (id, pooled.ordinal) not in done:
-                    p = given.get((id, pooled.ordinal), self.calibration.probability(pooled.answer, pooled.rank))
+                    p = scored.get((id, pooled.ordinal), self.calibration.probability(pooled.answer, pooled.rank))
                     rows.append((p * harm(pooled, pooled.ordinal in hard), p, pooled))
             if rows:
-                worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.most]
+                worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.limit]
         totals = {id: sum(row[0] for row in rows) for id, rows in worth.items()}
-        chosen = served([self.frame[id] for id in worth], totals, count)
+        chosen = select_by_bucket([self.frame[id] for id in worth], totals, count)
         return [
             Item(
                 id,
@@ -298,7 +317,7 @@ class _Maker:
         ]
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
-        """The others strewn among the priority items, which keep their order: a place does not betray an arm."""
+        """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""
         others = [others[index] for index in self.random.permutation(len(others))]
         places = set(self.random.permutation(len(priority) + len(others))[: len(others)].tolist())
         queues = {True: iter(others), False: iter(priority)}
@@ -312,28 +331,28 @@ class _Maker:
         self.used.update(drawn)
         return drawn
 
-    def _again(self, id: str, arm: str, assigned_to: str | None) -> Item:
-        """The passages of a question that were judged (by the one it is for, where it is for one), in random order."""
-        passages = dict.fromkeys(each.passage for each in self.judged[id] if assigned_to in (None, each.annotator))
+    def _again(self, id: str, arm: Arm, assigned_to: str | None) -> Item:
+        """Return the judged passages of a question in random order. If it is assigned, only those that this annotator judged."""
+        passages = dict.fromkeys(given.passage for given in self.judged[id] if assigned_to in (None, given.annotator))
         ordinals = self._ordinals(passages)
-        pooled = {each.ordinal: each for each in self.pools[id]}
+        pooled = {candidate.ordinal: candidate for candidate in self.pools[id]}
         known = [ordinals[passage] for passage in passages if passage in ordinals]
-        rows = [pooled.get(ordinal, Pooled(ordinal, "", 0, 0.0, None, False)) for ordinal in known]
+        rows = [pooled.get(ordinal, PooledPassage(ordinal, "", 0, 0.0, None, False)) for ordinal in known]
         rows = [rows[index] for index in self.random.permutation(len(rows)).tolist()]
         return Item(id, self._candidates(id, rows), arm, assigned_to=assigned_to)
 
     def _candidates(
         self,
         question: str,
-        rows: Sequence[Pooled],
-        probabilities: Sequence[float] | None = None,
+        rows: Sequence[PooledPassage],
+        probabilities: Sequence[float | None] | None = None,
         inclusion: float | None = None,
     ) -> tuple[Candidate, ...]:
         passages = self.study.corpus.passages([row.ordinal for row in rows])
         groups = near_duplicates([passage.text for passage in passages])
         if probabilities is None:
             probabilities = [self.calibration.probability(row.answer, row.rank) if row.rank else None for row in rows]
-        made = [
+        candidates = [
             Candidate(
                 passage.id,
                 group,
@@ -346,53 +365,54 @@ class _Maker:
             )
             for passage, group, row, p in zip(passages, groups, rows, probabilities, strict=True)
         ]
-        return tuple(_together(made))
+        return tuple(_together(candidates))
 
     def _cross_encoded(self) -> dict[tuple[str, int], float]:
-        """A cross-encoder's probabilities by (question, ordinal), where there is one."""
+        """Return the cross-encoder's probabilities by (question id, row), where it has them."""
         if self.scores is None:
             return {}
-        found: dict[tuple[str, int], float] = {}
+        probabilities: dict[tuple[str, int], float] = {}
         ids = self._free()
         for start in range(0, len(ids), _BLOCK):
             if self.progress:
                 self.progress(start, len(ids), "reading scores")
-            block = [(id, each.ordinal) for id in ids[start : start + _BLOCK] for each in self.pools[id]]
+            block = [(id, pooled.ordinal) for id in ids[start : start + _BLOCK] for pooled in self.pools[id]]
             names = [passage.id for passage in self.study.corpus.passages([ordinal for _, ordinal in block])]
             pairs = [(id, passage) for (id, _), passage in zip(block, names, strict=True)]
             known = self.scores(pairs)
-            found.update((key, known[pair]) for key, pair in zip(block, pairs, strict=True) if pair in known)
-        return found
+            scored = zip(block, pairs, strict=True)
+            probabilities.update((key, known[pair]) for key, pair in scored if pair in known)
+        return probabilities
 
-    def _ordinals(self, passages) -> dict[str, int]:
+    def _ordinals(self, passages: Collection[str]) -> dict[str, int]:
         return self.study.corpus.ordinals(passages) if passages else {}
 
 
 def _together(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Near-duplicates one after the other, each group where its first member stands."""
+    """Move near-duplicates next to each other, at the position of the group's first member."""
     first: dict[int, int] = {}
-    for place, each in enumerate(candidates):
-        first.setdefault(each.near_duplicates, place)
-    return sorted(candidates, key=lambda each: first[each.near_duplicates])
+    for place, candidate in enumerate(candidates):
+        first.setdefault(candidate.near_duplicates, place)
+    return sorted(candidates, key=lambda candidate: first[candidate.near_duplicates])
 
 
-def _refuse_absent(what: str, asked: Sequence[str], known: AbstractSet[str]) -> None:
-    if absent := next((each for each in asked if each not in known), None):
+def _refuse_absent(what: str, names: Sequence[str], known: AbstractSet[str]) -> None:
+    if absent := next((name for name in names if name not in known), None):
         raise Missing(f"no question has the {what} {absent!r}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _check(size: int, candidates: int, splits: Sequence[str] | None, mix: Mix) -> None:
     if size < 1 or candidates < 1:
-        raise BadInput("a batch has one question at least, and a question one passage")
+        raise BadInput("a batch needs at least one question, and a question at least one passage")
     if unknown := [split for split in splits or () if split not in SPLITS]:
         raise BadInput(f"there is no split {unknown[0]!r}; there are: {', '.join(SPLITS)}")
     shares = (mix.audit, mix.second, mix.repeat)
     if min(shares) < 0 or sum(shares) > 1:
-        raise BadInput("the shares of a batch's arms lie between 0 and 1, and so does their sum")
+        raise BadInput("the shares of the arms and their sum must be between 0 and 1")
 
 
-def _made(name: str, items: Sequence[Item], frame: int) -> BatchMade:
+def _summary(name: str, items: Sequence[Item], frame: int) -> BatchSummary:
     arms: dict[str, int] = {}
     for item in items:
         arms[item.arm] = arms.get(item.arm, 0) + 1
-    return BatchMade(name, arms, sum(len(item.candidates) for item in items), frame)
+    return BatchSummary(name, arms, sum(len(item.candidates) for item in items), frame)

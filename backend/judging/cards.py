@@ -1,7 +1,7 @@
-"""What an annotator is shown of a question: its answers, its known positives, its candidates, with everything marked.
+"""Cards: a question with its answers, known positives and candidates, as the annotator's browser shows it.
 
-Cards are plain values that go to the browser as JSON. Texts come in pieces, each with what it is: "answer", "word" (of the
-question), or "" for the rest; the browser makes text of them and nothing else.
+Cards are plain values that go to the browser as JSON. Texts are cut into pieces, each with a kind for highlighting: "answer",
+"word" (of the question), or "" for the rest. The browser renders pieces only as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -22,50 +22,51 @@ if TYPE_CHECKING:
 Card = dict[str, Any]
 
 SHOWN_ANSWERS = 8
-LINE = 220  # characters of a passage that is folded to a line
-BEFORE = 60  # of which so many at most stand before the first answer
-_HELD = 500
+LINE = 220  # length of the one-line excerpt of a folded passage, in characters
+BEFORE = 60  # maximum characters of the excerpt before the first answer
+_CACHE_SIZE = 500
 
 
 def key(batch: str | None, question: str) -> str:
-    """How the browser names a card."""
+    """Return the browser's key of a card."""
     return f"{batch or ''}\n{question}"
 
 
 class Cards:
-    """Makes cards of one study, and holds the last ones: what a question and its passages look like does not change."""
+    """Makes the cards of one study. Caches the most recent ones, because questions and passages do not change."""
 
     def __init__(self, study: Study):
         self._study, self._labels, self._queue = study, Labels(study.labels_path), Queue(study.labels_path)
-        self._held: OrderedDict[str, Card] = OrderedDict()
+        self._cache: OrderedDict[str, Card] = OrderedDict()
 
     def leased(self, annotator: str, leases: Sequence[Lease]) -> list[Card]:
-        """Cards of the batches, in the order of the leases.
+        """Return the cards of an annotator's leases, in their order.
 
-        Run, rank and score of a passage, and what was settled of it in practice, are left out until the annotator has labelled it:
-        what the browser does not have, nobody can look up there.
+        A passage's run, rank, score and (in practice) settled label are withheld until the annotator has labelled it. The
+        browser never receives them earlier, so nobody can look them up there.
         """
         by_batch: dict[str, list[str]] = {}
         practice = {(lease.batch, lease.question) for lease in leases if lease.practice}
         for lease in leases:
             by_batch.setdefault(lease.batch, []).append(lease.question)
-        made: dict[str, Card] = {}
+        cards: dict[str, Card] = {}
         for batch, questions in by_batch.items():
             given = self._labels.labels_by(annotator, questions, batch)
             for card in self._of_batch(batch, questions):
                 labels = given.get(card["question"], {})
                 settled = None
                 if (batch, card["question"]) in practice:
-                    settled = {id: one for id, one in self._settled(card["question"]).items() if id in labels}
+                    consensus = self._settled(card["question"])
+                    settled = {id: label for id, label in consensus.items() if id in labels}
                 candidates = [
-                    each if each["passage"] in labels else each | {"where": ""} for each in card["candidates"]
+                    shown if shown["passage"] in labels else shown | {"where": ""} for shown in card["candidates"]
                 ]
-                made[card["key"]] = card | {"given": labels, "settled": settled, "candidates": candidates}
-        return [made[name] for lease in leases if (name := key(lease.batch, lease.question)) in made]
+                cards[card["key"]] = card | {"given": labels, "settled": settled, "candidates": candidates}
+        return [cards[name] for lease in leases if (name := key(lease.batch, lease.question)) in cards]
 
     def disputed(self, questions: Sequence[str]) -> list[Card]:
-        """Cards for adjudication: the passages of which people say different things, and how many say what. No names."""
-        judged: dict[str, dict[str, Counter]] = {}
+        """Return cards for adjudication: the disputed passages and the number of annotators for each label, without names."""
+        judged: dict[str, dict[str, Counter[str]]] = {}
         for judgement in self._labels.judgements(questions):
             judged.setdefault(judgement.question, {}).setdefault(judgement.passage, Counter())[judgement.label] += 1
         open_pairs: dict[str, list[str]] = {}
@@ -82,9 +83,9 @@ class Cards:
             card = self._card(
                 None, question, [Candidate(passage, group) for group, passage in enumerate(open_pairs[question.id])]
             )
-            for one in card["candidates"]:
-                counts = judged[question.id].get(one["passage"], Counter())
-                one["others"] = ", ".join(
+            for shown in card["candidates"]:
+                counts = judged[question.id].get(shown["passage"], Counter())
+                shown["others"] = ", ".join(
                     f"{count} {'says' if count == 1 else 'say'} {label}" for label, count in counts.most_common()
                 )
             cards.append(card | {"given": given.get(question.id, {})})
@@ -92,56 +93,65 @@ class Cards:
 
     def _of_batch(self, batch: str, questions: Iterable[str]) -> list[Card]:
         questions = list(questions)
-        missing = [id for id in questions if key(batch, id) not in self._held]
+        missing = [id for id in questions if key(batch, id) not in self._cache]
         if missing:
             items = self._queue.items(batch, missing)
             records = {
                 question.id: question for question in self._study.questions.some([item.question for item in items])
             }
             for item in items:
-                self._hold(self._card(batch, records[item.question], item.candidates))
-        found = [name for id in questions if (name := key(batch, id)) in self._held]
-        for name in found:
-            self._held.move_to_end(name)
-        return [self._held[name] for name in found]
+                self._remember(self._card(batch, records[item.question], item.candidates))
+        names = [name for id in questions if (name := key(batch, id)) in self._cache]
+        for name in names:
+            self._cache.move_to_end(name)
+        return [self._cache[name] for name in names]
 
-    def _hold(self, card: Card) -> None:
-        self._held[card["key"]] = card
-        while len(self._held) > _HELD:
-            self._held.popitem(last=False)
+    def _remember(self, card: Card) -> None:
+        self._cache[card["key"]] = card
+        while len(self._cache) > _CACHE_SIZE:
+            self._cache.popitem(last=False)
 
     def _card(self, batch: str | None, question: Question, candidates: Sequence[Candidate]) -> Card:
-        ordinals = self._study.corpus.ordinals([*(each.passage for each in candidates), *question.gold])
-        wanted = [id for id in (*(each.passage for each in candidates), *question.gold) if id in ordinals]
-        passages = dict(zip(wanted, self._study.corpus.passages([ordinals[id] for id in wanted]), strict=True))
+        ids = [*(candidate.passage for candidate in candidates), *question.gold]
+        ordinals = self._study.corpus.ordinals(ids)
+        known = [id for id in ids if id in ordinals]
+        passages = dict(zip(known, self._study.corpus.passages([ordinals[id] for id in known]), strict=True))
         return {
-            "key": key(batch, question.id), "batch": batch, "question": question.id, "text": question.text,
-            "answers": list(question.answers[:SHOWN_ANSWERS]), "more_answers": list(question.answers[SHOWN_ANSWERS:]) or None,
+            "key": key(batch, question.id),
+            "batch": batch,
+            "question": question.id,
+            "text": question.text,
+            "answers": list(question.answers[:SHOWN_ANSWERS]),
+            "more_answers": list(question.answers[SHOWN_ANSWERS:]) or None,
             "positives": [_shown(passages[id], question) for id in question.gold if id in passages],
-            "candidates": [_candidate(each, passages[each.passage], question, place, candidates)
-                           for place, each in enumerate(candidates) if each.passage in passages],
-        }  # fmt: skip
+            "candidates": [
+                _candidate(candidate, passages[candidate.passage], question, place, candidates)
+                for place, candidate in enumerate(candidates)
+                if candidate.passage in passages
+            ],
+        }
 
     def _settled(self, question: str) -> dict[str, dict[str, str]]:
-        """What was settled of a practice question, and what adjudicators wrote about it."""
-        why: dict[str, str] = {}
+        """Return the settled label of each passage of a practice question, with the adjudicators' notes."""
+        notes: dict[str, str] = {}
         for event in self._labels.notes(question):
             if event.passage is not None and event.note:
-                why[event.passage] = event.note
+                notes[event.passage] = event.note
         return {
-            pair.passage: {"label": pair.label, "why": why.get(pair.passage, "")}
+            pair.passage: {"label": pair.label, "why": notes.get(pair.passage, "")}
             for pair in self._labels.consensus([question])
             if pair.label is not None
         }
 
 
 def _candidate(
-    each: Candidate, passage: Passage, question: Question, place: int, all: Sequence[Candidate]
+    candidate: Candidate, passage: Passage, question: Question, place: int, candidates: Sequence[Candidate]
 ) -> dict[str, Any]:
-    twin = next((other for other in range(place) if all[other].near_duplicates == each.near_duplicates), None)
-    where = "" if each.run is None else f"{each.run}, rank {each.rank}, score {each.score:.4g}"
+    group = candidate.near_duplicates
+    twin = next((other for other in range(place) if candidates[other].near_duplicates == group), None)
+    where = "" if candidate.run is None else f"{candidate.run}, rank {candidate.rank}, score {candidate.score:.4g}"
     return {
-        "passage": each.passage,
+        "passage": candidate.passage,
         "where": where,
         "others": "",
         **_shown(passage, question),
@@ -161,7 +171,7 @@ def _shown(passage: Passage, question: Question) -> dict[str, Any]:
 
 
 def _line(text: str, answers: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """About LINE characters that begin with the answer's sentence, or with a word shortly before the answer."""
+    """Return the span of a one-line excerpt: about LINE characters from the answer's sentence, or a word shortly before it."""
     if not answers or answers[0][1] <= BEFORE:
         return 0, min(LINE, len(text))
     start = start_near(text, answers[0][0], BEFORE)

@@ -1,4 +1,4 @@
-"""A run's accuracy before and after labels correct what counts as relevant, and how much of it anybody has judged."""
+"""A run's accuracy before and after correction by labels, and the share of its hits that have been judged."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRun:
-    """The hits of the questions that can be measured, as `analysis.judged` takes them; all (q', k).
+    """The hits of the q questions that can be measured, in the form of `analysis.judged`.
 
-    questions: the q' questions. kind: relevance that was used, see `backend.evaluation.relevance.Relevance`.
-    last_event: number of the newest label event that was read.
+    Attributes:
+        questions: The q questions.
+        kind: The kind of relevance, see `backend.evaluation.relevance.Relevance`.
+        relevant, gold, present: (q, k) bool: relevant by `kind`; a gold passage; a hit and not padding.
+        labels: (q, k) int8 codes of `analysis.judged`.
+        last_event: Number of the newest label event included.
     """
 
     questions: list[Question]
@@ -37,31 +41,31 @@ class CorrectedRun:
     last_event: int
 
     def figures(self, ks: Sequence[int]) -> list[JudgedFigures]:
-        """At each cut-off the run is deep enough for."""
+        """Return the figures at each cut-off in `ks` that the run is deep enough for."""
         return figures(
             self.relevant, self.gold, self.labels, self.present, [k for k in ks if k <= self.relevant.shape[1]]
         )
 
 
 def corrected_run(study: Study, run: Run, relevance: Kind = "answers", rule: str = DEFAULT_RULE) -> CorrectedRun:
-    """Raises as `backend.evaluation.relevance.relevant` does."""
-    found = relevant(study, run, relevance, rule)
-    ordinals = np.asarray(run.hits.ordinals)[found.rows]
+    """Read a run's hits with their relevance, gold and labels. Raises as `backend.evaluation.relevance.relevant` does."""
+    measured = relevant(study, run, relevance, rule)
+    ordinals = np.asarray(run.hits.ordinals)[measured.rows]
     store = Labels(study.labels_path)
     last = store.last_event
     return CorrectedRun(
-        found.questions,
-        found.kind,
-        np.asarray(found.relevant),
-        gold_matrix(study.corpus, ordinals, found.questions)[0],
-        label_matrix(study, store, found.questions, ordinals),
+        measured.questions,
+        measured.kind,
+        np.asarray(measured.relevant),
+        gold_matrix(study.corpus, ordinals, measured.questions)[0],
+        label_matrix(study, store, measured.questions, ordinals),
         ordinals >= 0,
         last,
     )
 
 
 def label_matrix(study: Study, store: Labels, questions: Sequence[Question], ordinals: np.ndarray) -> np.ndarray:
-    """What is settled of each hit: (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not settled."""
+    """Return the settled label of each hit as (q, k) int8 codes of `analysis.judged`. Unsure and disputed pairs are not settled."""
     settled = [
         pair
         for pair in store.consensus(question.id for question in questions)

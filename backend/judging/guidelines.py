@@ -1,4 +1,4 @@
-"""The judging guidelines: Markdown in the study, or the default. Each label names the version of the guidelines in force."""
+"""The judging guidelines: Markdown in the study, or the default. Each label records the version of the guidelines in force."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ def guidelines(folder: Path) -> Guidelines:
     """
     own = folder / FILE
     path = own if own.is_file() else _DEFAULT
-    found = _read(str(path), path.stat().st_mtime_ns)
-    stored = folder / VERSIONS / f"{found.version}.md"
+    current = _read(str(path), path.stat().st_mtime_ns)
+    stored = folder / VERSIONS / f"{current.version}.md"
     try:
-        if _version_in(stored) != found.version:  # missing, or cut short by a full disk or a crash
+        if _version_in(stored) != current.version:  # missing, or truncated by a full disk or a crash
             stored.parent.mkdir(exist_ok=True)
-            write_text(stored, found.text)
+            write_text(stored, current.text)
     except OSError:
-        # A full or read-only disk takes no labels either, and the label store says so. The next call tries again.
+        # On a full or read-only disk the label store refuses labels with a message. The next call tries again.
         pass
-    return found
+    return current
 
 
 def version_of(text: str) -> str:
+    """Return the version of a guidelines text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

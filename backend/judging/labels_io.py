@@ -1,8 +1,8 @@
-"""Labels out and in. An export names the last event it holds, and can be made again, to the byte, from that number.
+"""Export and import labels. An export records the last event it contains; with that number it can be repeated byte for byte.
 
-- jsonl, csv: every event, undone ones too. Into an empty store they come back with the numbers they had.
-- qrels: the consensus, `question 0 passage grade`: 1 for positive, 0 for related and negative. Pairs in dispute or unsure have
-  no line. They come back as labels of one annotator.
+- jsonl, csv: every event, undone ones included. Imported into an empty store, events keep their numbers.
+- qrels: the consensus as `question 0 passage grade`: 1 for positive, 0 for related and negative. Disputed and unsure pairs have no
+  line. Imported qrels become the labels of one annotator.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from backend.core.manifest import write_json
 from backend.data.formats.files import written_whole
-from backend.data.formats.label_events import CSV, JSONL, Line, Problem
+from backend.data.formats.label_events import CSV, JSONL, EventLine, EventProblem
 from backend.data.formats.streams import file_sha256
 from backend.data.formats.trec import read_qrels, write_qrels
-from backend.data.importing.left_out import LeftOut
+from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.tools import writable
 from backend.progress import Progress
 from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing, Refused
-from db.events import EventRow
+from db.events import EventRow, Label
 from db.labels import Labels
 
 if TYPE_CHECKING:
@@ -35,8 +35,14 @@ _BLOCK = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class LabelsExported:
-    """The file, its rows, the last event that went into it, and what the format has no place for."""
+class LabelExport:
+    """An exported file.
+
+    Attributes:
+        rows: Number of rows.
+        last_event: Number of the last event included.
+        notes: What the format cannot represent, one line each.
+    """
 
     path: Path
     rows: int
@@ -45,8 +51,14 @@ class LabelsExported:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelsImported:
-    """Events stored, events that were there already, lines left out, and the file that lists those."""
+class LabelImport:
+    """The result of an import.
+
+    Attributes:
+        stored: Number of new events.
+        known: Number of events that were already in the study.
+        left_out: Number of lines left out; `file` lists them.
+    """
 
     stored: int
     known: int
@@ -54,16 +66,16 @@ class LabelsImported:
     file: Path | None
 
 
-def export_labels(study: Study, format: str, path: Path | None = None, until: int | None = None) -> LabelsExported:
-    """Write the labels. Beside the file goes `FILE.about.json`: the format, the last event, the rows, the file's sha256.
+def export_labels(study: Study, format: str, path: Path | None = None, until: int | None = None) -> LabelExport:
+    """Write the labels to a file, and `FILE.about.json` beside it with the format, last event, rows and sha256.
 
     Args:
-        path: default `labels-<last event>.<format>`, in the current folder.
-        until: the last event that is to go in; default the newest.
+        path: Default `labels-<last event>.<format>` in the current folder.
+        until: Number of the last event to include (default the newest).
 
     Raises:
-        Missing: no labels yet.
-        Refused: an unknown format, or an event that is not there.
+        Missing: there are no labels yet.
+        Refused: an unknown format or event.
     """
     if format not in FORMATS:
         raise Refused(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")
@@ -84,7 +96,7 @@ def export_labels(study: Study, format: str, path: Path | None = None, until: in
         target.with_name(target.name + ABOUT),
         {"format": format, "last_event": last, "rows": rows, "sha256": file_sha256(target)},
     )
-    return LabelsExported(target, rows, last, notes)
+    return LabelExport(target, rows, last, notes)
 
 
 def import_labels(
@@ -94,37 +106,40 @@ def import_labels(
     annotator: str | None = None,
     skip_bad: bool = False,
     progress: Progress | None = None,
-) -> LabelsImported:
-    """Bring labels in, all or none. Events that are in the study already are passed over.
+) -> LabelImport:
+    """Import labels, all or none. Events that are already in the study are skipped.
 
     Args:
-        format: default the file's ending.
-        annotator: of qrels, whose labels they are to be.
-        skip_bad: leave out what is wrong, and list it.
+        format: Default the file's ending.
+        annotator: The annotator who gave the labels; required for qrels, which do not name one.
+        skip_bad: Leave out wrong lines and list them in a file, instead of raising.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also a question or passage that the study does not hold,
-            and an event that is there with another content.
+        BadInput: the first error with file and line, including a question or passage that is not in the study, and an event that
+            is in the study with different content.
         Refused: an unknown format, or qrels without an annotator.
     """
     path = Path(path)
     format = format or path.suffix.removeprefix(".")
     if format not in FORMATS:
         raise Refused(f"--format must be one of {', '.join(FORMATS)}, not {format!r}")
-    if format == "qrels" and not annotator:
-        raise Refused("qrels do not say who judged; name an annotator with --annotator")
+    if format == "qrels":
+        if not annotator:
+            raise Refused("qrels do not say who judged; name an annotator with --annotator")
+        lines = _qrels_lines(path, annotator)
+    else:
+        lines = (CSV if format == "csv" else JSONL).read(path)
     labels = Labels(study.labels_path)
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
-        lines = _qrels_lines(path, annotator) if format == "qrels" else (CSV if format == "csv" else JSONL).read(path)
-        reader = _Reader(study, labels, left, path)
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+        importer = _LabelImporter(study, labels, rejected, path)
         for block in _blocks(lines):
-            reader.take(block)
+            importer.take(block)
             if progress:
-                progress(len(reader.events), None, "reading labels")
-        if not reader.events and not reader.known:
-            raise left.first or BadInput("holds no labels", path)
-        labels.import_rows(reader.events, reader.known)
-    return LabelsImported(len(reader.events), len(reader.known), left.count, left.file)
+                progress(len(importer.events), None, "reading labels")
+        if not importer.events and not importer.known:
+            raise rejected.first or BadInput("holds no labels", path)
+        labels.import_rows(importer.events, importer.known)
+    return LabelImport(len(importer.events), len(importer.known), rejected.count, rejected.file)
 
 
 def _write_events(study: Study, labels: Labels, target: Path, format: str, last: int) -> int:
@@ -140,31 +155,29 @@ def _write_events(study: Study, labels: Labels, target: Path, format: str, last:
 
 def _write_qrels(labels: Labels, target: Path, last: int) -> tuple[int, tuple[str, ...]]:
     pairs = labels.consensus_as_of(last)
-    settled = [pair for pair in pairs if pair.label in _GRADES]
-    rows = write_qrels(target, ((pair.question, pair.passage, _GRADES[pair.label]) for pair in settled)).rows
-    open_pairs, related = len(pairs) - len(settled), sum(pair.label == "related" for pair in settled)
-    notes = (
-        (f"{counted(open_pairs, 'pair')} in dispute or unsure {noun(open_pairs, 'has')} no line",) if open_pairs else ()
-    )
-    notes += (
-        (
-            f"{counted(related, 'related passage')} {noun(related, 'has')} the grade 0, as negatives have; jsonl and csv keep them apart",
+    settled = [(pair.question, pair.passage, pair.label) for pair in pairs if pair.label in _GRADES]
+    rows = write_qrels(target, ((question, passage, _GRADES[label or ""]) for question, passage, label in settled)).rows
+    open_pairs, related = len(pairs) - len(settled), sum(label == "related" for _, _, label in settled)
+    notes = []
+    if open_pairs:
+        notes.append(f"{counted(open_pairs, 'pair')} in dispute or unsure {noun(open_pairs, 'has')} no line")
+    if related:
+        notes.append(
+            f"{counted(related, 'related passage')} {noun(related, 'has')} grade 0, as negatives have; jsonl and csv "
+            "distinguish them"
         )
-        if related
-        else ()
-    )
-    return rows, notes
+    return rows, tuple(notes)
 
 
-def _qrels_lines(path: Path, annotator: str) -> Iterator[Line | Problem]:
+def _qrels_lines(path: Path, annotator: str) -> Iterator[EventLine | EventProblem]:
     digest = file_sha256(path)[:16]
     for number, row in enumerate(read_qrels(path), 1):
         if isinstance(row, BadInput):
-            yield Problem(row.line, row.message)
+            yield EventProblem(row.line, row.message)
             continue
-        label = "positive" if row.grade > 0 else "negative"
+        label: Label = "positive" if row.grade > 0 else "negative"
         gesture = f"qrels-{digest}-{row.line}"
-        yield Line(
+        yield EventLine(
             row.line,
             EventRow(
                 number,
@@ -193,8 +206,8 @@ def _qrels_lines(path: Path, annotator: str) -> Iterator[Line | Problem]:
         )
 
 
-def _blocks(lines: Iterator[Line | Problem]) -> Iterator[list[Line | Problem]]:
-    block: list[Line | Problem] = []
+def _blocks(lines: Iterator[EventLine | EventProblem]) -> Iterator[list[EventLine | EventProblem]]:
+    block: list[EventLine | EventProblem] = []
     for line in lines:
         block.append(line)
         if len(block) == _BLOCK:
@@ -203,11 +216,16 @@ def _blocks(lines: Iterator[Line | Problem]) -> Iterator[list[Line | Problem]]:
     yield block
 
 
-class _Reader:
-    """What is taken of a file: `events` that are new, and `known`, the numbers in the file and here of those that are not."""
+class _LabelImporter:
+    """Collects the events of a file.
 
-    def __init__(self, study: Study, labels: Labels, left: LeftOut, path: Path):
-        self._study, self._labels, self._left, self._path = study, labels, left, path
+    Attributes:
+        events: The events that are not in the study.
+        known: For the others, their number in the file to their number in the study.
+    """
+
+    def __init__(self, study: Study, labels: Labels, rejected: RejectedRows, path: Path):
+        self._study, self._labels, self._rejected, self._path = study, labels, rejected, path
         self.events: list[EventRow] = []
         self.known: dict[int, int] = {}
         self._by_number: dict[int, EventRow] = {}
@@ -216,27 +234,28 @@ class _Reader:
         self._undone: set[int] = set()
         self._last = 0
 
-    def take(self, block: Sequence[Line | Problem]) -> None:
-        events = [line.event for line in block if isinstance(line, Line)]
+    def take(self, block: Sequence[EventLine | EventProblem]) -> None:
+        events = [line.event for line in block if isinstance(line, EventLine)]
         self._questions = self._study.questions.known({event.question for event in events})
         self._passages = self._study.corpus.ordinals({event.passage for event in events if event.passage is not None})
         self._stored = {
             (event.gesture, event.part): event for event in self._labels.rows_of({event.gesture for event in events})
         }
         for line in block:
-            message = line.message if isinstance(line, Problem) else self._wrong(line.event)
+            message = line.message if isinstance(line, EventProblem) else self._wrong(line.event)
             if message is not None:
-                self._left.add(BadInput(message, self._path, line.line))
-            else:
+                self._rejected.add(BadInput(message, self._path, line.line))
+            elif isinstance(line, EventLine):
                 self._keep(line.event)
 
     def _keep(self, event: EventRow) -> None:
+        number = _number(event)
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None:
-            self.known[event.number] = stored.number
+            self.known[number] = _number(stored)
         else:
             self.events.append(event)
-        self._by_number[event.number], self._last = event, event.number
+        self._by_number[number], self._last = event, number
         self._gestures[event.gesture] = event
         self._parts.add((event.gesture, event.part))
         if event.undoes is not None:
@@ -247,31 +266,31 @@ class _Reader:
             return f"question {event.question!r} is not in the study"
         if event.passage is not None and event.passage not in self._passages:
             return f"passage {event.passage!r} is not in the study"
-        if event.number <= self._last:
-            return f"event {event.number} comes after event {self._last}; events stand in their order"
+        if _number(event) <= self._last:
+            return f"event {event.number} comes after event {self._last}; sort the events by number"
         if (event.gesture, event.part) in self._parts:
-            return f"part {event.part} of gesture {event.gesture!r} comes twice"
+            return f"part {event.part} of gesture {event.gesture!r} occurs twice"
         other = self._gestures.get(event.gesture)
-        if other and _whose(other) != _whose(event):
-            return f"the events of gesture {event.gesture!r} are not of one kind, annotator and question"
+        if other and _gesture_key(other) != _gesture_key(event):
+            return f"the events of gesture {event.gesture!r} differ in kind, annotator or question"
         stored = self._stored.get((event.gesture, event.part))
         if stored is not None and not self._same(stored, event):
-            return f"gesture {event.gesture!r} is in the study already, and says something else there"
-        return self._wrong_undo(event) if event.undoes is not None else None
+            return f"gesture {event.gesture!r} is already in the study with different content"
+        return None if event.undoes is None else self._wrong_undo(event, event.undoes)
 
-    def _wrong_undo(self, event: EventRow) -> str | None:
-        undone = self._by_number.get(event.undoes)
+    def _wrong_undo(self, event: EventRow, number: int) -> str | None:
+        undone = self._by_number.get(number)
         if undone is None:
-            return f"it takes back event {event.undoes}, which is not in the file before it, or was left out"
-        if event.undoes in self._undone:
-            return f"event {event.undoes} is taken back twice"
+            return f"it undoes event {number}, which is not in the file before it, or was left out"
+        if number in self._undone:
+            return f"event {number} is undone twice"
         if undone.kind == "undo" or (undone.annotator, undone.question, undone.passage, undone.practice) != (
             event.annotator,
             event.question,
             event.passage,
             event.practice,
         ):
-            return "an undo takes back an event of the same annotator and pair, which is no undo"
+            return "an undo must refer to an event of the same annotator and pair that is not itself an undo"
         return None
 
     def _same(self, stored: EventRow, event: EventRow) -> bool:
@@ -279,10 +298,17 @@ class _Reader:
         return _content(stored) == _content(event) and stored.undoes == undoes
 
 
-def _whose(event: EventRow) -> tuple[str, str, str]:
+def _number(event: EventRow) -> int:
+    """Return the number of an event that was read from a file or a store; only an event that is not stored yet has none."""
+    if event.number is None:
+        raise ValueError(f"{event} has no number")
+    return event.number
+
+
+def _gesture_key(event: EventRow) -> tuple[str, str, str]:
     return event.kind, event.annotator, event.question
 
 
-def _content(event: EventRow) -> tuple:
-    """What an event says, without its number and what it undoes: those differ from store to store."""
+def _content(event: EventRow) -> tuple[object, ...]:
+    """Return an event's fields except its number and the event it undoes, which differ between stores."""
     return tuple(getattr(event, name) for name in event.__slots__ if name not in ("number", "undoes"))

@@ -1,4 +1,4 @@
-"""The passages that the runs put on top of a question though nobody labelled them, without duplicates."""
+"""Pool the top-ranked unlabelled passages of several runs, each passage once per question."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.judging.priority import Pooled
+from backend.judging.priority import PooledPassage
 from db.errors import BadInput, Missing
 from db.records import Question
 
@@ -17,35 +17,38 @@ if TYPE_CHECKING:
 
 
 class Pools:
-    """The pools of questions over some runs.
+    """The pools of questions over several runs.
 
     Args:
-        depth: ranks of each run that are taken.
-        rule: of the runs' answer matrices; where a run has none for it, whether a passage holds an answer is not known.
+        depth: Number of top ranks to take from each run.
+        rule: Matching rule of the runs' answer matrices. If a run has no matrix for it, answer matches are unknown (None).
+
+    Raises:
+        BadInput: no run, or a depth below 1. Missing: an unknown run.
     """
 
     def __init__(self, study: Study, runs: Sequence[str], depth: int, rule: str):
         if not runs:
-            raise BadInput("a batch is pooled from one run at least; make one with 'blindspot retrieve'")
+            raise BadInput("a batch needs at least one run; make one with 'blindspot retrieve'")
         if depth < 1:
             raise BadInput("the depth must be 1 or more")
         self._corpus, self._depth = study.corpus, depth
         self._runs = [(run, _matrix(run, rule)) for run in map(study.run, dict.fromkeys(runs))]
 
     def question_ids(self) -> set[str]:
-        """The questions that one of the runs searched at least."""
+        """Return the ids of the questions that at least one of the runs searched."""
         return {id for run, _ in self._runs for id in run.question_ids}
 
-    def of(self, questions: Sequence[Question]) -> dict[str, list[Pooled]]:
-        """The pool of each question, its gold left out: by best rank, of equals by ordinal."""
+    def of(self, questions: Sequence[Question]) -> dict[str, list[PooledPassage]]:
+        """Return each question's pool without its gold, sorted by best rank, then by row."""
         gold = self._corpus.ordinals({id for question in questions for id in question.gold})
         return {
             question.id: self._pool(question, {gold[id] for id in question.gold if id in gold})
             for question in questions
         }
 
-    def _pool(self, question: Question, gold: set[int]) -> list[Pooled]:
-        best: dict[int, Pooled] = {}
+    def _pool(self, question: Question, gold: set[int]) -> list[PooledPassage]:
+        best: dict[int, PooledPassage] = {}
         for run, answers in self._runs:
             row = run.row(question.id)
             if row is None:
@@ -64,8 +67,8 @@ class Pools:
                 if ordinal < 0 or ordinal in gold or (ordinal in best and best[ordinal].rank <= rank):
                     continue
                 above = bool(gold) and rank < first_gold
-                best[ordinal] = Pooled(ordinal, run.name, rank, float(scores[rank - 1]), holds[rank - 1], above)
-        return sorted(best.values(), key=lambda each: (each.rank, each.ordinal))
+                best[ordinal] = PooledPassage(ordinal, run.name, rank, float(scores[rank - 1]), holds[rank - 1], above)
+        return sorted(best.values(), key=lambda pooled: (pooled.rank, pooled.ordinal))
 
 
 def _matrix(run: Run, rule: str) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""Practice: settled questions that every newcomer judges before the queue opens, and then sees where and why they differ."""
+"""Practice: settled questions that new annotators judge before the queue opens. They then see where and why they differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backend.core.rights import require
-from backend.judging.batches import BatchMade, batch_of_pairs
+from backend.judging.batches import BatchSummary, batch_of_pairs
+from backend.text.counting import counted, noun
 from db.errors import BadInput, Refused
 from db.judgements import Consensus
 from db.labels import Labels
@@ -16,43 +17,53 @@ if TYPE_CHECKING:
     from backend.core.study import Study
 
 SIZE = 20
-_TELLING = ("positive", "related", "negative")
+_SETTLED = ("positive", "related", "negative")
 
 
 @dataclass(frozen=True, slots=True)
-class PracticeMade:
-    """The batch, and how many of its questions were adjudicated, and how many rest on the labels of one person."""
+class PracticeSummary:
+    """A practice batch.
 
-    batch: BatchMade
+    Attributes:
+        adjudicated: Number of its questions with an adjudicated passage.
+        single_annotator: Number of its questions that rest on one annotator's labels.
+    """
+
+    batch: BatchSummary
     adjudicated: int
-    of_one_person: int
+    single_annotator: int
 
 
-def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = None) -> PracticeMade:
-    """Put `size` settled questions into a batch for practice: most people first, of equals the adjudicated ones first.
+def make_practice(study: Study, name: str, size: int = SIZE, by: str | None = None) -> PracticeSummary:
+    """Make a practice batch of `size` settled questions: those with the most annotators first, then the adjudicated ones.
 
-    A question will do where every passage of it that was judged is settled, none as unsure, and nobody calls it bad. Its
-    people are the fewest that judged one of its passages. Labels of practice are judgements of nothing.
+    A question qualifies if every judged passage of it is settled, none of them as unsure, and nobody called the question bad.
+    Its number of annotators is the minimum over its passages. Practice labels never count as judgements.
 
     Raises:
         BadInput: a size below 1.
-        Refused: fewer questions are settled; the name is taken; `by` may not make batches.
+        Refused: fewer questions are settled, the name is taken, or `by` may not make batches.
     """
     require(study, by, "make batches")
     if size < 1:
-        raise BadInput("practice has one question at least")
+        raise BadInput("a practice batch needs at least one question")
     labels = Labels(study.labels_path)
     settled = _settled(labels)
     if len(settled) < size:
         advice = (
-            f"label more, settle disputes, or say --size {len(settled)}" if settled else "label first, or import labels"
+            f"label more, settle disputes, or use --size {len(settled)}"
+            if settled
+            else "label passages or import labels first"
         )
-        raise Refused(f"{size} questions are asked for and {len(settled)} have settled labels; {advice}")
+        raise Refused(
+            f"a practice batch of {counted(size, 'question')} is impossible: {counted(len(settled), 'question')} "
+            f"{noun(len(settled), 'has')} settled labels; {advice}"
+        )
     chosen = sorted(settled, key=lambda id: (-_people(settled[id]), not _adjudicated(settled[id]), id))[:size]
     pairs = [(pair.question, pair.passage) for id in chosen for pair in settled[id]]
-    made = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", by=by)
-    return PracticeMade(
-        made, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
+    batch = batch_of_pairs(study, name, pairs, practice=True, origin="settled labels", by=by)
+    return PracticeSummary(
+        batch, sum(_adjudicated(settled[id]) for id in chosen), sum(_people(settled[id]) <= 1 for id in chosen)
     )
 
 
@@ -62,7 +73,7 @@ def _settled(labels: Labels) -> dict[str, list[Consensus]]:
         pairs[pair.question].append(pair)
     bad = labels.bad_questions()
     return {
-        id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in _TELLING for pair in judged)
+        id: judged for id, judged in pairs.items() if id not in bad and all(pair.label in _SETTLED for pair in judged)
     }
 
 

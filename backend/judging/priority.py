@@ -1,4 +1,4 @@
-"""Which candidates are worth an annotator's time: P(false negative) x harm, and quotas so that the tail is served."""
+"""Rank candidates by P(false negative) x harm, and spread questions over frequency buckets so that rare ones are judged too."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from dataclasses import dataclass
 from analysis.buckets import bucket_group, bucket_order
 from db.records import Question
 
-RANK_STEPS = (1, 5, 20)  # the last rank of each group; beyond is one more group
-_START = {True: (0.5, 0.35, 0.2, 0.1), False: (0.1, 0.05, 0.03, 0.02), None: (0.3, 0.15, 0.08, 0.04)}
-"""Where no labels are: our guess, by answer match (None: the question has no answers) and rank group. Labels correct it."""
-_WEIGHT_OF_START = 10  # labels that the guess is worth
+RANK_STEPS = (1, 5, 20)  # the last rank of each group; deeper ranks form one more group
+_PRIOR = {True: (0.5, 0.35, 0.2, 0.1), False: (0.1, 0.05, 0.03, 0.02), None: (0.3, 0.15, 0.08, 0.04)}
+"""Prior P(false negative) by answer match (None: the question has no answers) and rank group: our estimate before any labels."""
+_PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
-HARM_TRAINED = 2.0  # it is a hard negative of the current training set: training pushes it away right now
-HARM_ABOVE_GOLD = 1.0  # it stands above every gold passage, so it turns a win into a loss
+HARM_TRAINED = (
+    2.0  # added for a hard negative of the current training set, which training pushes away from the question
+)
+HARM_ABOVE_GOLD = 1.0  # added for a passage ranked above all gold, because it lowers the measured accuracy
 
 
 @dataclass(frozen=True, slots=True)
-class Pooled:
-    """An unlabelled passage of a question's pool. Run, rank and score are those of its best rank over the runs."""
+class PooledPassage:
+    """An unlabelled passage of a question's pool.
+
+    Attributes:
+        ordinal: Row of the passage.
+        run: The run that ranks the passage best; `rank` and `score` are from it.
+        answer: Whether the passage contains an answer; None if that is not known.
+        above_gold: Whether a run ranks the passage above all of the question's gold.
+    """
 
     ordinal: int
     run: str
@@ -31,47 +40,52 @@ class Pooled:
 
 
 class Calibration:
-    """P(false negative) from answer match and rank group: the share of positives among settled candidates, shrunk to a guess.
+    """Estimates P(false negative) by answer match and rank group: the share of positives among settled candidates, with a prior.
 
     Args:
-        outcomes: (answer, rank, label) of settled candidates, as `db.queue.Queue.outcomes` gives them.
+        outcomes: (answer, rank, label) of settled candidates, from `db.queue.Queue.outcomes`.
+
+    Attributes:
+        labels: Number of labels that the estimate uses.
     """
 
     def __init__(self, outcomes: Iterable[tuple[bool | None, int | None, str]] = ()):
-        seen: dict[tuple[bool | None, int], list[int]] = defaultdict(lambda: [0, 0])
+        cells: dict[tuple[bool | None, int], list[int]] = defaultdict(lambda: [0, 0])
         self.labels = 0
         for answer, rank, label in outcomes:
             if rank is None or label == "unsure":
                 continue
-            cell = seen[answer, rank_group(rank)]
+            cell = cells[answer, rank_group(rank)]
             cell[0] += label == "positive"
             cell[1] += 1
             self.labels += 1
         self._table = {
-            (answer, group): _shrunk(guess, *seen[answer, group])
-            for answer, row in _START.items()
-            for group, guess in enumerate(row)
+            (answer, group): _posterior(prior, *cells[answer, group])
+            for answer, row in _PRIOR.items()
+            for group, prior in enumerate(row)
         }
 
     def probability(self, answer: bool | None, rank: int) -> float:
+        """Return P(false negative) of a candidate at this rank (from 1)."""
         return self._table[answer, rank_group(rank)]
 
 
 def rank_group(rank: int) -> int:
+    """Return the index of the group (see `RANK_STEPS`) that a rank belongs to."""
     return sum(rank > step for step in RANK_STEPS)
 
 
-def harm(pooled: Pooled, trained: bool) -> float:
-    """What a false negative costs here; 1 for a passage that is neither trained against nor above the gold."""
+def harm(pooled: PooledPassage, trained: bool) -> float:
+    """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply."""
     return 1.0 + HARM_TRAINED * trained + HARM_ABOVE_GOLD * pooled.above_gold
 
 
-def served(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
-    """The ids of `count` questions: each frequency bucket in its turn, from the rarest, gives the one of highest priority."""
+def select_by_bucket(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
+    """Select the ids of `count` questions: take the highest priority from each frequency bucket in turn, rarest first."""
     groups: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         groups[bucket_group(question.bucket, question.frequency)].append(question.id)
-    # Official bucket 7 is the rarest; groups by count rise with frequency.
+    # Official bucket 7 is the rarest; groups by mention count ascend with frequency.
     order = sorted(
         groups,
         key=lambda group: (bucket_order(group)[0], bucket_order(group)[1] * (-1 if group.startswith("bucket") else 1)),
@@ -79,14 +93,14 @@ def served(questions: Iterable[Question], priority: Mapping[str, float], count: 
     lists = [iter(sorted(groups[group], key=lambda id: (-priority[id], id))) for group in order]
     chosen: list[str] = []
     while lists and len(chosen) < count:
-        for each in list(lists):
-            id = next(each, None)
+        for ids in list(lists):
+            id = next(ids, None)
             if id is None:
-                lists.remove(each)
+                lists.remove(ids)
             elif len(chosen) < count:
                 chosen.append(id)
     return chosen
 
 
-def _shrunk(guess: float, positives: int, count: int) -> float:
-    return (guess * _WEIGHT_OF_START + positives) / (_WEIGHT_OF_START + count)
+def _posterior(prior: float, positives: int, count: int) -> float:
+    return (prior * _PRIOR_WEIGHT + positives) / (_PRIOR_WEIGHT + count)

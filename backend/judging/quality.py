@@ -1,7 +1,8 @@
-"""What the Quality page shows of the labels: where people disagree, how far they agree, how fast and how steadily they work.
+"""Label quality: disputes, agreement between annotators, drift, and annotators' speed.
 
-Everything is read from labels.db anew; nothing is kept. Practice is left out everywhere. Agreement and drift are of labels given
-blind, for a label given in sight of others' is no second opinion. The rate of false negatives is in `backend.judging.audits`.
+All figures are computed from labels.db on every call; nothing is cached. Practice labels are excluded everywhere. Agreement and
+drift use only labels given blind, because a label given in sight of others' labels is not a second opinion. The rate of false
+negatives is in `backend.judging.audits`.
 """
 
 from __future__ import annotations
@@ -17,22 +18,26 @@ import numpy as np
 
 from analysis.agreement import Agreement, alpha, kappa
 from analysis.audit import Rate, rate
-from db.events import LABELS, EventRow
+from db.events import LABELS, EventRow, Label
 from db.labels import Labels
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-LONGEST = 120_000
-"""Milliseconds that one gesture counts at most: beyond it the annotator was away."""
+MAX_GESTURE_MS = 120_000
+"""Limit of the milliseconds counted for one gesture; beyond it the annotator was probably away."""
 _RESAMPLES = 1000
 _CODE = {label: code for code, label in enumerate(LABELS)}
 _WORST = {frozenset({"positive", "negative"}): 0, frozenset({"positive", "related"}): 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Disputed:
-    """A passage that nobody has settled. votes: by label, who gave it, in the order of `db.events.LABELS`."""
+class DisputedPassage:
+    """An unsettled passage.
+
+    Attributes:
+        votes: The annotators by the label they gave, in the order of `db.events.LABELS`.
+    """
 
     passage: str
     title: str
@@ -40,7 +45,7 @@ class Disputed:
 
     @property
     def only_unsure(self) -> bool:
-        """No two people disagree; those who judged it do not know."""
+        """Whether every annotator who judged the passage was unsure."""
         return set(self.votes) == {"unsure"}
 
 
@@ -50,12 +55,18 @@ class Dispute:
 
     question: str
     text: str
-    passages: tuple[Disputed, ...]
+    passages: tuple[DisputedPassage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Agreements:
-    """All people together, or two of them: on the four labels, and on positive or not (there unsure counts as not judged)."""
+    """Agreement of all annotators, or of two of them.
+
+    Attributes:
+        people: The annotators.
+        four: Agreement on the four labels.
+        positive: Agreement on positive or not; unsure counts as not judged.
+    """
 
     people: tuple[str, ...]
     four: Agreement
@@ -63,13 +74,18 @@ class Agreements:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What one person did.
+class AnnotatorStats:
+    """One annotator's work.
 
-    labels: that stand (undone ones do not). questions: on how many questions. positive, unsure: of these labels.
-    timed: labels whose time is known. seconds: their median; a gesture's time is shared out among the passages it labels.
-    per_hour: labels in an hour of labelling, each gesture counted at most two minutes. repeats, same: labels given blind to a
-    passage that the same person had judged in another batch, and those of them that are the same as before.
+    Attributes:
+        labels: Number of labels, without undone ones.
+        questions: Number of questions with these labels.
+        positive, unsure: Number of labels of this kind.
+        timed: Number of labels with a known time.
+        seconds: Median seconds for a label. A gesture's time is divided among the passages that it labels.
+        per_hour: Labels in an hour of labelling; a gesture counts as at most MAX_GESTURE_MS.
+        repeats: Blind labels of passages that the same annotator had judged in another batch.
+        same: Repeats with the same label as before.
     """
 
     name: str
@@ -86,27 +102,36 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """disputes: worst first. bad: questions that people call bad, with their text and how many say so. drift: the share of repeats
-    that got the same label, its unit the question. together: None while nobody has labelled anything."""
+    """The figures of the Quality page, audits excepted.
+
+    Attributes:
+        events: Number of the newest label event included.
+        disputes: Disputed questions, worst first.
+        bad: Questions that annotators called bad, as (id, text, number of annotators).
+        together: Agreement of all annotators; None before the first label.
+        pairs: Agreement of each pair of annotators who judged the same passages.
+        work: The work of each annotator.
+        drift: Share of repeats with the same label as before, resampled by question.
+    """
 
     events: int
     disputes: tuple[Dispute, ...]
     bad: tuple[tuple[str, str, int], ...]
     together: Agreements | None
     pairs: tuple[Agreements, ...]
-    work: tuple[Work, ...]
+    work: tuple[AnnotatorStats, ...]
     drift: Rate
 
 
 def quality(study: Study) -> Quality:
-    """Everything but the audit, as the store is now."""
+    """Compute the quality figures from the current labels."""
     labels = Labels(study.labels_path)
     standing = standing_labels(labels.events())
     agreements = _agreements(standing)
     again = repeats(standing)
     drift = rate(
-        [same for _, _, same in again],
-        [True] * len(again),
+        np.array([same for _, _, same in again], dtype=bool),
+        np.ones(len(again), dtype=bool),
         np.ones(len(again)),
         np.array([q for q, _, _ in again], dtype=str),
     )
@@ -122,16 +147,17 @@ def quality(study: Study) -> Quality:
 
 
 def standing_labels(events: Iterable[EventRow]) -> list[EventRow]:
-    """Labels that nobody took back, in order; practice and adjudication are left out."""
+    """Return the label events that were not undone, in order, without practice and adjudication."""
     events = list(events)
     undone = {event.undoes for event in events if event.undoes is not None}
     return [event for event in events if event.kind == "label" and event.number not in undone and not event.practice]
 
 
 def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
-    """Questions with passages that are in dispute, or that all who judged them are unsure of; those to adjudicate first stand first.
+    """Return the questions with unsettled passages, in the order in which to adjudicate them.
 
-    First come positive against negative, then positive against related, then what else is in dispute, then the unsure.
+    A passage is unsettled if annotators disagree or if all who judged it are unsure. Positive against negative comes first, then
+    positive against related, then other disagreements, then unsure.
     """
     unsettled: dict[str, list[str]] = defaultdict(list)
     for pair in labels.consensus():
@@ -142,23 +168,24 @@ def disputes(study: Study, labels: Labels) -> tuple[Dispute, ...]:
         votes[judgement.question, judgement.passage][judgement.label].append(judgement.annotator)
     titles = _titles(study, {passage for passages in unsettled.values() for passage in passages})
     texts = {question.id: question.text for question in study.questions.some(unsettled)}
-    found = []
+    result = []
     for question, passages in unsettled.items():
-        made = [
-            Disputed(passage, titles.get(passage, passage), _votes(votes[question, passage])) for passage in passages
+        disputed = [
+            DisputedPassage(passage, titles.get(passage, passage), _votes(votes[question, passage]))
+            for passage in passages
         ]
-        found.append(Dispute(question, texts[question], tuple(sorted(made, key=_badness))))
-    return tuple(sorted(found, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
+        result.append(Dispute(question, texts[question], tuple(sorted(disputed, key=_badness))))
+    return tuple(sorted(result, key=lambda dispute: (_badness(dispute.passages[0]), -len(dispute.passages))))
 
 
 def repeats(standing: Sequence[EventRow]) -> list[tuple[str, str, bool]]:
-    """(question, annotator, whether the label is the same) for each passage that somebody judged blind in one batch and then another.
+    """Return (question, annotator, whether the label is the same) for each passage judged blind in two batches by one annotator.
 
-    Within a batch the last label counts: taking another key at once is no drift. Three times make two repeats.
+    Within a batch the last label counts, because correcting a label at once is not drift. Three batches make two repeats.
     """
-    given: dict[tuple[str, str, str], dict[str | None, str]] = defaultdict(dict)
+    given: dict[tuple[str, str, str], dict[str | None, Label]] = defaultdict(dict)
     for event in standing:
-        if event.blind:
+        if event.blind and event.passage is not None and event.label is not None:
             given[event.annotator, event.question, event.passage][event.batch] = event.label
     return [
         (question, annotator, before == after)
@@ -171,7 +198,7 @@ def _votes(votes: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(sorted(votes[label])) for label in LABELS if label in votes}
 
 
-def _badness(passage: Disputed) -> int:
+def _badness(passage: DisputedPassage) -> int:
     given = set(passage.votes)
     if passage.only_unsure:
         return 3
@@ -191,7 +218,11 @@ def _bad(study: Study, labels: Labels) -> tuple[tuple[str, str, int], ...]:
 
 
 def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[Agreements, ...]]:
-    last = {(event.annotator, event.question, event.passage): event.label for event in standing if event.blind}
+    last = {
+        (event.annotator, event.question, event.passage): event.label
+        for event in standing
+        if event.blind and event.passage is not None and event.label is not None
+    }
     by_pair: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for (annotator, question, passage), label in last.items():
         by_pair[question, passage][annotator] = _CODE[label]
@@ -206,8 +237,8 @@ def _agreements(standing: Sequence[EventRow]) -> tuple[Agreements | None, tuple[
     for a, b in combinations(range(len(people)), 2):
         both = (codes[:, a] >= 0) & (codes[:, b] >= 0)
         if both.any():
-            made = (_kappa(each[:, a], each[:, b], questions) for each in (codes, binary))
-            pairs.append(Agreements((people[a], people[b]), *made))
+            kappas = (_kappa(matrix[:, a], matrix[:, b], questions) for matrix in (codes, binary))
+            pairs.append(Agreements((people[a], people[b]), *kappas))
     return together, tuple(pairs)
 
 
@@ -221,31 +252,31 @@ def _kappa(a: np.ndarray, b: np.ndarray, questions: np.ndarray) -> Agreement:
     return kappa(a[both], b[both], questions[both], resamples=_RESAMPLES)
 
 
-def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[Work, ...]:
+def _work(standing: Sequence[EventRow], again: Sequence[tuple[str, str, bool]]) -> tuple[AnnotatorStats, ...]:
     by_person: dict[str, list[EventRow]] = defaultdict(list)
     for event in standing:
         by_person[event.annotator].append(event)
     repeated = Counter(annotator for _, annotator, _ in again)
-    same = Counter(annotator for _, annotator, alike in again if alike)
+    same = Counter(annotator for _, annotator, is_same in again if is_same)
     return tuple(_work_of(name, events, repeated[name], same[name]) for name, events in sorted(by_person.items()))
 
 
-def _work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> Work:
+def _work_of(name: str, events: Sequence[EventRow], repeated: int, same: int) -> AnnotatorStats:
     sizes = Counter(event.gesture for event in events)
     times = {event.gesture: event.milliseconds for event in events if event.milliseconds is not None}
-    each = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]
-    spent = sum(min(time, LONGEST) for time in times.values())
+    per_label = [times[event.gesture] / sizes[event.gesture] for event in events if event.gesture in times]
+    spent = sum(min(time, MAX_GESTURE_MS) for time in times.values())
     labels = {(event.question, event.passage): event.label for event in events}
     given = Counter(labels.values())
-    return Work(
+    return AnnotatorStats(
         name,
         len(labels),
         len({question for question, _ in labels}),
         given["positive"],
         given["unsure"],
-        len(each),
-        median(each) / 1000 if each else None,
-        len(each) * 3_600_000 / spent if spent else None,
+        len(per_label),
+        median(per_label) / 1000 if per_label else None,
+        len(per_label) * 3_600_000 / spent if spent else None,
         repeated,
         same,
     )

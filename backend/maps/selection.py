@@ -89,7 +89,7 @@ def send_to_judging(
     people_needed: int = 1,
     by: str | None = None,
 ):
-    """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.judging.batches.BatchMade`.
+    """Put a selection's unlabelled pairs into the queue as a batch. Gives `backend.judging.batches.BatchSummary`.
 
     Raises Refused where there is nothing to judge, or the batch's name is taken.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.spread import Group, change, spread
+from analysis.spread import SpreadGroup, change, spread
 from backend.maps.request import Points
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def spreads(
         if len(members) < 2:
             continue
         where = {place: number for number, place in enumerate(members.tolist())}
-        group = Group(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
+        group = SpreadGroup(members, np.array(asked, np.int64), [[where[place] for place in own[i]] for i in asked])
         found = (
             change(encoders[0], encoders[1], group, seed) if len(encoders) == 2 else spread(*encoders[0], group, seed)
         )

@@ -9,7 +9,7 @@ from typing import Any
 from backend.core.declared import Field, build, settings_class
 from backend.core.settings import check_name
 from backend.training.training_settings import LARGEST_SEED, CrossEncoderSettings, DualEncoderSettings, check
-from backend.training_sets.denoising import Thresholds
+from backend.training_sets.denoising import KEEP_BELOW, PROPOSE_ABOVE, Thresholds
 from db.errors import BadInput
 
 DUAL = {
@@ -62,7 +62,7 @@ what was labelled rather than what answers.
 """
 
 
-DENOISED_BY = (Thresholds().keep_below, Thresholds().propose_above)
+DENOISED_BY = (KEEP_BELOW, PROPOSE_ABOVE)
 
 
 @settings_class

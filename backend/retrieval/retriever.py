@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 class Retriever(Protocol):
     """Anything with a name, a search and settings, which the manifests of its runs record."""
 
-    name: str
-    settings: dict[str, Any]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
 
     def search(self, questions: Sequence[str], k: int, progress: Progress | None = None) -> Hits:
         """The k best passages of each question, best first, ties by ordinal; short rows padded with -1."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from backend.progress import Progress
 from backend.retrieval.exact.candidates import Proposed
-from backend.retrieval.exact.exhaustive import Block, settle
+from backend.retrieval.exact.exhaustive import PassageBlock, settle
 from backend.retrieval.exact.products import Rounded
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.retriever import pad
@@ -32,7 +32,7 @@ class Proposer(Protocol):
 
     def rounded(self, questions: np.ndarray) -> Rounded: ...
 
-    def blocks(self) -> Iterable[Block]: ...
+    def blocks(self) -> Iterable[PassageBlock]: ...
 
 
 def default_device() -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.core.arrays import open_array
+from backend.core.arrays import new_array, open_array
 from backend.core.manifest import read_json, read_manifest, write_json, write_manifest
 from backend.progress import Progress
 from backend.retrieval.passage_encoder import PassageEncoder
@@ -163,7 +163,7 @@ def merge(sources: Sequence[Path], target: Path, recipe: dict, progress: Progres
     """
     shape, unit_length, row = (recipe["passages"], recipe["dimension"]), True, 0
     partial = target.with_name(f".{target.name}")
-    merged = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
+    merged = new_array(partial, np.float16, shape)
     for source in sources:
         rows = open_array(source, "encode the shard again")
         for start in range(0, len(rows), ROWS_PER_COPY):

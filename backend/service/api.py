@@ -19,7 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from backend.service.batching import Busy, Found
+from backend.service.batching import BatchedHits, Busy
 from backend.service.guard import (
     REQUESTS_AT_ONCE,
     REQUESTS_PER_SECOND,
@@ -27,7 +27,7 @@ from backend.service.guard import (
     WRONG_TOKENS_PER_SECOND,
     Guard,
     Hosts,
-    Rate,
+    RequestRate,
 )
 from backend.service.page import page
 from backend.service.service import Service
@@ -131,8 +131,8 @@ def make_api(
     )
     _say_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")
-    rate = None if hosts.is_local else Rate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
-    wrong_tokens = Rate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
+    rate = None if hosts.is_local else RequestRate(REQUESTS_AT_ONCE, REQUESTS_PER_SECOND)
+    wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
     api.add_middleware(Guard, hosts=hosts, rate=rate)
 
     def known(request: Request) -> None:
@@ -226,7 +226,7 @@ def _documented(*codes: int) -> dict[int | str, dict]:
     return {code: {"model": Error, "description": ERRORS[code]} for code in codes}
 
 
-def _answer(asked: SearchRequest, found: Found, digest: str, seconds: float) -> dict:
+def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: float) -> dict:
     lengths = (found.hits.ordinals >= 0).sum(1).tolist()
     return {
         "retriever": asked.retriever, "k": asked.k, "corpus": digest, "indexes": found.indexes, "settings": found.settings,

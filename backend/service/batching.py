@@ -22,7 +22,7 @@ class Busy(BlindspotError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BatchedHits:
     """Hits, the manifest hash of each index that gave them, and the retriever's settings."""
 
     hits: Hits
@@ -30,7 +30,7 @@ class Found:
     settings: dict
 
 
-Search = Callable[[str, Sequence[str], int], Found]
+Search = Callable[[str, Sequence[str], int], BatchedHits]
 """(retriever, questions, k) to what was found."""
 
 
@@ -74,7 +74,7 @@ class Batcher:
         self._closed = False
 
     def ask(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
-        """A future of `Found`, on the worker thread named `thread`. Cancel it when nobody waits any more. Raises Busy."""
+        """A future of `BatchedHits`, on the worker thread named `thread`. Cancel it when nobody waits any more. Raises Busy."""
         asked = _Asked(retriever, list(questions), k, time.monotonic())
         with self._changed:
             if self._closed:
@@ -161,7 +161,7 @@ class Batcher:
             rows = slice(row, row + len(asked.questions))
             row = rows.stop
             asked.answer.set_result(
-                Found(Hits(found.hits.ordinals[rows], found.hits.scores[rows]), found.indexes, found.settings)
+                BatchedHits(Hits(found.hits.ordinals[rows], found.hits.scores[rows]), found.indexes, found.settings)
             )
 
 

@@ -109,7 +109,7 @@ class Hosts:
         return name in self._names
 
 
-class Rate:
+class RequestRate:
     """A bucket of tokens for each client address: `at_once` requests, refilled at `per_second`."""
 
     def __init__(self, at_once: float, per_second: float, clock: Callable[[], float] = time.monotonic):
@@ -137,7 +137,7 @@ class Guard:
         rate: requests of one address; more are refused with 429. None: no limit, as on a loopback address.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Hosts, max_body: int = MAX_BODY, rate: Rate | None = None):
+    def __init__(self, app: ASGIApp, hosts: Hosts, max_body: int = MAX_BODY, rate: RequestRate | None = None):
         self._app, self._hosts, self._max_body, self._rate = app, hosts, max_body, rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from backend.retrieval import indexes
 from backend.retrieval.indexes import Indexes
-from backend.service.batching import WAITING, WINDOW, Batcher, Busy, Found
+from backend.service.batching import WAITING, WINDOW, BatchedHits, Batcher, Busy
 from db.errors import BlindspotError, Missing
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Service:
         """Return the retrievers that can answer now: name to the manifest hash of each of its indexes."""
         return {name: indexes.hashes(self.study, name) for name in indexes.names(self.study)}
 
-    def ask(self, retriever: str, questions: Sequence[str], k: int) -> Future[Found]:
+    def ask(self, retriever: str, questions: Sequence[str], k: int) -> Future[BatchedHits]:
         """Search on a worker thread. Raises Missing for an unknown retriever, Busy when too many requests wait."""
         known = indexes.names(self.study)
         if retriever not in known:
@@ -81,11 +81,11 @@ class Service:
         """Take no more requests."""
         self._batcher.close()
 
-    def _search(self, retriever: str, questions: Sequence[str], k: int) -> Found:
+    def _search(self, retriever: str, questions: Sequence[str], k: int) -> BatchedHits:
         hits, opened = self._indexes.search(retriever, questions, k)
         if indexes.hashes(self.study, retriever) != opened.indexes:
             raise Missing(f"the index of {retriever} was replaced during the search; ask once more")
-        return Found(hits, opened.indexes, opened.retriever.settings)
+        return BatchedHits(hits, opened.indexes, opened.retriever.settings)
 
     def _count_batch(self, retriever: str, requests: int, questions: int, seconds: float) -> None:
         self.metrics.batches.labels(retriever).inc()

@@ -1,1 +1,1 @@
-"""Texts against texts: tokens, spans, answer rules, gold matching."""
+"""Text processing: tokens, character spans, answer-matching rules, and the matching of gold paragraphs to passages."""

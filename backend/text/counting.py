@@ -14,12 +14,12 @@ _IRREGULAR = {
 
 
 def counted(number: int, singular: str, plural: str | None = None) -> str:
-    """Return the number and the noun that fits it. `plural` is needed where it is not formed with an s, or a y becomes ies."""
+    """Return the number and its noun, singular or plural. Give `plural` only for nouns with an irregular plural."""
     return f"{number:,} {noun(number, singular, plural)}"
 
 
 def noun(number: int, singular: str, plural: str | None = None) -> str:
-    """Return the noun, or the verb of `_IRREGULAR`, that fits the number."""
+    """Return the form of the noun (or of a verb in `_IRREGULAR`) that agrees with the number."""
     if number == 1:
         return singular
     if plural is not None:

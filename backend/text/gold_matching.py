@@ -1,31 +1,42 @@
-"""Which passage of the collection is a gold paragraph that comes from another cut of the texts (DPR, section 4.2)."""
+"""Match gold paragraphs from another segmentation of the articles to passages of the collection (DPR, section 4.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES, joined, nfd
+from db.corpus import Row
 
-How = Literal["id", "same text", "overlap", "none"]
+MatchKind = Literal["id", "same text", "overlap", "none"]
 
 SHINGLE = 5  # tokens
-EVERY = 4  # every so many shingles of a paragraph are looked for; whatever shares 8 tokens in a row shares one of them
+STRIDE = 4  # search for every fourth shingle of a paragraph; texts that share 8 consecutive tokens share one of these
 THRESHOLD = 0.3
-WITH_ANSWER = 0.15  # enough where the passage must hold the answer besides; how it was chosen stands in docs/formats.md
-KEPT = 8  # best passages of a paragraph, among which one with the answer is chosen
-NOTHING_LIKE_IT = "no passage is like it"
-NO_ANSWER = "the passages like it hold no answer"
-TOO_SHORT = "too short to be looked for, and no passage is the same"
+WITH_ANSWER = 0.15  # the threshold if the passage must also contain the answer; docs/formats.md says how it was chosen
+CANDIDATES = 8  # best passages kept for each paragraph; the match is the first of them that contains an answer
+NOTHING_LIKE_IT = "no passage is similar"
+NO_ANSWER = "the similar passages contain no answer"
+TOO_SHORT = "too short to search for, and no passage is identical"
+
+
+class PassageBlocks(Protocol):
+    """A passage collection that can be read from beginning to end, such as `db.corpus.Corpus`."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self) -> Iterator[list[Row]]:
+        """Return the passages (id, title, text) in row order, a block at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A gold paragraph that is to be found: from another dump, or cut at other places than the collection's passages.
+class GoldParagraph:
+    """A gold paragraph to match, from another dump or another segmentation of the articles.
 
-    answers: what the passage must hold, by `rule`; none for a question without answers.
+    Attributes:
+        answers: The matched passage must contain one of these by `rule`. Empty for a question without answers.
     """
 
     title: str
@@ -35,42 +46,47 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The passage that fits. `ordinal` is None and `reason` says why where none does; `score` is then the best one seen.
+class ParagraphMatch:
+    """The passage that a paragraph matches, if there is one.
 
-    score: share of 5-token shingles that are the same, of the shorter of the two texts; 1 for the same text.
+    Attributes:
+        ordinal: Row of the passage; None if no passage matches.
+        score: Share of the shorter text's 5-token shingles that both texts have; 1 for identical texts. Without a match,
+            the best score of any passage.
+        reason: Why no passage matches.
     """
 
     ordinal: int | None
     score: float
-    how: How
+    how: MatchKind
     reason: str | None = None
 
 
 def match_gold(
-    corpus,
-    wanted: Sequence[Wanted],
+    corpus: PassageBlocks,
+    queries: Sequence[GoldParagraph],
     threshold: float = THRESHOLD,
     with_answer: float = WITH_ANSWER,
     progress: Progress | None = None,
-) -> list[Found]:
-    """The passage of the collection that each paragraph is, or that holds its answer in the words they share.
+) -> list[ParagraphMatch]:
+    """Find the passage of the collection for each paragraph: an identical text, or the most similar one with an answer.
 
-    DPR (Karpukhin et al. 2020, section 4.1) does the like: gold passages from other dumps are replaced by those of the
-    collection, and questions where that fails are dropped; here they stay, with the reason. The same text wins; else the
-    passage that shares most, among those that hold an answer; of equals the one with the same title, then the first.
+    DPR (Karpukhin et al. 2020, section 4.1) replaces gold passages from other dumps in a similar way, and drops questions for
+    which it finds none; here such questions are kept, with the reason. An identical text wins. Otherwise the passage with the
+    highest score wins among those that contain an answer. Ties go to the same title, then to the lower row.
 
     Args:
-        corpus: anything with `blocks() -> Iterator[list[(id, title, text)]]` and `len`; read once, whatever is wanted.
-        threshold: the least score of a match; `with_answer` that of one for a question with answers.
+        corpus: The passages; they are read once for any number of paragraphs.
+        threshold: Minimum score of a match.
+        with_answer: Minimum score of a match for a question with answers.
     """
-    if not wanted:
+    if not queries:
         return []
-    paragraphs = _paragraphs(wanted)
+    paragraphs = _paragraphs(queries)
     exact = {paragraph.joined: paragraph for paragraph in paragraphs.values() if paragraph.words}
     anchors: dict[tuple[str, ...], list[_Paragraph]] = {}
     for paragraph in paragraphs.values():
-        for anchor in dict.fromkeys(list(paragraph.shingles())[::EVERY]):
+        for anchor in dict.fromkeys(list(paragraph.shingles())[::STRIDE]):
             anchors.setdefault(anchor, []).append(paragraph)
     ordinal = 0
     for rows in corpus.blocks():
@@ -84,28 +100,32 @@ def match_gold(
                     paragraph.note(containment(words, paragraph.words), title, ordinal, text)
             ordinal += 1
         if progress:
-            progress(ordinal, len(corpus), "looking for gold passages")
-    return [_chosen(one, paragraphs[one.title, one.text], with_answer if one.answers else threshold) for one in wanted]
+            progress(ordinal, len(corpus), "searching for gold passages")
+    return [
+        _chosen(query, paragraphs[query.title, query.text], with_answer if query.answers else threshold)
+        for query in queries
+    ]
 
 
 def lower_tokens(text: str) -> list[str]:
-    """The tokens of DPR's rule, in lower case."""
+    """Tokenise a text as the `dpr` rule does, in lower case."""
     return joined(nfd(text)).split()
 
 
 def containment(a: Sequence[str], b: Sequence[str]) -> float:
-    """The share of 5-token shingles that two token lists have in common, of the shorter one's; 0 where one has none."""
-    ours, theirs = set(_shingles(a)), set(_shingles(b))
-    least = min(len(ours), len(theirs))
-    return len(ours & theirs) / least if least else 0.0
+    """Return the share of the shorter token list's 5-token shingles that the other list has too; 0 if one has none."""
+    ours, theirs = set(shingles(a)), set(shingles(b))
+    smaller = min(len(ours), len(theirs))
+    return len(ours & theirs) / smaller if smaller else 0.0
 
 
-def _shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def shingles(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Return every run of 5 consecutive tokens."""
     return zip(*(words[start:] for start in range(SHINGLE)), strict=False)
 
 
-class _Near(NamedTuple):
-    """A passage that shares something with a paragraph."""
+class _Candidate(NamedTuple):
+    """A passage that shares shingles with a paragraph. Its title is case-folded."""
 
     same_text: bool
     score: float
@@ -113,8 +133,8 @@ class _Near(NamedTuple):
     ordinal: int
     text: str
 
-    def order(self, titles: set[str]) -> tuple:
-        """Best first: the same text, the higher score, one of these titles, the lower row."""
+    def order(self, titles: set[str]) -> tuple[bool, float, bool, int]:
+        """Return a sort key, best first: identical text, higher score, one of these titles, lower row."""
         return not self.same_text, -self.score, self.title not in titles, self.ordinal
 
 
@@ -123,53 +143,55 @@ class _Paragraph:
     words: list[str]
     joined: str
     titles: set[str] = field(default_factory=set)  # case-folded
-    best: list[_Near] = field(default_factory=list)
+    best: list[_Candidate] = field(default_factory=list)
 
     def shingles(self) -> Iterator[tuple[str, ...]]:
-        return _shingles(self.words)
+        return shingles(self.words)
 
     def note(self, score: float, title: str, ordinal: int, text: str, same_text: bool = False) -> None:
         """Keep a passage if it is among the best."""
-        self.best.append(_Near(same_text, score, title.casefold(), ordinal, text))
-        if len(self.best) > KEPT:
-            self.best.sort(key=lambda near: near.order(self.titles))
-            del self.best[KEPT:]
+        self.best.append(_Candidate(same_text, score, title.casefold(), ordinal, text))
+        if len(self.best) > CANDIDATES:
+            self.best.sort(key=lambda candidate: candidate.order(self.titles))
+            del self.best[CANDIDATES:]
 
 
-def _paragraphs(wanted: Sequence[Wanted]) -> dict[tuple[str, str], _Paragraph]:
-    """Each different paragraph once. Those that differ in their title alone share what is found."""
-    made: dict[tuple[str, str], _Paragraph] = {}
+def _paragraphs(queries: Sequence[GoldParagraph]) -> dict[tuple[str, str], _Paragraph]:
+    """Return each distinct paragraph once, by (title, text). Paragraphs that differ only in title share their candidates."""
+    paragraphs: dict[tuple[str, str], _Paragraph] = {}
     by_text: dict[str, _Paragraph] = {}
-    for one in wanted:
-        if (one.title, one.text) not in made:
-            words = lower_tokens(one.text)
-            joined = " ".join(words)
-            made[one.title, one.text] = by_text.setdefault(joined, _Paragraph(words, joined))
-            made[one.title, one.text].titles.add(one.title.casefold())
-    return made
+    for query in queries:
+        key = query.title, query.text
+        if key not in paragraphs:
+            words = lower_tokens(query.text)
+            text = " ".join(words)
+            paragraphs[key] = by_text.setdefault(text, _Paragraph(words, text))
+            paragraphs[key].titles.add(query.title.casefold())
+    return paragraphs
 
 
 def _sharing(words: Sequence[str], anchors: dict[tuple[str, ...], list[_Paragraph]]) -> list[_Paragraph]:
-    found = {
+    """Return the paragraphs that share an anchor with a passage's tokens, each once."""
+    sharing = {
         id(paragraph): paragraph
-        for anchor in filter(anchors.__contains__, _shingles(words))
+        for anchor in filter(anchors.__contains__, shingles(words))
         for paragraph in anchors[anchor]
     }
-    return list(found.values())
+    return list(sharing.values())
 
 
-def _chosen(wanted: Wanted, paragraph: _Paragraph, threshold: float) -> Found:
-    ranked = sorted(paragraph.best, key=lambda near: near.order({wanted.title.casefold()}))
-    top = max((near.score for near in ranked), default=0.0)
+def _chosen(query: GoldParagraph, paragraph: _Paragraph, threshold: float) -> ParagraphMatch:
+    ranked = sorted(paragraph.best, key=lambda candidate: candidate.order({query.title.casefold()}))
+    top = max((candidate.score for candidate in ranked), default=0.0)
     if ranked and ranked[0].same_text:
-        return Found(ranked[0].ordinal, 1.0, "same text")
-    close = [near for near in ranked if near.score >= threshold]
+        return ParagraphMatch(ranked[0].ordinal, 1.0, "same text")
+    close = [candidate for candidate in ranked if candidate.score >= threshold]
     if not close:
         short = len(paragraph.words) < SHINGLE
-        return Found(None, top, "none", TOO_SHORT if short else NOTHING_LIKE_IT)
-    rule = RULES[wanted.rule]
-    needles = rule.needles(wanted.answers) if wanted.answers else ()
-    for near in close:
-        if not wanted.answers or rule.holds(rule.passage(near.text), needles):
-            return Found(near.ordinal, near.score, "overlap")
-    return Found(None, top, "none", NO_ANSWER)
+        return ParagraphMatch(None, top, "none", TOO_SHORT if short else NOTHING_LIKE_IT)
+    rule = RULES[query.rule]
+    needles = rule.needles(query.answers) if query.answers else ()
+    for candidate in close:
+        if not query.answers or rule.holds(rule.passage(candidate.text), needles):
+            return ParagraphMatch(candidate.ordinal, candidate.score, "overlap")
+    return ParagraphMatch(None, top, "none", NO_ANSWER)

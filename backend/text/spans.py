@@ -1,4 +1,4 @@
-"""Character spans in a text whose normalised form was searched: the way back to the original's offsets."""
+"""Character spans: search a normalised text and map the matches back to offsets in the original."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 Span = tuple[int, int]
 
-SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # for str.translate, which then deletes them
+SPACES = dict.fromkeys(map(ord, " \t\n\r"))  # a table for str.translate that deletes these characters
 
 
 @dataclass(frozen=True, slots=True)
 class Normalised:
-    """A changed text that knows where each of its characters came from.
+    """A normalised text with the origin of each of its characters.
 
-    text: the changed text.
-    source: for each of its characters the index in the original; None where nothing moved.
+    Attributes:
+        text: The normalised text.
+        source: For each of its characters, the index in the original. None if the text is unchanged.
     """
 
     text: str
@@ -28,7 +29,7 @@ class Normalised:
 
     @classmethod
     def nfd(cls, text: str) -> Normalised:
-        """Canonical decomposition, character by character, then the marks put in canonical order (UAX #15)."""
+        """Decompose character by character (NFD), then put the combining marks in canonical order (UAX #15)."""
         if unicodedata.is_normalized("NFD", text):
             return cls(text)
         parts = [(part, i) for i, char in enumerate(text) for part in unicodedata.normalize("NFD", char)]
@@ -45,39 +46,39 @@ class Normalised:
 
     @classmethod
     def spaceless(cls, text: str) -> Normalised:
-        """The text in lower case and without SPACES."""
+        """Lower-case the text and remove SPACES."""
         lower = text.lower()
-        # The small form of one letter may be two characters (U+0130).
+        # The lower case of one letter may be two characters (U+0130).
         source = [i for i, char in enumerate(text) for _ in char.lower()]
-        kept = [i for i, char in enumerate(lower) if ord(char) not in SPACES]
-        return cls("".join(lower[i] for i in kept), [source[i] for i in kept])
+        positions = [i for i, char in enumerate(lower) if ord(char) not in SPACES]
+        return cls("".join(lower[i] for i in positions), [source[i] for i in positions])
 
     def original(self, start: int, end: int) -> Span:
-        """The smallest span of the original that holds characters start .. end of `text`; start < end."""
+        """Return the smallest span of the original that covers characters start .. end of `text`; start < end."""
         if self.source is None:
             return start, end
-        came_from = self.source[start:end]
-        return min(came_from), max(came_from) + 1
+        origins = self.source[start:end]
+        return min(origins), max(origins) + 1
 
 
 def _combining_class(part: tuple[str, int]) -> int:
     return unicodedata.combining(part[0])
 
 
-def token_spans(words: Sequence[tuple[str, int, int]], wanted: Sequence[str]) -> list[Span]:
-    """Spans of every run of (token, start, end) in `words` whose tokens are `wanted`, overlapping ones too."""
-    if not wanted:
+def token_spans(words: Sequence[tuple[str, int, int]], phrase: Sequence[str]) -> list[Span]:
+    """Return the span of every occurrence of the tokens `phrase` in `words` (token, start, end); spans may overlap."""
+    if not phrase:
         return []
-    width = len(wanted)
+    width = len(phrase)
     return [
         (words[i][1], words[i + width - 1][2])
         for i in range(len(words) - width + 1)
-        if words[i][0] == wanted[0] and all(words[i + j][0] == wanted[j] for j in range(1, width))
+        if words[i][0] == phrase[0] and all(words[i + j][0] == phrase[j] for j in range(1, width))
     ]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Sorted, overlapping ones made one."""
+    """Sort the spans and join those that overlap."""
     result: list[Span] = []
     for start, end in sorted(set(spans)):
         if result and start < result[-1][1]:
@@ -88,7 +89,10 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def start_near(text: str, at: int, before: int) -> int:
-    """Where to begin so that `at` is soon reached: the start of its sentence, or of a word, at most `before` characters earlier."""
+    """Return where an excerpt that leads up to `at` should start.
+
+    It starts at the beginning of the sentence, else of a word, at most `before` characters before `at`.
+    """
     earliest = max(at - before, 0)
     sentence = max(text.rfind(stop, earliest, at) for stop in (". ", "? ", "! "))
     if sentence >= 0:
@@ -98,16 +102,16 @@ def start_near(text: str, at: int, before: int) -> int:
 
 
 def pieces(text: str, low: int, high: int, answers: Sequence[Span], words: Sequence[Span]) -> list[tuple[str, str]]:
-    """The text from low to high as (piece, kind): "answer", "word" or "". Where the two overlap it is an answer."""
+    """Cut the text from low to high into (piece, kind): "answer", "word" or "". Overlaps of the two count as answer."""
     kinds = [""] * (high - low)
     for kind, spans in (("word", words), ("answer", answers)):
         for start, end in spans:
             first, last = max(start - low, 0), min(end - low, high - low)
             if first < last:
                 kinds[first:last] = [kind] * (last - first)
-    made, start = [], 0
+    cut, start = [], 0
     for end in range(1, high - low + 1):
         if end == high - low or kinds[end] != kinds[start]:
-            made.append((text[low + start : low + end], kinds[start]))
+            cut.append((text[low + start : low + end], kinds[start]))
             start = end
-    return made
+    return cut

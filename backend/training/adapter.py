@@ -101,7 +101,7 @@ class TrainedAdapter:
 
 
 @dataclass(frozen=True)
-class Questions:
+class TrainingQuestions:
     """Training questions as arrays.
 
     vectors: (q, d) float32. positives, negatives: (q, p) and (q, h) int64 passage rows, PADDED at the end.
@@ -114,8 +114,8 @@ class Questions:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def __getitem__(self, rows: np.ndarray) -> Questions:
-        return Questions(self.vectors[rows], self.positives[rows], self.negatives[rows])
+    def __getitem__(self, rows: np.ndarray) -> TrainingQuestions:
+        return TrainingQuestions(self.vectors[rows], self.positives[rows], self.negatives[rows])
 
 
 @job("train adapter")
@@ -180,7 +180,9 @@ def train_adapter(
     )
 
 
-def read_questions(study: Study, dense: Dense, opened: TrainingSet, progress: Progress | None = None) -> Questions:
+def read_questions(
+    study: Study, dense: Dense, opened: TrainingSet, progress: Progress | None = None
+) -> TrainingQuestions:
     """Return the questions of a training set that have a positive, with the rows of their positives and hard negatives.
 
     Raises Refused if there is none.
@@ -194,7 +196,7 @@ def read_questions(study: Study, dense: Dense, opened: TrainingSet, progress: Pr
         raise Refused(f"training set {opened.name!r} has no question with a positive; there is nothing to learn from")
     rows = study.corpus.ordinals({id for _, *both in found for ids in both for id in ids})
     texts = [question.text for question in study.questions.some([id for id, _, _ in found])]
-    return Questions(
+    return TrainingQuestions(
         question_vectors(study, dense, texts, progress),
         _padded([[rows[id] for id in positives] for _, positives, _ in found]),
         _padded([[rows[id] for id in negatives] for _, _, negatives in found]),
@@ -217,7 +219,7 @@ class Learned:
 
 
 def learn(
-    questions: Questions,
+    questions: TrainingQuestions,
     vectors: np.ndarray,
     unit_length: bool,
     settings: AdapterSettings,
@@ -260,7 +262,7 @@ def learn(
 
 
 def _fit(
-    questions: Questions,
+    questions: TrainingQuestions,
     vectors: np.ndarray,
     unit_length: bool,
     settings: AdapterSettings,
@@ -313,7 +315,7 @@ def make_map(dimension: int, settings: AdapterSettings) -> Module:
 
 def _loss(
     mapped: Module,
-    batch: Questions,
+    batch: TrainingQuestions,
     vectors: np.ndarray,
     unit_length: bool,
     settings: AdapterSettings,
@@ -355,7 +357,7 @@ def _loss(
     )
 
 
-def _success(mapped: Module | None, questions: Questions, vectors: np.ndarray, unit_length: bool) -> float:
+def _success(mapped: Module | None, questions: TrainingQuestions, vectors: np.ndarray, unit_length: bool) -> float:
     """Success@20 over all passages, by the known positives."""
     import torch
 

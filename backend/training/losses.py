@@ -6,7 +6,6 @@ Only training imports this module, because it loads torch and sentence-transform
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from sentence_transformers.base.losses.gradcache import CachedLossMixin
@@ -15,8 +14,8 @@ from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, nn
 
 from backend.training.distributed import gather, rank
+from backend.training.loss_kinds import LOSSES, ScoredBatch
 
-Kind = Literal["softmax", "triplet"]
 PAD = -1  # the id of a missing passage
 ROWS = 512  # questions whose scores are in memory at a time, with gradient caching
 
@@ -45,15 +44,15 @@ class InBatchLoss(CachedLossMixin, nn.Module):
 
     Args:
         model: the dual encoder, a SentenceTransformer.
-        kind: "softmax" or "triplet".
+        kind: a name of `backend.training.loss_kinds.LOSSES`.
         similarity: "dot", "cosine" or "l2".
-        scale: factor of the scores before the softmax; the triplet loss does not scale.
+        scale: factor of the scores, for a loss that scales them (the softmax).
         margin: margin of the triplet loss.
         mini_batch: texts encoded at a time with gradient caching (GradCache, Gao et al. 2021): the memory does not
             grow with the batch, and each text is encoded twice. None encodes the whole batch at once.
         masked: False counts every other passage of the batch as a negative, as DPR does.
         in_batch: False compares a question only with its own passages (DPR's 1-of-N training, equation 2).
-        distil_weight: factor of the teacher's term; needs the softmax loss.
+        distil_weight: factor of the teacher's term; needs a loss that takes a teacher (the softmax).
 
     Inputs: the features of the questions (B), of their positives (B), and of any number of columns of hard negatives
     (B each). Labels are a dictionary of `passages` (B x columns,) int64, the ids column after column, PAD for none;
@@ -68,7 +67,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        kind: Kind = "softmax",
+        kind: str = "softmax",
         similarity: str = "dot",
         scale: float = 1.0,
         margin: float = 1.0,
@@ -78,13 +77,14 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         in_batch: bool = True,
     ):
         super().__init__()
-        if kind not in ("softmax", "triplet"):
-            raise ValueError(f"kind must be 'softmax' or 'triplet', not {kind!r}")
+        if kind not in LOSSES:
+            raise ValueError(f"kind must be one of {', '.join(LOSSES.names())}, not {kind!r}")
         if similarity not in SIMILARITIES:
             raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
         if scale <= 0 or margin < 0:
             raise ValueError(f"scale must be above 0 and margin at least 0, not {scale} and {margin}")
-        self.model, self.kind, self.scale, self.margin, self.masked = model, kind, scale, margin, masked
+        self.model, self.loss, self.margin, self.masked = model, LOSSES.get(kind), margin, masked
+        self.scale = scale if self.loss.scales else 1.0
         self.distil_weight, self.in_batch = distil_weight, in_batch
         self.similarity = SIMILARITIES[similarity]
         self.uses_gradient_cache = mini_batch is not None
@@ -133,7 +133,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         unwanted: Tensor,
         own: dict[str, Tensor],
         first: int,
-        apart: int,
+        stride: int,
         columns: int,
     ) -> Tensor:
         """(b,) losses of questions (b, d) against passages (n, d).
@@ -146,23 +146,22 @@ class InBatchLoss(CachedLossMixin, nn.Module):
             left_out = left_out | is_known_positive(ids, own["positives"])
         if not self.in_batch:
             place = torch.arange(len(ids), device=questions.device) - first - rows[:, None]
-            left_out = left_out | (place < 0) | (place % apart != 0) | (place >= columns * apart)
+            left_out = left_out | (place < 0) | (place % stride != 0) | (place >= columns * stride)
         left_out = left_out.clone()
         left_out[rows, first + rows] = False
         with torch.autocast(questions.device.type, enabled=False):
             scores = self.similarity(questions, passages)
-            if self.kind == "softmax":
+            if self.loss.scales:
                 scores = scores * self.scale
-                losses = scores.masked_fill(left_out, -torch.inf).logsumexp(1) - scores[rows, first + rows]
-                if "teacher" not in own:
-                    return losses
-                columns = torch.arange(own["teacher"].shape[1], device=questions.device)
-                student = scores.gather(1, first + rows[:, None] + apart * columns)
-                return losses + self.distil_weight * distillation_loss(student, own["teacher"])
-            negative = ~left_out
-            negative[rows, first + rows] = False
-            hinge = (self.margin - scores[rows, first + rows][:, None] + scores).clamp(min=0) * negative
-            return hinge.sum(1) / negative.sum(1).clamp(min=1)
+            negatives = ~left_out
+            negatives[rows, first + rows] = False
+            batch = ScoredBatch(scores, scores[rows, first + rows], negatives, left_out, self.margin)
+            losses = self.loss.losses(batch)
+            if "teacher" not in own or not self.loss.takes_teacher:
+                return losses
+            taught = torch.arange(own["teacher"].shape[1], device=questions.device)
+            student = scores.gather(1, first + rows[:, None] + stride * taught)
+            return losses + self.distil_weight * distillation_loss(student, own["teacher"])
 
 
 def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:

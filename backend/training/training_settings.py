@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from backend.core.declared import Field, settings_class
+from backend.core.declared import Field, one_of, settings_class
 from backend.training.distributed import is_distributed
+from backend.training.loss_kinds import LOSSES, loss_choices
 from db.errors import Refused
 
 if TYPE_CHECKING:
@@ -85,7 +86,12 @@ class DualEncoderSettings(TrainingSettings):
         256, title="Passage tokens", description="Maximum tokens of a passage; longer passages are cut", ge=1
     )
 
-    loss: Literal["softmax", "triplet"] = Field("softmax", title="Loss", description="Training loss")
+    loss: Annotated[str, one_of(LOSSES)] = Field(
+        "softmax",
+        title="Loss",
+        description=f"Training loss. {loss_choices()}",
+        json_schema_extra={"choices": LOSSES.names()},
+    )
     scale: float | None = Field(
         None,
         title="Scale",
@@ -186,7 +192,7 @@ def check(settings: DualEncoderSettings) -> None:
         )
     if settings.batch == 1 and not settings.hard_negatives and not is_distributed():
         raise Refused("a batch of one question without hard negatives has nothing to compare with; take a larger batch")
-    if settings.distil is not None and (not settings.hard_negatives or settings.loss != "softmax"):
+    if settings.distil is not None and (not settings.hard_negatives or not LOSSES.get(settings.loss).takes_teacher):
         raise Refused(
             "a cross-encoder teaches how a question's positive stands to its own hard negatives, by softmax; take one hard "
             "negative or more and the softmax loss, or train without distillation"
@@ -198,7 +204,7 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
 
     Raises Refused where scores between -1 and 1 would stand in a softmax almost as they are.
     """
-    bounded = settings.loss == "softmax" and (unit_length or settings.similarity == "cosine")
+    bounded = LOSSES.get(settings.loss).scales and (unit_length or settings.similarity == "cosine")
     if settings.scale is None:
         return UNIT_SCALE if bounded else 1.0
     if bounded and settings.scale < LEAST_SCALE:

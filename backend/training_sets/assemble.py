@@ -13,17 +13,15 @@ from backend.training_sets.denoising import (
     DISTANT,
     GOLD,
     GOLD_UNUSED,
-    SURELY,
     PassageEvidence,
     Policy,
     ScoreCeiling,
     Thresholds,
     label_role,
-    machine_role,
     score_ceiling,
 )
 from backend.training_sets.mining import NegativeCandidate
-from backend.training_sets.training_set import ROLES, SOURCES, Pair
+from backend.training_sets.training_set import ROLES, SOURCES, Pair, Role, Source
 
 NO_POSITIVE = "no positive"
 DENIED = "people deny all its positives, or disagree about them"
@@ -37,7 +35,7 @@ class QuestionEvidence:
     negative either.
     distant: the positive from distant supervision, or None. candidates: passages that may become negatives.
     labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels.
-    probabilities: the cross-encoder's probability of each passage. ids: the id of every passage named here.
+    probabilities: the model's probability of each passage. ids: the id of every passage named here.
     listed: for each run, its scores of the positives at any rank. floors: for each run, its last score for the
     question.
     """
@@ -59,14 +57,15 @@ def assemble(
     """Return the pairs of a question and None, or no pairs and the reason why the question cannot train.
 
     Args:
-        pseudo: passages that the cross-encoder is sure of become positives; otherwise they are dropped.
+        pseudo: passages that the policy proposes as positives become positives; otherwise they are dropped.
     """
-    known = dict.fromkeys(evidence.gold, ("gold", GOLD))
+    definition = policy.definition
+    known: dict[int, tuple[Source, str]] = dict.fromkeys(evidence.gold, ("gold", GOLD))
     if evidence.distant is not None:
         known.setdefault(evidence.distant, ("distant", DISTANT))
     mined = {each.ordinal: each for each in evidence.candidates if each.ordinal not in known}
     listed = {each.ordinal: each for each in evidence.candidates if each.ordinal in known}
-    bars = _ScoreCeilings(evidence, known, thresholds) if policy.base == "positive_aware" else None
+    ceilings = _ScoreCeilings(evidence, known, thresholds) if definition.uses_ceiling else None
     pairs = []
     for ordinal, (source, reason) in known.items():
         pairs.append(
@@ -74,8 +73,8 @@ def assemble(
         )
     for ordinal, each in mined.items():
         seen = PassageEvidence(each.answer, each.score, evidence.probabilities.get(ordinal), each.source != "run")
-        role, reason = machine_role(policy.base, seen, thresholds, bars and bars.of(each.run))
-        source = "cross_encoder" if reason == SURELY else each.source
+        role, reason = definition.decide(seen, thresholds, ceilings.of(each.run) if ceilings else None)
+        source = definition.proposes if role == "positive" and definition.proposes else each.source
         if ordinal in evidence.unused:
             role, source, reason = "dropped", "gold", GOLD_UNUSED
         elif role == "positive" and not pseudo:
@@ -96,15 +95,17 @@ def _pair(
     evidence: QuestionEvidence,
     ordinal: int,
     mined: NegativeCandidate | None,
-    machine: str | None,
-    source: str,
+    machine: Role | None,
+    source: Source,
     reason: str,
     related: str,
 ) -> Pair:
+    """A pair; `machine` None if only people named the passage."""
     label, role, origin = evidence.labels.get(ordinal), machine, source if machine else None
     if label is not None:
         role, reason = label_role(label, related, mined is not None and machine != "positive", origin == "gold")
         source = "label"
+    assert role is not None, "a passage that no machine named has a label"
     answer = mined.answer if mined else None
     run, rank, score = (mined.run, mined.rank, mined.score) if mined else (None, None, None)
     return Pair(
@@ -125,12 +126,13 @@ def _pair(
 
 
 class _ScoreCeilings:
-    """The ceilings of `positive_aware`: one for all passages if scores are probabilities, one for each run if they
+    """The score ceilings of a question: one for all passages if scores are probabilities, one for each run if they
     are the run's.
     """
 
     def __init__(self, evidence: QuestionEvidence, known: Mapping[int, object], thresholds: Thresholds):
-        self._evidence, self._thresholds, self._made = evidence, thresholds, {}
+        self._evidence, self._thresholds = evidence, thresholds
+        self._made: dict[str | None, ScoreCeiling] = {}
         self._positives = [each for each in known if evidence.labels.get(each, "positive") == "positive"]
         self._positives += [
             each for each, label in evidence.labels.items() if label == "positive" and each not in known
@@ -145,10 +147,9 @@ class _ScoreCeilings:
         if self._thresholds.margin is None:
             found = self._evidence.probabilities
             return score_ceiling([found[each] for each in self._positives if each in found], self._thresholds)
-        found = self._evidence.listed.get(run, {})
+        found = {} if run is None else self._evidence.listed.get(run, {})
+        floor = None if run is None else self._evidence.floors.get(run)
         scores = [found[each] for each in self._positives if each in found]
-        if len(scores) < len(self._positives) and run in self._evidence.floors:
-            scores.append(
-                self._evidence.floors[run]
-            )  # A positive that the run did not find scores no higher than the run's last hit.
+        if len(scores) < len(self._positives) and floor is not None:
+            scores.append(floor)  # A positive that the run did not find scores no higher than the run's last hit.
         return score_ceiling(scores, self._thresholds) if self._positives else ScoreCeiling(None, True)

@@ -31,7 +31,7 @@ from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.stats import SetStats, tally
 from backend.training_sets.training_set import LEFT_OUT, PAIRS, Pair, TrainingSet
 from db.backup import sync
-from db.errors import BadInput, Refused
+from db.errors import BadInput, Missing, Refused
 from db.records import Question
 
 if TYPE_CHECKING:
@@ -64,8 +64,9 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
         Missing: a run, model, index or split does not exist.
         Refused: the name is taken, the policy has no meaning on these scores, or another process builds this set.
     """
-    scores = None if spec.model is None else ScoreStore.open(study, spec.model)
+    scores = _open_scores(study, spec)
     spec.check(scores)
+    spec = spec.with_own_thresholds(study)
     folder = study.path("training_sets", spec.name)
 
     def refuse_existing() -> None:
@@ -104,11 +105,22 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
     return TrainingSet.open(study, spec.name)
 
 
+def _open_scores(study: Study, spec: TrainingSetSpec) -> ScoreStore | None:
+    """The scores of the model, None if none is named. Raises Missing with the commands that make them."""
+    if spec.model is None:
+        return None
+    try:
+        return ScoreStore.open(study, spec.model)
+    except Missing as error:
+        hint = spec.cleaning.definition.scores_help.format(model=spec.model)
+        raise Missing(f"{error}; {hint}" if hint else str(error)) from None
+
+
 def _nothing_trains(spec: TrainingSetSpec, left_out: Mapping[str, str]) -> str:
     reasons = "; ".join(f"{count:,} left out: {reason}" for reason, count in tally(left_out.values()).items())
     return (
         f"no question can train ({reasons}). Positives come from gold (with the questions, or qrels), from people (a policy with "
-        f"labels), from BM25 (positives distant) or a cross-encoder; this set takes: {', '.join(spec.positives) or 'none'}"
+        f"labels), from BM25 (positives distant), from a cross-encoder or a judge; this set takes: {', '.join(spec.positives) or 'none'}"
     )
 
 
@@ -143,6 +155,7 @@ class PairBuilder:
     def __init__(self, study: Study, spec: TrainingSetSpec, sources: TrainingSetSources):
         self.study, self.spec, self.sources = study, spec, sources
         self.policy, self.thresholds = spec.cleaning, spec.thresholds
+        self.pseudo = self.policy.definition.proposes in spec.positives
         self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
         self._bm25 = None
 
@@ -190,7 +203,7 @@ class PairBuilder:
             )
             yield (
                 question,
-                *assemble(question.id, evidence, self.policy, self.thresholds, "cross_encoder" in spec.positives),
+                *assemble(question.id, evidence, self.policy, self.thresholds, self.pseudo),
             )
 
     def _distant(

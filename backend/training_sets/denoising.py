@@ -9,13 +9,16 @@ policy through the entry point group `blindspot.denoising`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from backend.core.declared import Field, settings_class
 from backend.core.registry import Registry, must_be
-from backend.training_sets.training_set import Role
+from backend.training_sets.training_set import Role, Source
 from db.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
 
 # Reasons, as the pairs store them. A changed text needs an entry in `training_set.RENAMED_REASONS`.
 GOLD = "gold"
@@ -28,6 +31,9 @@ HOLDS_ANSWER = "contains an answer"
 SURELY_NOT = "the cross-encoder is sure it does not answer"
 SURELY = "the cross-encoder is sure it answers"
 BETWEEN = "the cross-encoder is not sure"
+JUDGE_SURELY_NOT = "the judge is sure it does not answer"
+JUDGE_SURELY = "the judge is sure it answers"
+JUDGE_BETWEEN = "the judge is not sure"
 UNKNOWN = "no score is known"
 UNDER = "scores well below the positive"
 NOT_UNDER = "scores about as high as the positive, or higher"
@@ -43,21 +49,39 @@ OPEN = "people disagree"
 PEOPLE_REASONS = (RELABELLED, PEOPLE_POSITIVE, PEOPLE_NEGATIVE, GOLD_DENIED, PEOPLE_RELATED, UNSURE, OPEN)
 
 
+class OwnThresholds(NamedTuple):
+    """A policy's own probabilities, used where the person gives none. None: the policy has no such threshold.
+
+    propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
+    """
+
+    keep_below: float | None = None
+    propose_above: float | None = None
+    propose_above_with_answer: float | None = None
+
+
+KEEP_BELOW, PROPOSE_ABOVE = 0.1, 0.9
+"""RocketQA's thresholds of a cross-encoder (section 4.1.3), set for its own model."""
+CROSS_ENCODER_THRESHOLDS = OwnThresholds(KEEP_BELOW, PROPOSE_ABOVE)
+
+
 @settings_class
 class Thresholds:
-    """The numbers that policies decide by, and what becomes of related passages."""
+    """The numbers that policies decide by, and what becomes of related passages. None: the policy's own threshold."""
 
-    keep_below: float = Field(
-        0.1,
+    keep_below: float | None = Field(
+        None,
         title="Keep below",
-        description="cross_encoder: probability below which a passage is a negative",
+        description="Probability below which a passage is a negative (default: 0.1 for cross_encoder, "
+        "the judge's own for judge)",
         ge=0,
         le=1,
     )
-    propose_above: float = Field(
-        0.9,
+    propose_above: float | None = Field(
+        None,
         title="Propose above",
-        description="cross_encoder: probability above which a passage is a pseudo-positive",
+        description="Probability above which a passage is a pseudo-positive (default: 0.9 for cross_encoder, "
+        "the judge's own for judge)",
         ge=0,
         le=1,
     )
@@ -77,13 +101,48 @@ class Thresholds:
     related: Literal["drop", "negative"] = Field(
         "drop", title="Related passages", description="What becomes of passages that people call related"
     )
+    propose_above_with_answer: float | None = Field(
+        None,
+        title="Propose above, with an answer",
+        description="judge: probability from which a passage that contains an answer is a pseudo-positive "
+        "(default: the judge's own)",
+        ge=0,
+        le=1,
+    )
 
-    def check(self) -> None:
-        """Raises BadInput if the two thresholds of the cross-encoder are in the wrong order."""
-        if self.keep_below > self.propose_above:
-            raise BadInput(
-                f"give the cross-encoder's thresholds lower first, not {self.keep_below} and {self.propose_above}"
-            )
+    def filled(self, own: OwnThresholds) -> Thresholds:
+        """These thresholds, with the policy's own in the place of those that nobody gave.
+
+        A given `propose_above` holds for all passages, so it also replaces the policy's own threshold for passages
+        that contain an answer.
+        """
+        with_answer = self.propose_above_with_answer
+        if with_answer is None and self.propose_above is None:
+            with_answer = own.propose_above_with_answer
+        return replace(
+            self,
+            keep_below=own.keep_below if self.keep_below is None else self.keep_below,
+            propose_above=own.propose_above if self.propose_above is None else self.propose_above,
+            propose_above_with_answer=with_answer,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The thresholds as a manifest holds them.
+
+        `propose_above_with_answer` is left out where unused, so that the hashes of older versions stay the same.
+        """
+        plain = asdict(self)
+        if self.propose_above_with_answer is None:
+            del plain["propose_above_with_answer"]
+        return plain
+
+    def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
+        """Raises BadInput if the two thresholds of a policy are in the wrong order."""
+        both = self.filled(own)
+        if both.keep_below is None or both.propose_above is None:
+            return
+        if both.keep_below > both.propose_above:
+            raise BadInput(f"give the thresholds lower first, not {both.keep_below} and {both.propose_above}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +150,7 @@ class PassageEvidence:
     """What machines know about a candidate passage.
 
     answer: whether the passage contains an answer; None if the question has no answers.
-    score: the run's score; None is unknown. probability: the cross-encoder's probability; None is unknown.
+    score: the run's score; None is unknown. probability: the model's probability; None is unknown.
     easy: the passage was drawn at random or is another question's gold, so an unknown score does not drop it.
     """
 
@@ -103,7 +162,7 @@ class PassageEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCeiling:
-    """The score below which `positive_aware` keeps a candidate as a negative.
+    """The score below which a policy that uses a ceiling keeps a candidate as a negative.
 
     value: None if the positive's score is unknown. margin: True if `value` is a score of the run, False if it is a
     probability.
@@ -122,8 +181,12 @@ class DenoisingPolicy:
     """One way to decide the role of a mined passage.
 
     decide: from the evidence, the thresholds and the question's ceiling (None unless `uses_ceiling`).
-    uses_model: the policy needs a cross-encoder's scores. uses_ceiling: it compares with the score of the question's
-    positives.
+    uses_model: the policy needs the probabilities of a model. uses_ceiling: it compares with the score of the
+    question's positives.
+    proposes: the source of the pseudo-positives that the policy proposes, a value of `--positives`; None if it
+    proposes none.
+    own: the policy's own thresholds. read_own: reads them from the model instead, by the model's name.
+    scores_help: how to make the scores that the policy needs, with {model} for the name of the model.
     """
 
     name: str
@@ -132,6 +195,14 @@ class DenoisingPolicy:
     decide: Callable[[PassageEvidence, Thresholds, ScoreCeiling | None], Decision]
     uses_model: bool = False
     uses_ceiling: bool = False
+    proposes: Source | None = None
+    own: OwnThresholds = CROSS_ENCODER_THRESHOLDS
+    read_own: Callable[[Study, str], OwnThresholds] | None = None
+    scores_help: str = ""
+
+    def own_thresholds(self, study: Study, model: str | None) -> OwnThresholds:
+        """The policy's own thresholds: the model's, or the same for every model. Raises Missing for no such model."""
+        return self.own if self.read_own is None or model is None else self.read_own(study, model)
 
 
 DENOISING: Registry[DenoisingPolicy] = Registry(
@@ -159,9 +230,31 @@ def _by_answer(evidence: PassageEvidence, thresholds: Thresholds, ceiling: Score
 def _by_cross_encoder(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
     if evidence.probability is None:
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
-    if evidence.probability < thresholds.keep_below:
+    keep_below, propose_above = thresholds.keep_below, thresholds.propose_above
+    if evidence.probability < (KEEP_BELOW if keep_below is None else keep_below):
         return "negative", SURELY_NOT
-    return ("positive", SURELY) if evidence.probability > thresholds.propose_above else ("dropped", BETWEEN)
+    if evidence.probability > (PROPOSE_ABOVE if propose_above is None else propose_above):
+        return "positive", SURELY
+    return "dropped", BETWEEN
+
+
+def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
+    if evidence.probability is None:
+        return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
+    if thresholds.keep_below is not None and evidence.probability < thresholds.keep_below:
+        return "negative", JUDGE_SURELY_NOT
+    # The judge needs less confidence where the passage contains an answer, because the two agree.
+    limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
+    if any(limit is not None and evidence.probability >= limit for limit in limits):
+        return "positive", JUDGE_SURELY
+    return "dropped", JUDGE_BETWEEN
+
+
+def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
+    from backend.judges.feature_judge import judge_thresholds
+
+    own = judge_thresholds(study, model)
+    return OwnThresholds(own.drop, own.add, own.add_with_answer)
 
 
 def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
@@ -194,6 +287,7 @@ DENOISING.register(
         "calibration of yours.",
         _by_cross_encoder,
         uses_model=True,
+        proposes="cross_encoder",
     )
 )
 DENOISING.register(
@@ -204,6 +298,24 @@ DENOISING.register(
         "Moreira et al. 2024). If a question has several positives, the lowest-scoring one counts.",
         _by_positive,
         uses_ceiling=True,
+    )
+)
+
+
+DENOISING.register(
+    DenoisingPolicy(
+        "judge",
+        "Judge",
+        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold, "
+        "which is lower for a passage that contains an answer. Between the two, and without a score, the passage is dropped. The "
+        "judge's own report sets the thresholds ('blindspot judge learn').",
+        _by_judge,
+        uses_model=True,
+        proposes="judge",
+        own=OwnThresholds(),
+        read_own=_judge_thresholds,
+        scores_help="run 'blindspot judge learn {model} --run RUN' to learn a judge, and 'blindspot judge run {model} --run RUN' "
+        "to score the lists of a run",
     )
 )
 
@@ -222,6 +334,10 @@ class Policy:
         if not self.labels:
             return self.base
         return "labels" if self.base == "none" else f"{self.base}+labels"
+
+    @property
+    def definition(self) -> DenoisingPolicy:
+        return DENOISING.get(self.base)
 
 
 def policy_names() -> tuple[str, ...]:
@@ -245,8 +361,8 @@ def policy_named(name: str) -> Policy:
     return Policy(base, bool(labels))
 
 
-def check_scale(thresholds: Thresholds, calibrated: bool | None) -> None:
-    """Check that `positive_aware` has a meaning on the scores at hand.
+def check_scale(thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware") -> None:
+    """Check that a policy with a score ceiling has a meaning on the scores at hand.
 
     Args:
         calibrated: whether the cross-encoder's probabilities are calibrated; None if there are only the run's own
@@ -259,12 +375,12 @@ def check_scale(thresholds: Thresholds, calibrated: bool | None) -> None:
         return
     if calibrated is None:
         raise Refused(
-            "positive_aware takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
+            f"{policy} takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
             "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, or a margin"
         )
     if not calibrated:
         raise Refused(
-            "positive_aware takes a share of the positive's probability, and this model's probabilities are not calibrated; "
+            f"{policy} takes a share of the positive's probability, and this model's probabilities are not calibrated; "
             "calibrate the model on labels, or give a margin"
         )
 

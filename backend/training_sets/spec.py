@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from backend.core.settings import check_name
 from backend.text.answers import DEFAULT_RULE, rule_named
-from backend.training_sets.denoising import Policy, Thresholds, check_scale, policy_named
-from db.errors import BadInput
+from backend.training_sets.denoising import DENOISING, Policy, Thresholds, check_scale, policy_named
+from db.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from backend.core.study import Study
     from backend.judges.scores import ScoreStore
 
-POSITIVES = ("gold", "distant", "cross_encoder")
+
+def positive_names() -> tuple[str, ...]:
+    """The values of `positives`: gold, distant supervision, and what the policies propose."""
+    proposed = [policy.proposes for policy in DENOISING if policy.proposes]
+    return ("gold", "distant", *dict.fromkeys(proposed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +33,9 @@ class TrainingSetSpec:
     questions: train, unlabelled, or SET/SPLIT of these, one or several. relations: only questions about these; empty
     for all.
     limit: maximum number of questions, drawn with `seed`.
-    positives: of POSITIVES, besides people's, which a policy with labels always takes. gold: the question's own gold.
+    positives: of `positive_names()`, besides people's, which a policy with labels always takes. gold: the question's own gold.
         distant: for a question without another positive, the highest BM25 passage that contains an answer.
-        cross_encoder: mined passages above `propose_above`.
+        cross_encoder, judge: mined passages that the policy of that name proposes.
     model: the model whose scores (`scores/<model>/`) are used; None for none.
     random, other_gold: number of easy negatives for each question, drawn with `seed`.
     rule: the rule of answer matching. until: the last label event to use; None for all events.
@@ -44,7 +49,7 @@ class TrainingSetSpec:
     first: int = 1
     last: int = 100
     model: str | None = None
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    thresholds: Thresholds = field(default_factory=lambda: Thresholds())
     random: int = 0
     other_gold: int = 0
     rule: str = DEFAULT_RULE
@@ -69,8 +74,8 @@ class TrainingSetSpec:
         """Raises BadInput for invalid values, Refused for a policy that has no meaning on these scores."""
         check_name(self.name, "training set")
         rule_named(self.rule)
-        self.thresholds.check()
-        base = self.cleaning.base
+        policy = self.cleaning.definition
+        self.thresholds.check(policy.own)
         if not self.runs and not self.random + self.other_gold:
             raise BadInput(
                 "a training set is mined from one run at least; make one with 'blindspot retrieve --split train'"
@@ -83,16 +88,47 @@ class TrainingSetSpec:
             )
         if min(self.random, self.other_gold) < 0:
             raise BadInput("the number of negatives drawn for a question must be 0 or more")
-        if unknown := [each for each in self.positives if each not in POSITIVES]:
-            raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(POSITIVES)}")
+        if unknown := [each for each in self.positives if each not in positive_names()]:
+            raise BadInput(f"there are no positives {unknown[0]!r}; known: {', '.join(positive_names())}")
         if not self.questions:
             raise BadInput("name the questions: train, unlabelled, or SET/train")
-        if "cross_encoder" in (base, *self.positives) and scores is None:
-            raise BadInput("the cross-encoder's scores are needed, and no model is named; give one that has scores")
-        if "cross_encoder" in self.positives and base != "cross_encoder":
-            raise BadInput("only the policy cross_encoder proposes pseudo-positives; choose it, or leave them out")
-        if base == "positive_aware":
-            check_scale(self.thresholds, None if scores is None else bool(scores.manifest["calibrated"]))
+        if policy.uses_model and scores is None:
+            hint = f"; {policy.scores_help.format(model='NAME')}" if policy.scores_help else ""
+            raise BadInput(
+                f"the policy {policy.name} needs a model's scores, and no model is named; give --model{hint}"
+            )
+        proposing = {each.proposes: each.name for each in DENOISING if each.proposes}
+        for each in self.positives:
+            if each in proposing and policy.proposes != each:
+                raise BadInput(
+                    f"only the policy {proposing[each]} proposes the positives {each!r}; choose it, or leave them out"
+                )
+        if policy.uses_ceiling:
+            calibrated = None if scores is None else bool(scores.manifest["calibrated"])
+            check_scale(self.thresholds, calibrated, policy.name)
+
+    def with_own_thresholds(self, study: Study) -> TrainingSetSpec:
+        """This specification, with the policy's own thresholds in the place of those that nobody gave.
+
+        Raises:
+            Missing: the policy reads its thresholds from a model that does not exist.
+            Refused: the model has no threshold that this set needs.
+        """
+        policy = self.cleaning.definition
+        thresholds = self.thresholds.filled(policy.own_thresholds(study, self.model))
+        if policy.uses_model and thresholds.keep_below is None:
+            raise Refused(
+                f"{self.model!r} has no threshold below which a passage is surely a negative; label more questions and learn "
+                f"it again ('blindspot judge learn {self.model} --run RUN --replace'), or give --keep-below"
+            )
+        limits = (thresholds.propose_above, thresholds.propose_above_with_answer)
+        if policy.proposes in self.positives and limits == (None, None):
+            raise Refused(
+                f"{self.model!r} has no threshold above which a passage surely answers; label more questions and learn it "
+                f"again ('blindspot judge learn {self.model} --run RUN --replace'), give --propose-above, or leave the "
+                f"positives {policy.proposes!r} out"
+            )
+        return replace(self, thresholds=thresholds)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"thresholds": self.thresholds.as_dict()}

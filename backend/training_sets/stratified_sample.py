@@ -13,12 +13,12 @@ import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 from backend.core.rights import require
-from backend.training_sets.training_set import Pair, TrainingSet
+from backend.training_sets.training_set import PROPOSED, Pair, TrainingSet
 from db.errors import BadInput, Missing
 
 if TYPE_CHECKING:
     from backend.core.study import Study
-    from backend.judging.batches import BatchMade
+    from backend.judging.batches import BatchSummary
 
 KEPT, REMOVED, PSEUDO = "negatives kept", "negatives removed", "pseudo-positives"
 STRATA = (KEPT, REMOVED, PSEUDO)
@@ -37,7 +37,7 @@ def stratum_of(pair: Pair) -> str | None:
     if pair.label is not None:
         return None
     if pair.role == "positive":
-        return PSEUDO if pair.source in ("cross_encoder", "distant") else None
+        return PSEUDO if pair.source in (*PROPOSED, "distant") else None
     if not pair.mined:
         return None
     return KEPT if pair.role == "negative" else REMOVED
@@ -76,7 +76,7 @@ def stratified_sample(study: Study, name: str, n: int, seed: int = 0) -> list[Sa
 
 def queue_stratified_sample(
     study: Study, name: str, training_set: str, n: int = 30, seed: int = 0, by: str | None = None
-) -> BatchMade:
+) -> BatchSummary:
     """Queue a sample of each stratum for judging. The Quality page shows how often the machine was right, by stratum.
 
     Raises as `stratified_sample` and `backend.judging.batches.batch_of_pairs` do.

@@ -117,7 +117,7 @@ class TrainingSet:
 
 
 def positives_of(pairs: Sequence[Pair]) -> list[Pair]:
-    """The positives in the order of trust: people's, gold, distant supervision, the cross-encoder's."""
+    """The positives in the order of trust: people's, gold, distant supervision, the models'."""
     return sorted(
         (pair for pair in pairs if pair.role == "positive"), key=lambda pair: (SOURCES.index(pair.source), pair.passage)
     )
@@ -134,10 +134,21 @@ def training_sets(study: Study) -> dict[str, dict]:
 
 
 Role = Literal["positive", "negative", "dropped"]
-Source = Literal["label", "gold", "distant", "cross_encoder", "run", "random", "other_gold"]
-ROLES = ("positive", "negative", "dropped")
-SOURCES = ("label", "gold", "distant", "cross_encoder", "run", "random", "other_gold")
+Source = Literal["label", "gold", "distant", "cross_encoder", "judge", "run", "random", "other_gold"]
+ROLES: tuple[Role, ...] = ("positive", "negative", "dropped")
+SOURCES: tuple[Source, ...] = (
+    "label",
+    "gold",
+    "distant",
+    "cross_encoder",
+    "judge",
+    "run",
+    "random",
+    "other_gold",
+)
 """In the order of trust. `other_gold`: a gold passage of another question, taken as a negative."""
+PROPOSED: tuple[Source, ...] = ("cross_encoder", "judge")
+"""Sources of pseudo-positives: mined passages that a model is sure of."""
 HARD = ("label", "run")
 """Sources of hard negatives; negatives of all other sources are easy."""
 
@@ -148,7 +159,7 @@ class Pair(NamedTuple):
     role: positive, negative, or dropped (seen, but neither).
     source: who decided last, of SOURCES.
     run, rank, score: where the passage was mined; None if it was not.
-    probability: the cross-encoder's; None is unknown. answer: whether the passage contains an answer; None if the
+    probability: the model's; None is unknown. answer: whether the passage contains an answer; None if the
     question has no answers.
     label: people's label ("open" in dispute); None if nobody judged the pair or the set uses no labels.
     machine, origin: the role and the source without people's labels; None if only people named the passage.
@@ -172,7 +183,7 @@ class Pair(NamedTuple):
     @property
     def mined(self) -> bool:
         """Whether a run mined the passage as a possible negative."""
-        return self.rank is not None and self.origin in ("run", "cross_encoder")
+        return self.rank is not None and self.origin in ("run", *PROPOSED)
 
     @property
     def hard(self) -> bool:

@@ -1,13 +1,13 @@
-"""The rule by which one training set is said to be better than another, written down before anything was trained.
+"""The rule that decides whether one training set is better than another, fixed before the first training.
 
-- Measured is Success@1 over held-out questions: in collections this small, 5 and 20 leave few questions to gain (on the encyclopedia
+- The measure is Success@1 over held-out questions. In collections this small, 5 and 20 leave few questions to gain (on the encyclopedia
   of seed 0 the start model finds 94% at 5 before any training).
-- A difference is paired: the same questions, the same seeds of training, and its interval lets both vary (t quantiles of both).
+- A difference is paired: the same questions and the same training seeds. Its interval lets both vary (t quantiles of both).
 - An order of several sets is several claims, so their intervals are at 1 - 0.05 / claims (Bonferroni).
 - With fewer than 3 seeds there is NO CLAIM, whatever the figures.
-- "shows": the whole interval lies above 0. "does not show": the whole interval lies below 1 percentage point, so that a gain worth
-  having is ruled out. Else "cannot tell".
-- An order shows where all of its claims do; it does not show where one of them does not; else one cannot tell.
+- "supported": the whole interval is above 0. "not supported": the whole interval is below 1 percentage point, which rules out a gain
+  worth having. Otherwise "inconclusive".
+- An order is supported if all its claims are; it is not supported if one of them is not; otherwise it is inconclusive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 K = 1
 WORTH = 0.01
 ALPHA = 0.05
-Verdict = Literal["shows", "does not show", "cannot tell", "no claim"]
+Verdict = Literal["supported", "not supported", "inconclusive", "no claim"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ def verdict(difference: Estimate, seeds: int) -> Verdict:
     if seeds < LEAST_SEEDS or difference.value is None:
         return "no claim"
     if difference.low > 0:
-        return "shows"
-    return "does not show" if difference.high < WORTH else "cannot tell"
+        return "supported"
+    return "not supported" if difference.high < WORTH else "inconclusive"
 
 
 def of_order(made: Sequence[Claim]) -> Verdict:
     found = {claim.verdict for claim in made}
     if "no claim" in found or not found:
         return "no claim"
-    if found == {"shows"}:
-        return "shows"
-    return "does not show" if "does not show" in found else "cannot tell"
+    if found == {"supported"}:
+        return "supported"
+    return "not supported" if "not supported" in found else "inconclusive"

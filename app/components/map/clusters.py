@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from app import who
-from app.components.map.data import Points, first_hits, known_of
+from app.components.map.data import MapPoints, first_hits, known_of
 from app.components.map.parts import address
 from app.components.map.selection import acting, attempt, panel
 from app.components.marks import WILSON, figure
@@ -113,7 +113,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures clusters")
 
 
-def opened_cluster(map: Map, points: Points, state: Clusters, id: int, run: str | None, k: int) -> None:
+def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, k: int) -> None:
     """Show one cluster with its passages and actions. Raises Missing."""
     members = state.members(id)
     words = ", ".join(state.words.get(id, ())) or "no distinctive words"

@@ -18,7 +18,7 @@ START = 140  # characters of a passage to show on hover
 
 
 @dataclass(frozen=True)
-class Points:
+class MapPoints:
     """The points of a map: ids ("q:..." or "p:..."), titles, and the starts of their texts."""
 
     ids: list[str]
@@ -41,15 +41,15 @@ def _map(_study: Study, folder: str, name: str, mark: int | None) -> Map:
     return Map.open(_study, name)
 
 
-def points(map: Map) -> Points:
+def points(map: Map) -> MapPoints:
     return _points(map, str(map.study.folder), map.name, map.manifest["made"])
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _points(_map: Map, *key: object) -> Points:
+def _points(_map: Map, *key: object) -> MapPoints:
     questions = _map.study.questions.some(_map.question_ids[: _map.drawn])
     passages = _map.study.corpus.passages(_map.ordinals.tolist())
-    return Points(
+    return MapPoints(
         [QUESTION + question.id for question in questions] + [PASSAGE + passage.id for passage in passages],
         [question.text for question in questions] + [passage.title for passage in passages],
         [", ".join(question.answers[:3]) for question in questions] + [passage.text[:START] for passage in passages],

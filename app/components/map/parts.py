@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.accuracy import Estimate
 from app import url
-from app.components.map.data import Points, neighbours_of
+from app.components.map.data import MapPoints, neighbours_of
 from app.components.marks import notice, relation_label
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
@@ -175,7 +175,7 @@ def spread_table(map: Map) -> Html:
     return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", said, cls="convention"), cls="panel")
 
 
-def opened_point(map: Map, points: Points, number: int, view: int) -> Html:
+def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
     """A question or passage with its nearest neighbours in the original space."""
     id, where = points.ids[number], {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     if id.startswith(QUESTION):
@@ -241,7 +241,7 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
     )
 
 
-def point_list(map: Map, points: Points, chosen: Sequence[str], pages: int, each: int = 15) -> Html:
+def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, each: int = 15) -> Html:
     """The selected points, up to and including page `pages` of `each` points."""
     shown = [points.number[id] for id in chosen[: pages * each] if id in points.number]
     lines = [

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import url, who
-from app.components.map.data import Points, known_of
+from app.components.map.data import MapPoints, known_of
 from app.components.map.parts import address, point_list
 from app.components.marks import notice
 from app.markup import div, link, show, span, tag
@@ -76,7 +76,7 @@ def acting(map: Map) -> str | None:
 
 
 def panel(
-    map: Map, points: Points, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True
+    map: Map, points: MapPoints, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True
 ) -> None:
     """Show a list of points and its actions."""
     known = known_of(map)

@@ -6,7 +6,7 @@ from app.components.marks import percent
 from app.components.quality.marks import bounds, coefficient, heads, row, share
 from app.components.tables import scrolling
 from app.markup import Html, div, span, tag, term
-from backend.judging.quality import LONGEST, Agreements, Quality, Work
+from backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
 from backend.text.counting import counted
 
 ALPHA = (
@@ -93,7 +93,9 @@ def people_panel(found: Quality) -> Html:
         "labels",
         "questions",
         term("s per label", "Median seconds per label; a key that labels several passages divides its time among them"),
-        term("per hour", f"Labels per hour of labelling; each action counts at most {LONGEST // 60_000} minutes"),
+        term(
+            "per hour", f"Labels per hour of labelling; each action counts at most {MAX_GESTURE_MS // 60_000} minutes"
+        ),
         "positive",
         "unsure",
         term(
@@ -114,7 +116,7 @@ def people_panel(found: Quality) -> Html:
     return div(tag("h2", "Annotators"), scrolling(table), tag("p", *note, cls="convention"), cls="panel")
 
 
-def _person(work: Work) -> Html:
+def _person(work: AnnotatorStats) -> Html:
     timed = "" if work.timed == work.labels else f"{counted(work.timed, 'label')} timed"
     return row(
         f"{work.labels:,}",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from app import url
 from app.components.pager import pager
 from app.markup import Html, div, link, span, tag
-from backend.judging.quality import Dispute, Disputed
+from backend.judging.quality import Dispute, DisputedPassage
 from backend.text.counting import counted
 
 JUDGE = "judge"
@@ -85,7 +85,7 @@ def _dispute(dispute: Dispute, names: bool) -> Html:
     return div(asked, tag("ul", *(_passage(each, names) for each in dispute.passages)), cls="dispute")
 
 
-def _passage(passage: Disputed, names: bool) -> Html:
+def _passage(passage: DisputedPassage, names: bool) -> Html:
     votes = [
         span(label, " ", ", ".join(people) if names else f"×{len(people)}", cls=f"vote {label}")
         for label, people in passage.votes.items()

@@ -198,6 +198,7 @@ def _sources(counts: dict) -> Html:
         "gold": "gold",
         "distant": "distant supervision",
         "cross_encoder": "cross-encoder",
+        "judge": "judge",
         "run": "mined",
         "random": "random",
         "other_gold": "gold of other questions",

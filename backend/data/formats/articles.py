@@ -26,7 +26,7 @@ Cut = Callable[[str], Iterator[str]]
 def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         cut_short = len(head.first_line) == len(head.text)
         named = '"id"' in head.text or '"_id"' in head.text
         return (
@@ -43,13 +43,13 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
         empty = False
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             id = fields.identifier(record, "id", "_id", required=False) or str(line)
             title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
             if not_utf8(body) or not_utf8(title):
-                raise fields.Wrong("half a surrogate pair stands in it")
-        except fields.Wrong as error:
+                raise fields.FieldError("half a surrogate pair stands in it")
+        except fields.FieldError as error:
             batch.problems.append(BadInput(str(error), path, line))
             continue
         rows = [(f"{id}-{number}", title, block) for number, block in enumerate(cut(body))]

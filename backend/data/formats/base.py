@@ -78,14 +78,14 @@ class Format:
     kind: "passages", "questions", "frequencies", "runs" or "qrels".
     recognise: whether a file looks like it.
     read: gives what the reader of that kind gives (below), from a path and Options. None for a form that is only written.
-    write: takes a path and what the writer of that kind takes, streamed, and gives `Written`. None where there is no writer.
+    write: takes a path and what the writer of that kind takes, streamed, and gives `WriteResult`. None where there is no writer.
     suffix: the ending of a file that is written.
     files: for a format that is a folder: the files of it that are read, in order.
     settings: what can be asked for with `--set NAME=VALUE`, with its default; the default's type is the value's.
 
     Readers *raise* BadInput where the file cannot be read on, and *give* BadInput in place of a row that is wrong, which
     the importer raises or, when told to, leaves out:
-    passages give `PassageBatch`; questions `Item`; frequencies `(entity, count, line)`; runs `Entry`; qrels `Judgement`.
+    passages give `PassageBatch`; questions `ImportedQuestion`; frequencies `(entity, count, line)`; runs `RunEntry`; qrels `Qrel`.
     Writers take: passages and questions, iterables of those records; qrels, `(question id, passage id, grade)`; runs, a
     name and an iterable of `(Question, [(Passage, score, holds an answer)])`.
     """
@@ -95,14 +95,14 @@ class Format:
     what: str
     recognise: Callable[[Head], bool]
     read: Callable[..., Iterator[Any]] | None
-    write: Callable[..., Written] | None = None
+    write: Callable[..., WriteResult] | None = None
     suffix: str = ""
     files: Callable[[Path], list[Path]] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """How many rows a writer wrote, what a row is, and one line for everything that the format has no place for."""
 
     rows: int
@@ -147,7 +147,7 @@ class Context(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RunEntry:
     """What a run's file says of one question. It names it by its id, by its text, or by both.
 
     contexts: in the file's order. problems: what was wrong with those that are not among them.
@@ -163,7 +163,7 @@ class Entry:
     problems: tuple[BadInput, ...] = ()
 
 
-class Judgement(NamedTuple):
+class Qrel(NamedTuple):
     """One line of qrels. Above 0 the passage is relevant."""
 
     question_id: str
@@ -174,7 +174,7 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ImportedQuestion:
     """A question and the place it was read from.
 
     paragraphs: gold passages that have yet to be found in the collection, besides those that `question.gold` names.

@@ -17,10 +17,10 @@ from backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
-    Item,
-    Judgement,
+    ImportedQuestion,
     Options,
-    Written,
+    Qrel,
+    WriteResult,
     wrong_with_id,
     wrong_with_question,
 )
@@ -44,7 +44,7 @@ def recognise_queries(head: Head) -> bool:
         return bool({"queries.jsonl", "queries.jsonl.gz"} & head.names)
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         return False
     return {"_id", "text"} <= set(record) and not {
         "title",
@@ -77,7 +77,7 @@ def _part(folder: Path, name: str) -> Path:
     return next((file for file in files if file.is_file()), files[0])
 
 
-def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement | BadInput]:
+def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
     lines = numbered_lines(ByteSource(path))
     number, header = next(lines, (1, ""))
     if tuple(name.strip().lower() for name in header.split("\t")) != HEADER:
@@ -85,14 +85,14 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement 
     for line, text in lines:
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             columns = text.split("\t")
             if len(columns) != 3:
-                raise fields.Wrong(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
+                raise fields.FieldError(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
             if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
-                raise fields.Wrong(message)
-            yield Judgement(columns[0], columns[1], grade(columns[2]), str(path), line)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+            yield Qrel(columns[0], columns[1], grade(columns[2]), str(path), line)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
@@ -119,7 +119,7 @@ class _Gold:
                     self.gold.setdefault(row.question_id, {}).setdefault(row.passage_id, (row.path, row.line))
 
 
-def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     files = query_files(path) if path.is_dir() else [path]
     known = _Gold()
     for file in files[1:]:
@@ -134,7 +134,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | B
         empty = False
         try:
             item = _item(text, files, line, dataset, known, options)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), files[0], line)
             continue
         if options.split in (None, item.question.split):
@@ -143,9 +143,9 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | B
         raise BadInput("the file is empty", files[0])
 
 
-def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> Item:
+def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> ImportedQuestion:
     if not_utf8(text):
-        raise fields.Wrong("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line holds bytes that are not UTF-8")
     record: dict[str, Any] = fields.parse_object(text)
     id = fields.identifier(record, "_id", "id")
     places = known.gold.get(id, {})
@@ -153,35 +153,35 @@ def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, o
     gold = tuple(places) if options.gold == "all" else tuple(places)[:1]
     question = Question(id, fields.required_text(record, "text"), dataset=dataset, split=split, gold=gold)
     if message := wrong_with_question(question):
-        raise fields.Wrong(message)
-    return Item(question, str(files[0]), line, gold_places=places)
+        raise fields.FieldError(message)
+    return ImportedQuestion(question, str(files[0]), line, gold_places=places)
 
 
-def write_corpus(path: Path, passages: Iterable[Passage]) -> Written:
+def write_corpus(path: Path, passages: Iterable[Passage]) -> WriteResult:
     return _lines(path, ({"_id": p.id, "title": p.title, "text": p.text, "metadata": {}} for p in passages))
 
 
-def write_queries(path: Path, questions: Iterable[Question]) -> Written:
+def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
     return _lines(path, ({"_id": q.id, "text": q.text, "metadata": {}} for q in questions))
 
 
-def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Written:
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
     rows = 0
     with written_whole(path) as file:
         file.write("\t".join(HEADER) + "\n")
         for question_id, passage_id, value in judgements:
             file.write(f"{question_id}\t{passage_id}\t{value}\n")
             rows += 1
-    return Written(rows)
+    return WriteResult(rows)
 
 
-def _lines(path: Path, made: Iterable[dict]) -> Written:
+def _lines(path: Path, made: Iterable[dict]) -> WriteResult:
     rows = 0
     with written_whole(path) as file:
         for record in made:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             rows += 1
-    return Written(rows)
+    return WriteResult(rows)
 
 
 FORMATS = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import Context, Entry, wrong_with_id, wrong_with_text
+from backend.data.formats.base import Context, RunEntry, wrong_with_id, wrong_with_text
 from db.errors import BadInput
 
 LINES_PER_BLOCK = 300_000  # of a run without texts: about 60 MB
@@ -16,26 +16,26 @@ IDS = ("id", "docid", "passage_id", "psg_id")
 _LARGEST = 3.4e38  # float32; scores are kept so
 
 
-def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> Entry:
-    """An entry whose passages stand under the name `passages`. Raises `fields.Wrong` where the question is wrong."""
+def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> RunEntry:
+    """An entry whose passages stand under the name `passages`. Raises `fields.FieldError` where the question is wrong."""
     question = fields.required_text(record, "question")
     message = wrong_with_text("question", question) or (question_id is not None and wrong_with_id(question_id))
     if message:
-        raise fields.Wrong(message)
+        raise fields.FieldError(message)
     answers = fields.texts(record, "answers")
     values = record.get(passages)
     if not isinstance(values, list):
-        raise fields.Wrong(f"there is no list '{passages}'")
+        raise fields.FieldError(f"there is no list '{passages}'")
     contexts, problems = [], []
     for number, value in enumerate(values, 1):
         try:
             contexts.append(_context(value, line))
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             problems.append(BadInput(f"passage {number} of the question {question[:60]!r}: {error}", path, line))
-    return Entry(question_id, question, answers, contexts, str(path), line, tuple(problems))
+    return RunEntry(question_id, question, answers, contexts, str(path), line, tuple(problems))
 
 
-def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[Entry | BadInput]:
+def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
     """Entries out of a run whose lines name a question and a passage each, in any order.
 
     Lines of one question need not stand together: those within LINES_PER_BLOCK lines become one entry. A bad line comes after
@@ -44,9 +44,9 @@ def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> I
     block: dict[str, list[Context]] = {}
     held = 0
 
-    def entries() -> Iterator[Entry]:
+    def entries() -> Iterator[RunEntry]:
         for question_id, contexts in block.items():
-            yield Entry(question_id, None, (), contexts, str(path), contexts[0].line)
+            yield RunEntry(question_id, None, (), contexts, str(path), contexts[0].line)
 
     for row in rows:
         if isinstance(row, BadInput) or held == LINES_PER_BLOCK:
@@ -61,27 +61,27 @@ def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> I
 
 
 def score(value: Any) -> float:
-    """A score, which DPR writes as text. Raises `fields.Wrong`."""
+    """A score, which DPR writes as text. Raises `fields.FieldError`."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not abs(number) < _LARGEST:
-        raise fields.Wrong(f"the score is {str(value)[:40]!r}; it must be a number")
+        raise fields.FieldError(f"the score is {str(value)[:40]!r}; it must be a number")
     return number
 
 
 def _context(value: Any, line: int) -> Context:
     if not isinstance(value, dict):
-        raise fields.Wrong(f"this is {fields.kind_of(value)}, not a passage")
+        raise fields.FieldError(f"this is {fields.kind_of(value)}, not a passage")
     id = fields.identifier(value, *IDS)
     if message := wrong_with_id(id):
-        raise fields.Wrong(message)
+        raise fields.FieldError(message)
     holds = value.get("has_answer")
     if holds is not None and not isinstance(holds, bool):
-        raise fields.Wrong("'has_answer' must be true or false")
+        raise fields.FieldError("'has_answer' must be true or false")
     if "score" not in value:
-        raise fields.Wrong("there is no 'score'")
+        raise fields.FieldError("there is no 'score'")
     title, text = fields.text(value, "title"), fields.text(value, "text")
     if title is None and text is not None:
         title, text = split_contents(text)

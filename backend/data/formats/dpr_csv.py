@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Written, wrong_with_question
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    ImportedQuestion,
+    Options,
+    WriteResult,
+    wrong_with_question,
+)
 from backend.data.formats.files import one_line, written_whole
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
@@ -32,7 +40,7 @@ def recognise(head: Head) -> bool:
     )
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     dataset, split = options.dataset or stem(path), options.split or _split(path)
     empty = True
     for line, text in numbered_lines(ByteSource(path)):
@@ -44,9 +52,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
                 dataset=dataset, split=split,
             )  # fmt: skip
             if message := wrong_with_question(made):
-                raise fields.Wrong(message)
-            yield Item(made, str(path), line)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+            yield ImportedQuestion(made, str(path), line)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     if empty:
         raise BadInput("the file is empty", path)
@@ -63,29 +71,29 @@ def _split(path: Path) -> str:
 
 def _columns(line: str) -> list[str]:
     if not_utf8(line):
-        raise fields.Wrong("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line holds bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])
     except csv.Error as error:
-        raise fields.Wrong(f"this line is not CSV ({error})") from None
+        raise fields.FieldError(f"this line is not CSV ({error})") from None
     if len(columns) != 2:
         hint = "; a quote opens and does not close" if line.count('"') % 2 else ""
-        raise fields.Wrong(f"{len(columns)} fields; there must be two, question and list of answers{hint}")
+        raise fields.FieldError(f"{len(columns)} fields; there must be two, question and list of answers{hint}")
     return columns
 
 
 def _answers(text: str) -> tuple[str, ...]:
     if len(text) > MAX_ANSWERS_TEXT:
-        raise fields.Wrong("the list of answers is too long")
+        raise fields.FieldError("the list of answers is too long")
     try:
         # A wrong list warns about its escapes before it fails; the message below is enough.
         value = _quietly(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise fields.Wrong(
+        raise fields.FieldError(
             f"the answers are {text[:60]!r}; they must be a list, as in ['Oslo', 'Kristiania']"
         ) from None
     if not isinstance(value, list | tuple) or not all(isinstance(answer, str) for answer in value):
-        raise fields.Wrong("the answers must be a list of texts, as in ['Oslo', 'Kristiania']")
+        raise fields.FieldError("the answers must be a list of texts, as in ['Oslo', 'Kristiania']")
     return tuple(dict.fromkeys(value))
 
 
@@ -97,7 +105,7 @@ def _quietly(text: str):
         return ast.literal_eval(text.strip())
 
 
-def write(path: Path, questions: Iterable[Question]) -> Written:
+def write(path: Path, questions: Iterable[Question]) -> WriteResult:
     """Ids, gold and all else but text and answers have no place here; tabs and line ends in a question become spaces."""
     rows = folded = 0
     with written_whole(path) as file:
@@ -107,7 +115,7 @@ def write(path: Path, questions: Iterable[Question]) -> Written:
             folded += text != question.text
             writer.writerow([text, repr(list(question.answers))])
             rows += 1
-    return Written(
+    return WriteResult(
         rows, (f"{counted(folded, 'question')} held tabs or line ends, which became spaces",) if folded else ()
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Entry, Format, Head, Options, Written
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
 from backend.data.formats.contexts import entry
 from backend.data.formats.files import written_whole
 from backend.data.formats.json_stream import open_json, records
@@ -26,14 +26,14 @@ def recognise(head: Head) -> bool:
     return head.start == "[" and '"ctxs"' in head.text
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
     for line, record in records(open_json(ByteSource(path))):
         if isinstance(record, BadInput):
             yield record
             continue
         try:
             yield entry(record, "ctxs", None, path, line)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
@@ -50,8 +50,8 @@ def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]
     return count
 
 
-def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
-    return Written(write_results(path, entries), unit="question")
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
+    return WriteResult(write_results(path, entries), unit="question")
 
 
 def _entry(question: Question, retrieved: Retrieved) -> dict:

@@ -17,7 +17,7 @@ from backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
-    Item,
+    ImportedQuestion,
     Options,
     Paragraph,
     wrong_with_id,
@@ -35,7 +35,7 @@ def recognise(head: Head) -> bool:
     return head.start == "[" and '"positive_ctxs"' in head.text
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     prefix = "-".join((options.dataset or stem(path)).split())
     for index, (line, record) in enumerate(records(open_json(ByteSource(path)))):
         if isinstance(record, BadInput):
@@ -43,11 +43,11 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
             continue
         try:
             yield _item(record, f"{prefix}.{index}", path, line, options)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
-def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Options) -> Item:
+def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Options) -> ImportedQuestion:
     question = Question(
         id=id,
         text=fields.required_text(record, "question"),
@@ -56,17 +56,17 @@ def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Optio
         split=options.split or "train",
     )
     if message := wrong_with_question(question):
-        raise fields.Wrong(message)
+        raise fields.FieldError(message)
     contexts = record.get("positive_ctxs", [])
     if not isinstance(contexts, list):
-        raise fields.Wrong(f"'positive_ctxs' is {fields.kind_of(contexts)}; it must be a list of passages")
+        raise fields.FieldError(f"'positive_ctxs' is {fields.kind_of(contexts)}; it must be a list of passages")
     paragraphs = tuple(_paragraph(context) for context in contexts)
-    return Item(question, str(path), line, paragraphs if options.gold == "all" else paragraphs[:1])
+    return ImportedQuestion(question, str(path), line, paragraphs if options.gold == "all" else paragraphs[:1])
 
 
 def _paragraph(value: Any) -> Paragraph:
     if not isinstance(value, dict):
-        raise fields.Wrong(f"'positive_ctxs' holds {fields.kind_of(value)}; it must be a list of passages")
+        raise fields.FieldError(f"'positive_ctxs' holds {fields.kind_of(value)}; it must be a list of passages")
     id = fields.identifier(
         value, *(name for name in ("passage_id", "psg_id") if value.get(name) is not None), required=False
     )
@@ -76,7 +76,7 @@ def _paragraph(value: Any) -> Paragraph:
         or wrong_with_text("title", title, empty=True)
         or wrong_with_text("text", text, empty=id is not None)
     ):
-        raise fields.Wrong(f"a positive: {message}")
+        raise fields.FieldError(f"a positive: {message}")
     return Paragraph(title, text, id)
 
 

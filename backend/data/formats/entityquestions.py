@@ -23,7 +23,7 @@ from pathlib import Path
 
 from backend.data.formats import fields
 from backend.data.formats.archive import member_place, read_members
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
 from backend.data.formats.json_stream import JsonStream
 from db.errors import BadInput
 from db.records import Question
@@ -79,7 +79,7 @@ def wanted(name: str) -> bool:
     return _FILE.fullmatch(name) is not None or name.split("/")[-1] == TEMPLATES_FILE
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     """Raises BadInput where the archive is broken, a file is no JSON array, or nothing in it is EntityQuestions."""
     members = read_members(path, wanted)
     templates = _templates(path, members)
@@ -112,7 +112,7 @@ def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
     place = member_place(path, named[0])
     try:
         templates = fields.parse_object(_decoded(members[named[0]], place))
-    except fields.Wrong as error:
+    except fields.FieldError as error:
         raise BadInput(str(error), place) from None
     for key, wording in templates.items():
         if not isinstance(wording, str) or wording.count("[X]") != 1:
@@ -120,7 +120,9 @@ def _templates(path: Path, members: dict[str, bytes]) -> dict[str, str]:
     return templates
 
 
-def _questions(data: bytes, place: str, file: _File, templates: dict[str, str]) -> Iterator[Item | BadInput]:
+def _questions(
+    data: bytes, place: str, file: _File, templates: dict[str, str]
+) -> Iterator[ImportedQuestion | BadInput]:
     template = templates.get(f"{file.relation}_{file.dataset}") or templates.get(file.relation)
     if template is None:
         raise BadInput(f"the wordings ({TEMPLATES_FILE}) do not name {file.relation}", place)
@@ -128,19 +130,21 @@ def _questions(data: bytes, place: str, file: _File, templates: dict[str, str]) 
     for index, (line, record) in enumerate(_array(_decoded(data, place), place)):
         try:
             if not isinstance(record, dict):
-                raise fields.Wrong(f"this is {fields.kind_of(record)}, not a question")
+                raise fields.FieldError(f"this is {fields.kind_of(record)}, not a question")
             text = fields.required_text(record, "question")
             if not (text.startswith(before) and text.endswith(after) and len(text) > len(before) + len(after)):
-                raise fields.Wrong(f"the question {text[:100]!r} is not worded {template!r}, as {file.relation} is")
+                raise fields.FieldError(
+                    f"the question {text[:100]!r} is not worded {template!r}, as {file.relation} is"
+                )
             question = Question(
                 id=f"{file.prefix}.{index}", text=text, answers=fields.texts(record, "answers"), relation=file.relation,
                 subject=text[len(before) : len(text) - len(after)], template=template, bucket=file.bucket,
                 dataset=file.dataset, split=file.split,
             )  # fmt: skip
             if message := wrong_with_question(question):
-                raise fields.Wrong(message)
-            yield Item(question, place, line)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+            yield ImportedQuestion(question, place, line)
+        except fields.FieldError as error:
             yield BadInput(str(error), place, line)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 from backend.data.formats.base import MAX_INTEGER
 
 
-class Wrong(ValueError):
+class FieldError(ValueError):
     """What is wrong with a record, without the place."""
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises Wrong."""
+    """A JSON object. Raises FieldError."""
     value = parse(text)
     if not isinstance(value, dict):
-        raise Wrong(f"this is {kind_of(value)}, not a JSON object")
+        raise FieldError(f"this is {kind_of(value)}, not a JSON object")
     return value
 
 
@@ -24,11 +24,11 @@ def parse(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise Wrong("this JSON is nested too deeply") from None
+        raise FieldError("this JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise Wrong(f"this is not JSON ({error.msg}, character {error.pos + 1})") from None
+        raise FieldError(f"this is not JSON ({error.msg}, character {error.pos + 1})") from None
     except ValueError as error:  # a number with thousands of digits
-        raise Wrong(f"this JSON cannot be read ({str(error).partition(';')[0]})") from None
+        raise FieldError(f"this JSON cannot be read ({str(error).partition(';')[0]})") from None
 
 
 def identifier(record: dict[str, Any], *names: str, required: bool = True) -> str | None:
@@ -40,9 +40,9 @@ def identifier(record: dict[str, Any], *names: str, required: bool = True) -> st
                 return str(value)
             if isinstance(value, str):
                 return value
-            raise Wrong(f"'{name}' is {kind_of(value)}; it must be text")
+            raise FieldError(f"'{name}' is {kind_of(value)}; it must be text")
     if required:
-        raise Wrong(f"there is no '{names[0]}'")
+        raise FieldError(f"there is no '{names[0]}'")
     return None
 
 
@@ -52,7 +52,7 @@ def text(record: dict[str, Any], name: str, default: str | None = None) -> str |
     if value is None:
         return default
     if not isinstance(value, str):
-        raise Wrong(f"'{name}' is {kind_of(value)}; it must be text")
+        raise FieldError(f"'{name}' is {kind_of(value)}; it must be text")
     return value
 
 
@@ -61,7 +61,7 @@ def required_text(record: dict[str, Any], *names: str) -> str:
         value = text(record, name)
         if value is not None:
             return value
-    raise Wrong(f"there is no '{names[0]}'")
+    raise FieldError(f"there is no '{names[0]}'")
 
 
 def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
@@ -70,10 +70,10 @@ def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise Wrong(f"'{name}' is {kind_of(value)}; it must be a list of texts")
+        raise FieldError(f"'{name}' is {kind_of(value)}; it must be a list of texts")
     for element in value:
         if not isinstance(element, str):
-            raise Wrong(f"'{name}' holds {kind_of(element)}; it must be a list of texts")
+            raise FieldError(f"'{name}' holds {kind_of(element)}; it must be a list of texts")
     return tuple(value)
 
 
@@ -84,9 +84,9 @@ def integer(record: dict[str, Any], *names: str) -> int | None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Wrong(f"'{name}' is {kind_of(value)}; it must be a whole number")
+            raise FieldError(f"'{name}' is {kind_of(value)}; it must be a whole number")
         if not 0 <= value <= MAX_INTEGER:
-            raise Wrong(f"'{name}' is out of range")
+            raise FieldError(f"'{name}' is out of range")
         return value
     return None
 

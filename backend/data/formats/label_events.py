@@ -38,17 +38,17 @@ MAX_LINE = 4 << 20  # characters; a note of a whole page has 4,000
 _LARGEST = 2**63 - 1
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """An event and the line (from 1) on which it begins."""
 
     line: int
     event: EventRow
 
 
-class Problem(NamedTuple):
-    """What is wrong with a line."""
+class EventProblem(NamedTuple):
+    """What is wrong with a line; `line` is None if the position is unknown."""
 
-    line: int
+    line: int | None
     message: str
 
 
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 class EventFormat:
     """read: the lines of a file, raising BadInput where it cannot be read on. writer: takes a file, gives what writes an event."""
 
-    read: Callable[[Path], Iterator[Line | Problem]]
+    read: Callable[[Path], Iterator[EventLine | EventProblem]]
     writer: Callable[[TextIO], Callable[[EventRow, str], None]]
 
 
@@ -81,7 +81,7 @@ def _csv_writer(file: TextIO) -> Callable[[EventRow, str], None]:
     return write
 
 
-def _read_json(path: Path) -> Iterator[Line | Problem]:
+def _read_json(path: Path) -> Iterator[EventLine | EventProblem]:
     with _opened(path, "\n") as file:
         for line, text in enumerate(_bounded(file, path), 1):
             if not text.strip():
@@ -89,12 +89,12 @@ def _read_json(path: Path) -> Iterator[Line | Problem]:
             try:
                 value = json.loads(text)
             except (ValueError, RecursionError):
-                yield Problem(line, "this is no JSON")
+                yield EventProblem(line, "this is no JSON")
                 continue
-            yield _line(line, value) if isinstance(value, dict) else Problem(line, "this is no JSON object")
+            yield _line(line, value) if isinstance(value, dict) else EventProblem(line, "this is no JSON object")
 
 
-def _read_csv(path: Path) -> Iterator[Line | Problem]:
+def _read_csv(path: Path) -> Iterator[EventLine | EventProblem]:
     with _opened(path, "") as file:
         rows = csv.reader(_bounded(file, path), strict=True)
         try:
@@ -110,9 +110,9 @@ def _read_csv(path: Path) -> Iterator[Line | Problem]:
             raise BadInput(f"is no CSV ({error})", path, rows.line_num) from error
 
 
-def _csv_line(line: int, header: list[str], row: list[str]) -> Line | Problem:
+def _csv_line(line: int, header: list[str], row: list[str]) -> EventLine | EventProblem:
     if len(row) != len(header):
-        return Problem(line, f"{len(row)} cells; the header has {len(header)}")
+        return EventProblem(line, f"{len(row)} cells; the header has {len(header)}")
     value: dict[str, Any] = {}
     for name, cell in zip(header, row, strict=True):
         try:
@@ -126,15 +126,15 @@ def _csv_line(line: int, header: list[str], row: list[str]) -> Line | Problem:
                 else plain_cell(cell)
             )
         except ValueError:
-            return Problem(line, f"{name} is {cell[:40]!r}; it must be a number")
+            return EventProblem(line, f"{name} is {cell[:40]!r}; it must be a number")
     return _line(line, value)
 
 
-def _line(line: int, value: dict[str, Any]) -> Line | Problem:
+def _line(line: int, value: dict[str, Any]) -> EventLine | EventProblem:
     try:
-        return Line(line, _event(value))
+        return EventLine(line, _event(value))
     except BadInput as error:
-        return Problem(line, error.message)
+        return EventProblem(line, error.message)
 
 
 def _event(value: dict[str, Any]) -> EventRow:

@@ -13,13 +13,13 @@ from backend.data.formats import fields, trec
 from backend.data.formats.base import (
     NO_OPTIONS,
     Context,
-    Entry,
     Format,
     Head,
-    Item,
+    ImportedQuestion,
     Options,
     PassageBatch,
-    Written,
+    RunEntry,
+    WriteResult,
     wrong_with_id,
     wrong_with_question,
 )
@@ -75,7 +75,7 @@ def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[Passa
     yield batch
 
 
-def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     """The split is asked for, or told by the file's name (queries.dev.small.tsv; eval is test)."""
     told = [_SPLITS[part] for part in path.name.lower().split(".") if part in _SPLITS]
     split = options.split or (told[0] if told else None)
@@ -90,12 +90,12 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | B
             continue
         question = Question(columns[0], columns[1], dataset=dataset, split=split)
         message = wrong_with_question(question)
-        yield Item(question, str(path), line) if message is None else BadInput(message, path, line)
+        yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
     if empty:
         raise BadInput("the file is empty", path)
 
 
-def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
     """The score is 1 / rank."""
     yield from by_question(path, _run_lines(path))
 
@@ -105,24 +105,24 @@ def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
         try:
             question_id, passage_id, rank = _run_columns(text)
             yield question_id, Context(passage_id, 1 / int(rank), line)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
 def _run_columns(text: str) -> list[str]:
     columns = text.split("\t")
     if len(columns) != 3:
-        raise fields.Wrong(f"{len(columns)} fields; there must be three: question, passage, rank")
+        raise fields.FieldError(f"{len(columns)} fields; there must be three: question, passage, rank")
     if not_utf8(text):
-        raise fields.Wrong("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line holds bytes that are not UTF-8")
     if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
-        raise fields.Wrong(message)
+        raise fields.FieldError(message)
     if not (_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
-        raise fields.Wrong(f"the rank is {columns[2][:40]!r}; it must be a whole number from 1")
+        raise fields.FieldError(f"the rank is {columns[2][:40]!r}; it must be a whole number from 1")
     return columns
 
 
-def write_collection(path: Path, passages: Iterable[Passage]) -> Written:
+def write_collection(path: Path, passages: Iterable[Passage]) -> WriteResult:
     titles = folded = rows = 0
     with written_whole(path) as file:
         for passage in passages:
@@ -134,30 +134,30 @@ def write_collection(path: Path, passages: Iterable[Passage]) -> Written:
         if titles
         else []
     )
-    return Written(rows, (*notes, *_folded(folded, "text")))
+    return WriteResult(rows, (*notes, *_folded(folded, "text")))
 
 
-def write_queries(path: Path, questions: Iterable[Question]) -> Written:
+def write_queries(path: Path, questions: Iterable[Question]) -> WriteResult:
     folded = rows = 0
     with written_whole(path) as file:
         for question in questions:
             text = one_line(question.text)
             file.write(f"{question.id}\t{text}\n")
             rows, folded = rows + 1, folded + (text != question.text)
-    return Written(rows, _folded(folded, "question"))
+    return WriteResult(rows, _folded(folded, "question"))
 
 
-def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Written:
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> WriteResult:
     return trec.write_qrels(path, judgements, "\t")
 
 
-def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
     rows = 0
     with written_whole(path) as file:
         for question, retrieved in entries:
             file.writelines(f"{question.id}\t{p.id}\t{rank}\n" for rank, (p, _, _) in enumerate(retrieved, 1))
             rows += len(retrieved)
-    return Written(rows, ("The format has ranks only; scores were left out.",), "line")
+    return WriteResult(rows, ("The format has ranks only; scores were left out.",), "line")
 
 
 def _folded(count: int, what: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
@@ -20,12 +20,12 @@ from db.records import Question
 def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         return False
     return "question" in record and isinstance(record.get("answer"), list) and "answers" not in record
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     # "NQ-open.train-dev.jsonl" is the dev part of train: the last word tells.
     told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
     split = options.split or (told[-1] if told else None)
@@ -37,7 +37,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
         empty = False
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
             question = Question(
@@ -48,9 +48,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
                 split=split,
             )
             if message := wrong_with_question(question):
-                raise fields.Wrong(message)
-            yield Item(question, str(path), line)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+            yield ImportedQuestion(question, str(path), line)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     if empty:
         raise BadInput("the file is empty", path)

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_id, wrong_with_question
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    ImportedQuestion,
+    Options,
+    wrong_with_id,
+    wrong_with_question,
+)
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -28,7 +36,7 @@ SHARES = (("train", 0.70), ("dev", 0.85), ("test", 1.0))
 def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         return False
     answers = record.get("answers")
     return (
@@ -39,7 +47,7 @@ def recognise(head: Head) -> bool:
     )
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     settings = {**SETTINGS, **options.settings}
     asked: Counter[str] = Counter()
     empty = True
@@ -59,7 +67,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
     yield from _questions(path, chosen, draw, options)
 
 
-def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[Item]:
+def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
     """One question of each chosen passage, every one as likely; each text once."""
     seen: Counter[str] = Counter()
     kept: dict[str, tuple[int, str, tuple[str, ...]]] = dict.fromkeys(chosen)
@@ -82,31 +90,33 @@ def _questions(path: Path, chosen: list[str], draw: random.Random, options: Opti
         split: Any = next(name for name, share in SHARES if number < share * len(order))
         if options.split in (None, split):
             id = f"{'-'.join(dataset.split())}.{passage}"
-            yield Item(Question(id, text, answers, dataset=dataset, split=split, gold=(passage,)), str(path), line)
+            yield ImportedQuestion(
+                Question(id, text, answers, dataset=dataset, split=split, gold=(passage,)), str(path), line
+            )
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
             if message := wrong_with_question(question) or next(
                 filter(None, map(wrong_with_id, _passages(record))), None
             ):
-                raise fields.Wrong(message)
+                raise fields.FieldError(message)
             yield line, record
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield line, BadInput(str(error), path, line)
 
 
 def _passages(record: dict[str, Any]) -> tuple[str, ...]:
     values = record.get("answers")
     if not isinstance(values, list):
-        raise fields.Wrong("there is no list 'answers'; this needs PAQ's file with metadata")
+        raise fields.FieldError("there is no list 'answers'; this needs PAQ's file with metadata")
     if not all(isinstance(value, dict) for value in values):
-        raise fields.Wrong("'answers' must be a list of objects with passage_id")
+        raise fields.FieldError("'answers' must be a list of objects with passage_id")
     return tuple(dict.fromkeys(fields.identifier(value, "passage_id") for value in values))
 
 

@@ -16,7 +16,7 @@ _BATCH = 4096
 def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         # A line longer than the head: judge by how it begins.
         named = '"id"' in head.text or '"_id"' in head.text
         return (
@@ -35,12 +35,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
         empty = False
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             record = fields.parse_object(text)
             id = fields.identifier(record, "id", "_id")
             batch.rows.append((id, fields.text(record, "title", ""), fields.required_text(record, "text")))
             batch.lines.append(line)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             batch.problems.append(BadInput(str(error), path, line))
         if len(batch.rows) + len(batch.problems) >= _BATCH:
             batch.share = source.read / max(source.size, 1)

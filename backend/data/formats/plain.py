@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, numbered_lines
 from db.errors import BadInput
@@ -18,7 +18,7 @@ def recognise(head: Head) -> bool:
     return not head.folder and not head.tar and bool(start) and start not in "{[<" and "\t" not in head.first_line
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     """Raises BadInput unless the split asked for is "unlabelled"."""
     if options.split != "unlabelled":
         raise BadInput("plain questions have no answers; say --split unlabelled, or use JSON lines with answers", path)
@@ -28,7 +28,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
         dataset = options.dataset or stem(path)
         question = Question(f"{'-'.join(dataset.split())}.{line}", text.strip(), dataset=dataset, split="unlabelled")
         message = wrong_with_question(question)
-        yield Item(question, str(path), line) if message is None else BadInput(message, path, line)
+        yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
     if empty:
         raise BadInput("the file is empty", path)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -23,7 +23,7 @@ def recognise(head: Head) -> bool:
     return {"question", "s_pop", "possible_answers"} <= set(_names(head.first_line))
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     lines = numbered_lines(ByteSource(path))
     number, header = next(lines, (1, None))
     if header is None:
@@ -38,9 +38,9 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
         try:
             question = _question(dict(zip(names, _columns(text, len(names)), strict=True)), dataset, line, options)
             if message := wrong_with_question(question):
-                raise fields.Wrong(message)
-            yield Item(question, str(path), line)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+            yield ImportedQuestion(question, str(path), line)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     if empty:
         raise BadInput("the file holds a header and nothing else", path)
@@ -52,20 +52,20 @@ def _names(header: str) -> list[str]:
 
 def _columns(line: str, width: int) -> list[str]:
     if not_utf8(line):
-        raise fields.Wrong("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line holds bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])
     except csv.Error as error:
-        raise fields.Wrong(f"this line is not CSV ({error})") from None
+        raise fields.FieldError(f"this line is not CSV ({error})") from None
     if len(columns) != width:
-        raise fields.Wrong(f"{len(columns)} fields where the header names {width}")
+        raise fields.FieldError(f"{len(columns)} fields where the header names {width}")
     return columns
 
 
 def _question(row: dict[str, str], dataset: str, line: int, options: Options) -> Question:
     popularity = row["s_pop"]
     if not (popularity.isascii() and popularity.isdigit() and len(popularity) < 19):
-        raise fields.Wrong(f"s_pop is {popularity[:40]!r}; it must be a whole number")
+        raise fields.FieldError(f"s_pop is {popularity[:40]!r}; it must be a whole number")
     answers = fields.parse(row["possible_answers"])
     return Question(
         id=row.get("id") or f"{'-'.join(dataset.split())}.{line}", text=row["question"],

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, Written
+from backend.data.formats.base import MAX_TEXT, NO_OPTIONS, Format, Head, Options, PassageBatch, WriteResult
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, text_blocks
 from db.errors import BadInput, Refused
@@ -199,7 +199,7 @@ def _fields(line: str, path: Path) -> list[str]:
         raise BadInput("the header's quotes do not close", path, 1) from None
 
 
-def write(path: Path, passages: Iterable[Passage]) -> Written:
+def write(path: Path, passages: Iterable[Passage]) -> WriteResult:
     """Fields that hold a quote, a tab or a line end are quoted."""
     rows = 0
     with written_whole(path) as file:
@@ -207,7 +207,7 @@ def write(path: Path, passages: Iterable[Passage]) -> Written:
         for p in passages:
             file.write(f"{p.id}\t{_written(p.text)}\t{_written(p.title)}\n")
             rows += 1
-    return Written(rows)
+    return WriteResult(rows)
 
 
 def _written(value: str) -> str:

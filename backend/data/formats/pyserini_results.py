@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Entry, Format, Head, Options, Written
+from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
 from backend.data.formats.contexts import entry
 from backend.data.formats.dpr_results import Retrieved
 from backend.data.formats.files import one_line, written_whole
@@ -22,23 +22,23 @@ def recognise(head: Head) -> bool:
     return head.start == "{" and '"contexts"' in head.text
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
     stream, seen = open_json(ByteSource(path)), set()
     for line, key in stream.object():
         record = stream.value()
         try:
             if key in seen:
-                raise fields.Wrong(f"the question id {key[:60]!r} stands twice")
+                raise fields.FieldError(f"the question id {key[:60]!r} stands twice")
             seen.add(key)
             if not isinstance(record, dict):
-                raise fields.Wrong(f"this is {fields.kind_of(record)}, not an object")
+                raise fields.FieldError(f"this is {fields.kind_of(record)}, not an object")
             yield entry(record, "contexts", key, path, line)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     stream.end()
 
 
-def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
     """Tabs and line ends within a passage become spaces: Pyserini's evaluation takes the first for the end of the title."""
     count = 0
     with written_whole(path) as file:
@@ -50,7 +50,7 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
             json.dump(_entry(question, retrieved), file, ensure_ascii=False)
             count += 1
         file.write("\n}\n")
-    return Written(count, unit="question")
+    return WriteResult(count, unit="question")
 
 
 def _entry(question: Question, retrieved: Retrieved) -> dict:

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, Item, Options, Written, wrong_with_question
+from backend.data.formats.base import (
+    NO_OPTIONS,
+    Format,
+    Head,
+    ImportedQuestion,
+    Options,
+    WriteResult,
+    wrong_with_question,
+)
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
@@ -27,7 +35,7 @@ _TELLING = {"answers", "gold", "relation", "split", "set", "subject"}
 def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
-    except fields.Wrong:
+    except fields.FieldError:
         cut_short = len(head.first_line) == len(head.text)
         return cut_short and head.text.startswith('{"') and '"question"' in head.text
     if "answer" in record and "answers" not in record:
@@ -37,21 +45,21 @@ def recognise(head: Head) -> bool:
     return "question" in record or ("text" in record and bool(_TELLING & set(record)))
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     empty = True
     for line, text in numbered_lines(ByteSource(path)):
         empty = False
         try:
             if not_utf8(text):
-                raise fields.Wrong("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line holds bytes that are not UTF-8")
             question = _question(fields.parse_object(text), path, line, options)
             if message := wrong_with_question(question):
-                raise fields.Wrong(message)
-        except fields.Wrong as error:
+                raise fields.FieldError(message)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
             continue
         if options.split in (None, question.split) and options.dataset in (None, question.dataset):
-            yield Item(question, str(path), line)
+            yield ImportedQuestion(question, str(path), line)
     if empty:
         raise BadInput("the file is empty", path)
 
@@ -62,7 +70,7 @@ def _question(record: dict[str, Any], path: Path, line: int, options: Options) -
     id = fields.identifier(record, "id", "_id", required=False)
     rule = fields.text(record, "answer_rule", "string")
     if rule not in ("string", "regex"):
-        raise fields.Wrong(f"'answer_rule' is {rule!r}; it must be string or regex")
+        raise fields.FieldError(f"'answer_rule' is {rule!r}; it must be string or regex")
     return Question(
         id=f"{dataset or stem(path)}.{line}" if id is None else id,
         text=text,
@@ -87,9 +95,9 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
         split, dataset = split or "test", dataset or name
     split = split or options.split
     if split is None:
-        raise fields.Wrong("there is no 'split'; add it, or say --split train, dev, test or unlabelled")
+        raise fields.FieldError("there is no 'split'; add it, or say --split train, dev, test or unlabelled")
     if split not in SPLITS:
-        raise fields.Wrong(f"'split' is {split!r}; it must be one of {', '.join(SPLITS)}")
+        raise fields.FieldError(f"'split' is {split!r}; it must be one of {', '.join(SPLITS)}")
     return split, dataset or options.dataset or ""
 
 
@@ -114,7 +122,7 @@ def stem(path: Path) -> str:
     return "-".join(path.name.split(".")[0].split()) or "question"
 
 
-def write(path: Path, questions: Iterable[Question]) -> Written:
+def write(path: Path, questions: Iterable[Question]) -> WriteResult:
     """All that is known of each question; fields that are empty are left out."""
     rows = 0
     with written_whole(path) as file:
@@ -124,7 +132,7 @@ def write(path: Path, questions: Iterable[Question]) -> Written:
                 json.dumps({"id": known.pop("id"), "question": known.pop("text"), **known}, ensure_ascii=False) + "\n"
             )
             rows += 1
-    return Written(rows)
+    return WriteResult(rows)
 
 
 FORMATS = [

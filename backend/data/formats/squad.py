@@ -16,7 +16,7 @@ from backend.data.formats.base import (
     NO_OPTIONS,
     Format,
     Head,
-    Item,
+    ImportedQuestion,
     Options,
     Paragraph,
     wrong_with_question,
@@ -33,7 +33,7 @@ def recognise(head: Head) -> bool:
     return head.start == "{" and '"paragraphs"' in head.text and '"context"' in head.text
 
 
-def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]:
+def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
     told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
     split = options.split or (told[0] if told else None)
     if split is None:
@@ -53,26 +53,26 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[Item | BadInput]
         raise BadInput("this is no SQuAD file: there is no 'data'", path)
 
 
-def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[Item | BadInput]:
+def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[ImportedQuestion | BadInput]:
     """An article's questions. Its lines are not known, so a message names the article and the question."""
     try:
         title = fields.text(_object(article, "an article"), "title", "") or ""
         for paragraph in _list(article, "paragraphs"):
             context = fields.required_text(_object(paragraph, "a paragraph"), "context")
             if message := wrong_with_text("context", context) or wrong_with_text("title", title, empty=True):
-                raise fields.Wrong(message)
+                raise fields.FieldError(message)
             place = Paragraph(title.replace("_", " "), context)
             for value in _list(paragraph, "qas"):
                 try:
                     yield _item(value, place, path, line, dataset, split)
-                except fields.Wrong as error:
+                except fields.FieldError as error:
                     named = value.get("id") if isinstance(value, dict) else None
                     yield BadInput(f"article {title[:60]!r}, question {str(named)[:60]!r}: {error}", path, line)
-    except fields.Wrong as error:
+    except fields.FieldError as error:
         yield BadInput(str(error), path, line)
 
 
-def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str) -> Item:
+def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str, split: str) -> ImportedQuestion:
     record = _object(value, "a question")
     impossible = record.get("is_impossible") is True
     answers = (
@@ -85,20 +85,20 @@ def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str,
         dataset=dataset, split=split,
     )  # fmt: skip
     if message := wrong_with_question(question):
-        raise fields.Wrong(message)
-    return Item(question, str(path), line, () if impossible else (paragraph,))
+        raise fields.FieldError(message)
+    return ImportedQuestion(question, str(path), line, () if impossible else (paragraph,))
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise fields.Wrong(f"{what} is {fields.kind_of(value)}; it must be an object")
+        raise fields.FieldError(f"{what} is {fields.kind_of(value)}; it must be an object")
     return value
 
 
 def _list(record: dict[str, Any], name: str) -> list[Any]:
     value = record.get(name)
     if not isinstance(value, list):
-        raise fields.Wrong(f"there is no list '{name}'")
+        raise fields.FieldError(f"there is no list '{name}'")
     return value
 
 

@@ -14,12 +14,12 @@ from backend.data.formats import fields
 from backend.data.formats.base import (
     NO_OPTIONS,
     Context,
-    Entry,
     Format,
     Head,
-    Judgement,
     Options,
-    Written,
+    Qrel,
+    RunEntry,
+    WriteResult,
     wrong_with_id,
 )
 from backend.data.formats.contexts import by_question
@@ -44,7 +44,7 @@ def recognise_qrels(head: Head) -> bool:
     return len(parts) == 4 and parts[1] in _ITERATION and parts[3].lstrip("-").isdigit()
 
 
-def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[Entry | BadInput]:
+def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
     yield from by_question(path, _run_lines(path))
 
 
@@ -53,39 +53,39 @@ def _run_lines(path: Path) -> Iterator[tuple[str, Context] | BadInput]:
         try:
             parts = _parts(text, 6, "question Q0 passage rank score run")
             yield parts[0], Context(parts[2], score_of(parts[4]), line)
-        except fields.Wrong as error:
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
-def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Judgement | BadInput]:
+def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | BadInput]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
             parts = _parts(text, 4, "question 0 passage grade")
-            yield Judgement(parts[0], parts[2], grade(parts[3]), str(path), line)
-        except fields.Wrong as error:
+            yield Qrel(parts[0], parts[2], grade(parts[3]), str(path), line)
+        except fields.FieldError as error:
             yield BadInput(str(error), path, line)
 
 
 def grade(text: str) -> int:
-    """A relevance grade. Raises `fields.Wrong`."""
+    """A relevance grade. Raises `fields.FieldError`."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-        raise fields.Wrong(f"the grade is {text[:40]!r}; it must be a whole number")
+        raise fields.FieldError(f"the grade is {text[:40]!r}; it must be a whole number")
     return int(text)
 
 
 def _parts(text: str, count: int, form: str) -> list[str]:
     if not text.isascii() and not_utf8(text):
-        raise fields.Wrong("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line holds bytes that are not UTF-8")
     parts = text.split()
     if len(parts) != count:
-        raise fields.Wrong(f"{len(parts)} fields; there must be {count}: {form}")
+        raise fields.FieldError(f"{len(parts)} fields; there must be {count}: {form}")
     if message := wrong_with_id(parts[0]) or wrong_with_id(parts[2]):
-        raise fields.Wrong(message)
+        raise fields.FieldError(message)
     return parts
 
 
-def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> Written:
+def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
     """A run. Questions without a hit have no line in it."""
     entries = iter(entries)
     questions = 0
@@ -106,10 +106,10 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     notes = [counted(questions, "question")]
     if silent:
         notes.append(f"{counted(silent, 'question')} without hits {noun(silent, 'has')} no line")
-    return Written(lines, tuple(notes), "line")
+    return WriteResult(lines, tuple(notes), "line")
 
 
-def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> Written:
+def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separator: str = " ") -> WriteResult:
     rows = 0
     with written_whole(path) as file:
         for question_id, passage_id, value in judgements:
@@ -117,7 +117,7 @@ def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]], separato
             _refuse_space("a passage id", passage_id)
             file.write(separator.join((question_id, "0", passage_id, str(value))) + "\n")
             rows += 1
-    return Written(rows)
+    return WriteResult(rows)
 
 
 def write_run(

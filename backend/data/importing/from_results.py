@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from backend.core.runs import write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
-from backend.data.formats.base import Context, Entry, Options, wrong_with_passage, wrong_with_question
+from backend.data.formats.base import Context, Options, RunEntry, wrong_with_passage, wrong_with_question
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import other_form
-from backend.data.importing.left_out import LeftOut
-from backend.data.importing.run_rows import Flags, RunRows, compare_flags
+from backend.data.importing.rejected_rows import RejectedRows
+from backend.data.importing.run_rows import FlagComparison, RunRows, compare_flags
 from backend.data.importing.runs import text_key
-from backend.data.importing.tools import Paced, refuse_other, writable
+from backend.data.importing.tools import ThrottledProgress, refuse_other, writable
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from db.corpus import CorpusWriter
@@ -46,14 +46,14 @@ class FileResult:
     file: str
     questions: int
     depth: int
-    flags: Flags
+    flags: FlagComparison
     changed: int
     left_out: int
     left_out_file: Path | None
 
 
 @dataclass(frozen=True, slots=True)
-class MadeFromResults:
+class ResultsImport:
     study: Study
     passages: int
     files: list[FileResult]
@@ -63,7 +63,7 @@ class MadeFromResults:
 def study_from_results(
     folder: str | Path, files: Sequence[str | Path], title: str | None = None, split: str = "test", skip_bad: bool = False,
     progress: Progress | None = None,
-) -> MadeFromResults:  # fmt: skip
+) -> ResultsImport:  # fmt: skip
     """Make a study of results files, whole or not at all. Every file becomes a run, named after it.
 
     Files over the same questions are told by the questions' texts; a passage that several hold is kept once.
@@ -86,7 +86,9 @@ def study_from_results(
         building.mkdir(parents=True)
         try:
             study = Study.create(building, title if title is not None else folder.absolute().name)
-            passages, results = _fill(study, [Path(file) for file in files], split, skip_bad, Paced(progress), progress)
+            passages, results = _fill(
+                study, [Path(file) for file in files], split, skip_bad, ThrottledProgress(progress), progress
+            )
             for store in (study.questions, study.corpus):
                 store.close()
             # The settings come last: a folder without them is no study.
@@ -99,7 +101,7 @@ def study_from_results(
                 folder.rmdir()
             raise
     results = [_moved(result, folder.absolute()) for result in results]
-    return MadeFromResults(Study.open(folder), passages, results, time.monotonic() - began)
+    return ResultsImport(Study.open(folder), passages, results, time.monotonic() - began)
 
 
 def _refuse_used(folder: Path) -> None:
@@ -116,12 +118,14 @@ def _moved(result: FileResult, folder: Path) -> FileResult:
     return replace(result, left_out_file=None if place is None else folder / place.parent.name / place.name)
 
 
-def _fill(study: Study, files: list[Path], split: str, skip_bad: bool, tell: Paced, progress: Progress | None):
-    gathered, readings = _Gathered(split), []
+def _fill(
+    study: Study, files: list[Path], split: str, skip_bad: bool, report: ThrottledProgress, progress: Progress | None
+):
+    gathered, readings = _ResultsCollector(split), []
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
-            with LeftOut(study.folder, path, skip_bad) as left:
-                readings.append((gathered.read(path, number, writer, left, tell), left))
+            with RejectedRows(study.folder, path, skip_bad) as rejected:
+                readings.append((gathered.read(path, number, writer, rejected, report), rejected))
         gathered.write(writer)
         count = writer.count
         if not count:
@@ -130,12 +134,14 @@ def _fill(study: Study, files: list[Path], split: str, skip_bad: bool, tell: Pac
         writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
     study.questions.add(gathered.questions)
     results = []
-    for path, sha256, (reading, left) in zip(files, hashes, readings, strict=True):
-        results.append(_keep(study, path, sha256, reading, left, [result.run for result in results], split, progress))
+    for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
+        results.append(
+            _keep(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
+        )
     return count, results
 
 
-def _keep(study: Study, path: Path, sha256: str, reading: _Reading, left: LeftOut, taken: Iterable[str], split: str,
+def _keep(study: Study, path: Path, sha256: str, reading: _RunFile, rejected: RejectedRows, taken: Iterable[str], split: str,
           progress: Progress | None) -> FileResult:  # fmt: skip
     ids, hits, flags = reading.rows.finish()
     run = write_run(
@@ -151,9 +157,9 @@ def _keep(study: Study, path: Path, sha256: str, reading: _Reading, left: LeftOu
         "only_file": compared.only_file,
         "only_here": compared.only_here,
     }
-    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), left.count, json.dumps(said))
+    record = ImportRecord(KIND, path.name, sha256, path.stat().st_size, len(ids), rejected.count, json.dumps(said))
     Imports(study.labels_path).add(record)
-    return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, left.count, left.file)
+    return FileResult(run.name, path.name, len(ids), hits.k, compared, reading.changed, rejected.count, rejected.file)
 
 
 def _joint(hashes: Sequence[str]) -> str:
@@ -167,7 +173,7 @@ def _run_name(path: Path, taken: Iterable[str]) -> str:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _RunFile:
     """One file, read."""
 
     format: str
@@ -175,7 +181,7 @@ class _Reading:
     changed: int = 0
 
 
-class _Gathered:
+class _ResultsCollector:
     """Questions and passages of all files so far, each once."""
 
     def __init__(self, split: str):
@@ -187,39 +193,41 @@ class _Gathered:
         self._files: list[Path] = []
         self._waiting: list[Row] = []
 
-    def read(self, path: Path, number: int, writer: CorpusWriter, left: LeftOut, tell: Paced) -> _Reading:
+    def read(
+        self, path: Path, number: int, writer: CorpusWriter, rejected: RejectedRows, report: ThrottledProgress
+    ) -> _RunFile:
         self._files.append(path)
         chosen = find_format(path, "runs", None)
-        reading, index = _Reading(chosen.name), 0
+        reading, index = _RunFile(chosen.name), 0
         with closing(chosen.read(path, Options())) as entries:
             for entry in entries:
                 if isinstance(entry, BadInput):
-                    left.add(entry)
+                    rejected.add(entry)
                     continue
                 if entry.question is None:
                     raise BadInput(f"holds ids without texts ({chosen.what}); import its passages and questions, and then "
                                    "'blindspot import run'", path)  # fmt: skip
-                self._entry(entry, index, number, reading, left)
+                self._entry(entry, index, number, reading, rejected)
                 index += 1
                 if len(self._waiting) >= _BATCH:
                     self.write(writer)
-                tell(index, None, f"reading {path.name}")
+                report(index, None, f"reading {path.name}")
         if not len(reading.rows):
-            raise left.first or BadInput("holds no questions", path)
+            raise rejected.first or BadInput("holds no questions", path)
         return reading
 
     def write(self, writer: CorpusWriter) -> None:
         writer.add_rows(self._waiting)
         self._waiting = []
 
-    def _entry(self, entry: Entry, index: int, file: int, reading: _Reading, left: LeftOut) -> None:
+    def _entry(self, entry: RunEntry, index: int, file: int, reading: _RunFile, rejected: RejectedRows) -> None:
         try:
             question = self._question(entry, index, reading)
         except BadInput as problem:
-            left.add(problem)
+            rejected.add(problem)
             return
         for problem in entry.problems:
-            left.add(problem)
+            rejected.add(problem)
         hits, seen = [], set()
         for context in entry.contexts:
             try:
@@ -229,13 +237,13 @@ class _Gathered:
                         f"the passage {context.id!r} stands twice for one question", entry.path, context.line
                     )
             except BadInput as problem:
-                left.add(problem)
+                rejected.add(problem)
                 continue
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
         reading.rows.add(question.id, hits)
 
-    def _question(self, entry: Entry, index: int, reading: _Reading) -> Question:
+    def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
         same = self._by_text.setdefault(text_key(entry.question), [])
         # A text that stands twice in a file is two questions; the next file's first is then the first of them.
         known = next((question for question in same if question.id not in reading.rows), None)
@@ -256,7 +264,7 @@ class _Gathered:
         self.questions.append(question)
         return question
 
-    def _passage(self, context: Context, entry: Entry, file: int) -> int:
+    def _passage(self, context: Context, entry: RunEntry, file: int) -> int:
         """The ordinal of a passage, which is new or the same as before."""
         if context.text is None:
             raise BadInput(f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",

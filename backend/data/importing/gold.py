@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from backend.data.formats.base import Item, Paragraph
+from backend.data.formats.base import ImportedQuestion, Paragraph
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_for
 from backend.text.counting import counted, noun
-from backend.text.gold_matching import THRESHOLD, Wanted, containment, lower_tokens, match_gold
+from backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
 from db.gold import GoldMatch
 from db.records import Question
 
@@ -43,7 +43,7 @@ def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
 
 
 def resolve(
-    study: Study, items: Sequence[Item], progress: Progress | None = None
+    study: Study, items: Sequence[ImportedQuestion], progress: Progress | None = None
 ) -> tuple[list[Question], list[GoldMatch]]:
     """The items' questions, with the passages that their paragraphs are as gold, and how each pair was found.
 
@@ -59,7 +59,7 @@ def resolve(
         for number, paragraph in enumerate(item.paragraphs)
     }
     todo = {key: pair for key, pair in todo.items() if key not in by_id}
-    wanted = [_wanted(question, paragraph) for question, paragraph in todo.values()]
+    wanted = [_gold_paragraph(question, paragraph) for question, paragraph in todo.values()]
     found = dict(zip(todo, match_gold(study.corpus, wanted, progress=progress), strict=True))
     ordinals = sorted({match.ordinal for match in found.values() if match.ordinal is not None})
     ids = {ordinal: passage.id for ordinal, passage in zip(ordinals, study.corpus.passages(ordinals), strict=True)}
@@ -81,7 +81,7 @@ def resolve(
     return questions, matches
 
 
-def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]:
+def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) -> tuple[str, ...]:
     """What to say about the gold that was looked for."""
     if not any(item.paragraphs for item in items):
         return ()
@@ -101,7 +101,7 @@ def told(items: Sequence[Item], matches: Sequence[GoldMatch]) -> tuple[str, ...]
     return tuple(lines)
 
 
-def _by_id(study: Study, items: Sequence[Item]) -> dict[tuple[str, int], str]:
+def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, int], str]:
     """(question, number of the paragraph) to the passage that its id names."""
     named = [
         (item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None
@@ -124,5 +124,5 @@ def _same(text: str, other: str) -> bool:
     return ours == theirs or containment(ours, theirs) >= THRESHOLD
 
 
-def _wanted(question: Question, paragraph: Paragraph) -> Wanted:
-    return Wanted(paragraph.title, paragraph.text, question.answers, rule_for(question, DEFAULT_RULE))
+def _gold_paragraph(question: Question, paragraph: Paragraph) -> GoldParagraph:
+    return GoldParagraph(paragraph.title, paragraph.text, question.answers, rule_for(question, DEFAULT_RULE))

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from backend.core.jobs import job
 from backend.data.formats import find_format, settings_of
-from backend.data.formats.base import Format, Item, Options, PassageBatch, checked
+from backend.data.formats.base import Format, ImportedQuestion, Options, PassageBatch, checked
 from backend.data.formats.streams import file_sha256
-from backend.data.importing.gold import resolve, told
-from backend.data.importing.left_out import LeftOut
+from backend.data.importing.gold import gold_notes, resolve
 from backend.data.importing.mentions import count_mentions
-from backend.data.importing.tools import Paced, refuse_other, source_file, source_sha256, writable
+from backend.data.importing.rejected_rows import RejectedRows
+from backend.data.importing.tools import ThrottledProgress, refuse_other, source_file, source_sha256, writable
 from backend.progress import Progress
 from backend.text.counting import counted, noun
 from db.corpus import CorpusWriter, DuplicateId, pack
@@ -66,26 +66,26 @@ def import_passages(
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
         return _second_collection(study, path)
-    chosen, tell = find_format(path, "passages", format), Paced(progress)
+    chosen, report = find_format(path, "passages", format), ThrottledProgress(progress)
     path, options = source_file(chosen, path), Options(settings=settings_of(chosen, settings))
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         try:
-            written = _build_corpus(study, chosen, path, options, left, {}, tell)
+            written = _build_corpus(study, chosen, path, options, rejected, {}, report)
         except DuplicateId as error:
             if not skip_bad:
                 raise _with_lines(error, chosen, path, options) from None
             # Rows are numbered without gaps, so the file is read once more, without them.
-            left.restart()
-            written = _build_corpus(study, chosen, path, options, left, error.all, tell)
+            rejected.restart()
+            written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
     size = path.stat().st_size
     asked = json.dumps(dict(options.settings)) if options.settings else ""
-    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, left.count, asked))
+    _imports(study).add(ImportRecord("passages", path.name, written.sha256, size, written.rows, rejected.count, asked))
     notes = (
         (f"{counted(written.spanning, 'passage')} {noun(written.spanning, 'goes', 'go')} over several lines",)
         if written.spanning
         else ()
     )
-    return ImportResult(written.rows, left.count, left.file, time.monotonic() - began, notes=notes)
+    return ImportResult(written.rows, rejected.count, rejected.file, time.monotonic() - began, notes=notes)
 
 
 @job("import questions")
@@ -115,25 +115,27 @@ def import_questions(
     began, path = time.monotonic(), Path(path)
     refuse_other("split", split, (None, *SPLITS))
     refuse_other("gold", gold, ("all", "one"))
-    chosen, tell = find_format(path, "questions", format), Paced(progress)
+    chosen, report = find_format(path, "questions", format), ThrottledProgress(progress)
     options = Options(split, dataset, gold, settings_of(chosen, settings))
     sha256 = source_sha256(chosen, path)
     asked = json.dumps({"split": split, "dataset": dataset, "gold": gold, **options.settings})
     if _imports(study).find("questions", sha256, asked):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
-        items = _with_gold(study, _new(study, _items(chosen, path, options, left, tell), left), left)
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+        items = _with_gold(study, _new(study, _items(chosen, path, options, rejected, report), rejected), rejected)
         if not items:
             wanted = "".join(
                 f" of {name} {value!r}" for name, value in (("split", split), ("dataset", dataset)) if value
             )
-            raise left.first or BadInput(f"holds no questions{wanted}", path)
+            raise rejected.first or BadInput(f"holds no questions{wanted}", path)
         questions, matches = resolve(study, items, progress)
-        tell.now(len(items), len(items), "saving questions")
+        report.now(len(items), len(items), "saving questions")
         size = path.stat().st_size if path.is_file() else 0
-        record = ImportRecord("questions", path.name, sha256, size, len(items), left.count, asked)
+        record = ImportRecord("questions", path.name, sha256, size, len(items), rejected.count, asked)
         study.questions.add(questions, record, matches)
-    return ImportResult(len(items), left.count, left.file, time.monotonic() - began, notes=told(items, matches))
+    return ImportResult(
+        len(items), rejected.count, rejected.file, time.monotonic() - began, notes=gold_notes(items, matches)
+    )
 
 
 @job("import frequencies", light=True)
@@ -147,18 +149,18 @@ def import_frequencies(
         Refused: there are no questions with a subject yet.
     """
     began, path = time.monotonic(), Path(path)
-    chosen, tell = find_format(path, "frequencies", format), Paced(progress)
+    chosen, report = find_format(path, "frequencies", format), ThrottledProgress(progress)
     subjects = set(study.questions.subjects())
     if not subjects:
         raise Refused("no question of this study has a subject; import questions before their frequencies")
     sha256 = file_sha256(path)
     if _is_last_word(study, sha256):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
-        counts = _counts(chosen, path, left, tell)
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
+        counts = _counts(chosen, path, rejected, report)
         wanted = {subject: counts[subject][0] for subject in subjects if subject in counts}
-        record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), left.count)
-        tell.now(len(counts), len(counts), "saving frequencies")
+        record = ImportRecord("frequencies", path.name, sha256, path.stat().st_size, len(counts), rejected.count)
+        report.now(len(counts), len(counts), "saving frequencies")
         rows = study.questions.set_frequencies(wanted, record)
     absent = len(subjects) - len(wanted)
     notes = (
@@ -166,7 +168,7 @@ def import_frequencies(
         if absent
         else ()
     )
-    return ImportResult(rows, left.count, left.file, time.monotonic() - began, notes=notes)
+    return ImportResult(rows, rejected.count, rejected.file, time.monotonic() - began, notes=notes)
 
 
 @job("count frequencies")
@@ -193,7 +195,7 @@ def count_frequencies(study: Study, progress: Progress | None = None) -> ImportR
 
 
 @dataclass(slots=True)
-class _Written:
+class _CorpusStats:
     rows: int = 0
     sha256: str = ""
     spanning: int = 0
@@ -208,42 +210,48 @@ class _Duplicates(DuplicateId):
 
 
 def _build_corpus(
-    study: Study, chosen: Format, path: Path, options: Options, left: LeftOut, drop: dict[int, int], tell: Paced
-) -> _Written:
-    written = _Written()
+    study: Study,
+    chosen: Format,
+    path: Path,
+    options: Options,
+    rejected: RejectedRows,
+    drop: dict[int, int],
+    report: ThrottledProgress,
+) -> _CorpusStats:
+    written = _CorpusStats()
     with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path, options)) as batches:
-        for batch, contents in _sound(batches, path, left, drop):
+        for batch, contents in _sound(batches, path, rejected, drop):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
             written.sha256 = batch.sha256 or written.sha256
-            tell(writer.count, int(writer.count / batch.share) if batch.share else None, "importing passages")
+            report(writer.count, int(writer.count / batch.share) if batch.share else None, "importing passages")
         if not writer.count:
-            raise left.first or BadInput("holds no passages", path)
+            raise rejected.first or BadInput("holds no passages", path)
         written.rows = writer.count
-        tell.now(writer.count, writer.count, "indexing ids")
+        report.now(writer.count, writer.count, "indexing ids")
         try:
-            writer.finish(path.name, written.sha256, lambda: tell.now(writer.count, writer.count, "indexing ids"))
+            writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
         except DuplicateId as error:
             raise _Duplicates(error, dict(writer.duplicates())) from None
     return written
 
 
 def _sound(
-    batches: Iterator[PassageBatch], path: Path, left: LeftOut, drop: dict[int, int]
+    batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
     """The rows that may be written, with their digest's bytes. The others go to `left`; `drop` are rows by number."""
     firsts, lines, row = set(drop.values()), {}, 0
     for batch in batches:
         batch, contents = checked(batch, path)
         for problem in batch.problems:
-            left.add(problem)
+            rejected.add(problem)
         if drop:
             kept = []
             for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
                 if number in firsts:
                     lines[number] = line
                 if number in drop:
-                    left.add(_twice(values[0], path, lines[drop[number]], line))
+                    rejected.add(_twice(values[0], path, lines[drop[number]], line))
                 else:
                     kept.append(values)
             row += len(batch.rows)
@@ -283,31 +291,33 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
 # Questions and frequencies
 
 
-def _items(chosen: Format, path: Path, options: Options, left: LeftOut, tell: Paced) -> list[Item]:
+def _items(
+    chosen: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
+) -> list[ImportedQuestion]:
     """The questions of a file, each id once."""
-    found: dict[str, Item] = {}
+    found: dict[str, ImportedQuestion] = {}
     with closing(chosen.read(path, options)) as items:
         for item in items:
             if isinstance(item, BadInput):
-                left.add(item)
+                rejected.add(item)
                 continue
             earlier = found.setdefault(item.question.id, item)
             if earlier is not item:
                 where = f"line {earlier.line}" if earlier.path == item.path else f"{earlier.path}:{earlier.line}"
-                left.add(item.wrong(f"the id {item.question.id!r} stands twice, first in {where}"))
-            tell(len(found), None, "reading questions")
+                rejected.add(item.wrong(f"the id {item.question.id!r} stands twice, first in {where}"))
+            report(len(found), None, "reading questions")
     return list(found.values())
 
 
-def _new(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+def _new(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
     known = study.questions.known(item.question.id for item in items)
     for item in items:
         if item.question.id in known:
-            left.add(item.wrong(f"question {item.question.id!r} is in the study already"))
+            rejected.add(item.wrong(f"question {item.question.id!r} is in the study already"))
     return [item for item in items if item.question.id not in known]
 
 
-def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
+def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
     """The questions whose gold passages all exist."""
     first = next((item for item in items if item.question.gold or item.paragraphs), None)
     if first is None:
@@ -322,7 +332,7 @@ def _with_gold(study: Study, items: list[Item], left: LeftOut) -> list[Item]:
             good.append(item)
         else:
             place = item.gold_places.get(absent, (item.path, item.line))
-            left.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
+            rejected.add(BadInput(f"the gold passage {absent!r} is not in the collection", *place))
     return good
 
 
@@ -330,22 +340,26 @@ def _first_absent(question: Question, known: dict[str, int]) -> str | None:
     return next((id for id in question.gold if id not in known), None)
 
 
-def _counts(chosen: Format, path: Path, left: LeftOut, tell: Paced) -> dict[str, tuple[int, int]]:
+def _counts(
+    chosen: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
+) -> dict[str, tuple[int, int]]:
     """Entity to its count and line."""
     found: dict[str, tuple[int, int]] = {}
     with closing(chosen.read(path)) as rows:
         for row in rows:
             if isinstance(row, BadInput):
-                left.add(row)
+                rejected.add(row)
                 continue
             entity, count, line = row
             if entity in found:
-                left.add(BadInput(f"the entity {entity!r} stands twice, first in line {found[entity][1]}", path, line))
+                rejected.add(
+                    BadInput(f"the entity {entity!r} stands twice, first in line {found[entity][1]}", path, line)
+                )
                 continue
             found[entity] = count, line
-            tell(len(found), None, "reading frequencies")
+            report(len(found), None, "reading frequencies")
     if not found:
-        raise left.first or BadInput("holds no frequencies", path)
+        raise rejected.first or BadInput("holds no frequencies", path)
     return found
 
 

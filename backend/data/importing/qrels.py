@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from backend.core.jobs import job
 from backend.data.formats import find_format
-from backend.data.formats.base import Judgement
+from backend.data.formats.base import Qrel
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import known_ids
 from backend.data.importing.importer import ImportResult
-from backend.data.importing.left_out import LeftOut
-from backend.data.importing.tools import Paced, writable
+from backend.data.importing.rejected_rows import RejectedRows
+from backend.data.importing.tools import ThrottledProgress, writable
 from backend.progress import Progress
 from backend.text.counting import counted, noun
 from db.errors import BadInput, Missing
@@ -42,43 +42,43 @@ def import_qrels(
         Missing: the study holds no passages or no questions.
     """
     began, path = time.monotonic(), Path(path)
-    chosen, tell = find_format(path, "qrels", format), Paced(progress)
+    chosen, report = find_format(path, "qrels", format), ThrottledProgress(progress)
     if not len(study.questions):
         raise Missing("the study holds no questions yet; import them before their qrels")
     corpus, sha256 = study.corpus, file_sha256(path)
     imports = Imports(study.labels_path)
     if imports.find("qrels", sha256):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         matches: list[GoldMatch] = []
         seen: set[tuple[str, str]] = set()
-        block: list[Judgement] = []
+        block: list[Qrel] = []
         with closing(chosen.read(path)) as rows:
             for row in rows:
                 if isinstance(row, BadInput):
-                    left.add(row)
+                    rejected.add(row)
                     continue
                 block.append(row)
                 if len(block) == _BLOCK:
-                    matches += _matches(study, corpus, block, seen, left)
+                    matches += _matches(study, corpus, block, seen, rejected)
                     block = []
-                    tell(len(matches), None, "reading qrels")
-        matches += _matches(study, corpus, block, seen, left)
+                    report(len(matches), None, "reading qrels")
+        matches += _matches(study, corpus, block, seen, rejected)
         if not matches:
-            raise left.first or BadInput("holds no qrels", path)
-        record = ImportRecord("qrels", path.name, sha256, path.stat().st_size, len(matches), left.count)
-        tell.now(len(matches), len(matches), "saving qrels")
+            raise rejected.first or BadInput("holds no qrels", path)
+        record = ImportRecord("qrels", path.name, sha256, path.stat().st_size, len(matches), rejected.count)
+        report.now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
     least = sum(match.score <= 0 for match in matches)
     notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
     notes += (
         [f"{counted(least, 'line')} with a grade of 0 or less {noun(least, 'makes', 'make')} no gold"] if least else []
     )
-    return ImportResult(len(matches), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+    return ImportResult(len(matches), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 def _matches(
-    study: Study, corpus, block: list[Judgement], seen: set[tuple[str, str]], left: LeftOut
+    study: Study, corpus, block: list[Qrel], seen: set[tuple[str, str]], rejected: RejectedRows
 ) -> list[GoldMatch]:
     questions = study.questions.known({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
@@ -86,11 +86,11 @@ def _matches(
     for row in block:
         passage = passages.get(row.passage_id)
         if row.question_id not in questions:
-            left.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
+            rejected.add(BadInput(f"the question {row.question_id!r} is not in the study", row.path, row.line))
         elif passage is None:
-            left.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
+            rejected.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
         elif (row.question_id, passage) in seen:
-            left.add(
+            rejected.add(
                 BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line)
             )
         else:

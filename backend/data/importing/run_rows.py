@@ -15,12 +15,12 @@ from db.records import Hits
 if TYPE_CHECKING:
     from backend.core.runs import Run
 
-MOST_CELLS = 2_000_000_000
+MAX_CELLS = 2_000_000_000
 UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class FlagComparison:
     """How a file's `has_answer` agrees with the rule here: of `compared` flags, `only_file` are true in the file alone."""
 
     compared: int = 0
@@ -31,7 +31,7 @@ class Flags:
     def differing(self) -> int:
         return self.only_file + self.only_here
 
-    def told(self, file: str, rule: str) -> str:
+    def summary(self, file: str, rule: str) -> str:
         if not self.compared:
             return f"{file} says of no passage whether it holds an answer."
         if not self.differing:
@@ -72,7 +72,7 @@ class RunRows:
             self._parts.setdefault(question_id, [])
         ids = list(self._parts)
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
-        if len(ids) * k > MOST_CELLS:
+        if len(ids) * k > MAX_CELLS:
             raise Refused(
                 f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; cut the file's depth"
             )
@@ -88,8 +88,8 @@ class RunRows:
         return ids, Hits(ordinals, scores), flags
 
 
-def compare_flags(run: Run, flags: np.ndarray, rule: str) -> Flags:
+def compare_flags(run: Run, flags: np.ndarray, rule: str) -> FlagComparison:
     """The file's flags beside the run's answer matrix."""
     here, known = np.asarray(run.answers(rule)), flags != UNKNOWN
     there = flags == 1
-    return Flags(int(known.sum()), int((known & there & ~here).sum()), int((known & ~there & here).sum()))
+    return FlagComparison(int(known.sum()), int((known & there & ~here).sum()), int((known & ~there & here).sum()))

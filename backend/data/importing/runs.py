@@ -17,13 +17,13 @@ from backend.core.settings import check_name
 from backend.core.splits import questions_in_split
 from backend.core.ties import TIES, check_ties, tied_order
 from backend.data.formats import find_format
-from backend.data.formats.base import Entry, Options
+from backend.data.formats.base import Options, RunEntry
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import find_ordinals
 from backend.data.importing.importer import ImportResult
-from backend.data.importing.left_out import LeftOut
+from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.run_rows import RunRows, compare_flags
-from backend.data.importing.tools import Paced, writable
+from backend.data.importing.tools import ThrottledProgress, writable
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from backend.text.counting import counted, noun
@@ -65,7 +65,7 @@ def import_run(
     began, path = time.monotonic(), Path(path)
     check_name(name, "run")
     check_ties(ties)
-    chosen, tell = find_format(path, "runs", format), Paced(progress)
+    chosen, report = find_format(path, "runs", format), ThrottledProgress(progress)
     sha256 = file_sha256(path)
     made = read_manifest(study.path("runs", name))
     if (
@@ -79,11 +79,11 @@ def import_run(
     with (
         claim_run(study, name, replace),
         writable(study.folder),
-        LeftOut(study.folder, path, skip_bad) as left,
+        RejectedRows(study.folder, path, skip_bad) as rejected,
     ):
-        rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), left, tell)
+        rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), rejected, report)
         if not len(rows):
-            raise left.first or BadInput("holds no hits", path)
+            raise rejected.first or BadInput("holds no hits", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
         ids, hits, flags = rows.finish(silent)
         if ties != "file":
@@ -95,13 +95,13 @@ def import_run(
             rule=rule, replace=replace, progress=progress,
         )  # fmt: skip
     compared = compare_flags(run, flags, rule)
-    notes = [compared.told(path.name, rule)] if compared.compared else []
+    notes = [compared.summary(path.name, rule)] if compared.compared else []
     if silent:
         notes.append(
             f"{counted(len(silent), 'question')} of {split!r} {noun(len(silent), 'is')} not in {path.name}, and "
             f"{noun(len(silent), 'counts')} as not found"
         )
-    return ImportResult(len(ids), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+    return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 def _reordered(corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
@@ -116,35 +116,37 @@ def _reordered(corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, 
     return Hits(ordinals, scores), flags
 
 
-def _rows(corpus, questions: Sequence[Question], entries, left: LeftOut, tell: Paced) -> RunRows:
-    finder, rows = _Finder(questions), RunRows()
+def _rows(corpus, questions: Sequence[Question], entries, rejected: RejectedRows, report: ThrottledProgress) -> RunRows:
+    matcher, rows = _QuestionMatcher(questions), RunRows()
     with closing(entries) as entries:
         for entry, ordinals in _with_ordinals(corpus, entries):
             if isinstance(entry, BadInput):
-                left.add(entry)
+                rejected.add(entry)
                 continue
             for problem in entry.problems:
-                left.add(problem)
+                rejected.add(problem)
             try:
-                question = finder.find(entry)
+                question = matcher.find(entry)
                 if entry.question is not None and question.id in rows:
                     raise BadInput(f"the question {question.id!r} stands twice", entry.path, entry.line)
             except BadInput as problem:
-                left.add(problem)
+                rejected.add(problem)
                 continue
-            rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), left))
-            tell(len(rows), None, "reading the run")
+            rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), rejected))
+            report(len(rows), None, "reading the run")
     return rows
 
 
-def _with_ordinals(corpus, entries: Iterable[Entry | BadInput]) -> Iterator[tuple[Entry | BadInput, Mapping[str, int]]]:
+def _with_ordinals(
+    corpus, entries: Iterable[RunEntry | BadInput]
+) -> Iterator[tuple[RunEntry | BadInput, Mapping[str, int]]]:
     """Each entry with the rows of its passages. Many entries are looked up at once: a file may hold one hit an entry."""
-    waiting: list[Entry | BadInput] = []
+    waiting: list[RunEntry | BadInput] = []
     ids: set[str] = set()
     count = 0
     for entry in entries:
         waiting.append(entry)
-        if isinstance(entry, Entry):
+        if isinstance(entry, RunEntry):
             ids.update(context.id for context in entry.contexts)
             count += len(entry.contexts)
         if isinstance(entry, BadInput) or count >= HITS_LOOKED_UP:
@@ -156,14 +158,16 @@ def _with_ordinals(corpus, entries: Iterable[Entry | BadInput]) -> Iterator[tupl
 
 
 def _hits(
-    ordinals: Mapping[str, int], entry: Entry, seen: set[int], left: LeftOut
+    ordinals: Mapping[str, int], entry: RunEntry, seen: set[int], rejected: RejectedRows
 ) -> Iterable[tuple[int, float, bool | None]]:
     hits = []
     for context in entry.contexts:
         if context.id not in ordinals:
-            left.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
+            rejected.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
         elif (ordinal := ordinals[context.id]) in seen:
-            left.add(BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line))
+            rejected.add(
+                BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line)
+            )
         else:
             seen.add(ordinal)
             hits.append((ordinal, context.score, context.has_answer))
@@ -175,7 +179,7 @@ def text_key(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").split())
 
 
-class _Finder:
+class _QuestionMatcher:
     """The study's question that an entry is about: by id, else by text, for DPR's form names no ids."""
 
     def __init__(self, questions: Sequence[Question]):
@@ -185,8 +189,8 @@ class _Finder:
             self._by_text.setdefault(text_key(question.text), []).append(question)
         self._taken: set[str] = set()
 
-    def find(self, entry: Entry) -> Question:
-        """Raises BadInput for a question that is not there, or that the text alone does not tell."""
+    def find(self, entry: RunEntry) -> Question:
+        """Raises BadInput for a question that is not there, or that the text alone does not report."""
         key = None if entry.question is None else text_key(entry.question)
         named = self._by_id.get(entry.question_id)
         if named is not None and key in (None, text_key(named.text)):

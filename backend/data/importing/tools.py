@@ -18,7 +18,7 @@ from db.errors import Refused
 _TELL_EVERY = 0.3  # seconds
 
 
-class Paced:
+class ThrottledProgress:
     """Calls the progress now and then only: a row costs far less than a call."""
 
     def __init__(self, progress: Progress | None):

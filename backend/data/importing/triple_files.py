@@ -45,9 +45,9 @@ def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
 def _or_wrong(read, text: str, path: Path, line: int) -> Triple | BadInput:
     try:
         if not_utf8(text):
-            raise fields.Wrong("this line holds bytes that are not UTF-8")
+            raise fields.FieldError("this line holds bytes that are not UTF-8")
         return _checked(read(text))
-    except fields.Wrong as error:
+    except fields.FieldError as error:
         return BadInput(str(error), path, line)
 
 
@@ -64,7 +64,7 @@ def _from_columns(header: str, path: Path, line: int):
     def read(text: str) -> Triple:
         values = text.split("\t")
         if len(values) != len(names):
-            raise fields.Wrong(f"{len(values)} fields; the header names {len(names)}")
+            raise fields.FieldError(f"{len(values)} fields; the header names {len(names)}")
         row = dict(zip(names, values, strict=True))
         return Triple(row["subject"], row["relation"], (row["object"],), _count(row.get("frequency", "")))
 
@@ -75,7 +75,7 @@ def _count(text: str) -> int | None:
     if not text.strip():
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_INTEGER):
-        raise fields.Wrong(f"the frequency is {text[:40]!r}; it must be a whole number")
+        raise fields.FieldError(f"the frequency is {text[:40]!r}; it must be a whole number")
     return int(text)
 
 
@@ -87,7 +87,7 @@ def _from_json(text: str) -> Triple:
         else (fields.required_text(record, "object"),)
     )
     if not objects:
-        raise fields.Wrong("there is no 'object'")
+        raise fields.FieldError("there is no 'object'")
     return Triple(
         fields.required_text(record, "subject"),
         fields.required_text(record, "relation"),
@@ -100,7 +100,7 @@ def _checked(triple: Triple) -> Triple:
     named = [("subject", triple.subject), ("relation", triple.relation), *(("object", each) for each in triple.objects)]
     for name, text in named:
         if message := wrong_with_text(name, text):
-            raise fields.Wrong(message)
+            raise fields.FieldError(message)
     return triple._replace(
         subject=triple.subject.strip(),
         relation=triple.relation.strip(),
@@ -120,7 +120,7 @@ def read_templates(path: str | Path) -> dict[str, str]:
         raise BadInput(f"cannot be read ({error.strerror or error})", path) from error
     except UnicodeDecodeError:
         raise BadInput("bytes that are not UTF-8", path) from None
-    except fields.Wrong as error:
+    except fields.FieldError as error:
         raise BadInput(str(error), path) from None
     for relation, template in templates.items():
         if not isinstance(template, str) or template.count("[X]") != 1:

@@ -25,9 +25,9 @@ from backend.data.formats.base import wrong_with_question
 from backend.data.formats.entityquestions import TEMPLATES
 from backend.data.formats.streams import ByteSource
 from backend.data.importing.importer import ImportResult
-from backend.data.importing.left_out import LeftOut
 from backend.data.importing.mentions import MentionCounter
-from backend.data.importing.tools import Paced, writable
+from backend.data.importing.rejected_rows import RejectedRows
+from backend.data.importing.tools import ThrottledProgress, writable
 from backend.data.importing.triple_files import read_templates, read_triples
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, RULES
@@ -40,16 +40,16 @@ from db.records import Question
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-LEAST_FACTS, LEAST_ANSWERS = 2000, 20
-MOST, MOST_TRAINING = 1000, 8000
-MOST_GOLD = 10
+MIN_FACTS, MIN_ANSWERS = 2000, 20
+MAX_QUESTIONS, MAX_TRAINING = 1000, 8000
+MAX_GOLD = 10
 SHARE = 0.1  # of a relation's facts for dev, and as many for test
 """The paper says more than 2,000 triples and 1,000 questions; how few answers are too few it does not say."""
 
 
 @dataclass(slots=True)
 class Fact:
-    """What is known of a subject and a relation. own, others: passages that tell it, from the subject's article and from others."""
+    """What is known of a subject and a relation. own, others: passages that report it, from the subject's article and from others."""
 
     subject: str
     relation: str
@@ -59,12 +59,12 @@ class Fact:
     others: list[str] = field(default_factory=list)
 
     @property
-    def told(self) -> bool:
+    def is_covered(self) -> bool:
         return bool(self.own or self.others)
 
     @property
     def gold(self) -> tuple[str, ...]:
-        return tuple([*self.own, *self.others][:MOST_GOLD])
+        return tuple([*self.own, *self.others][:MAX_GOLD])
 
 
 @job("import triples")
@@ -74,9 +74,9 @@ def import_triples(
     dataset: str | None = None,
     templates: str | Path | None = None,
     split: str | None = None,
-    least: int = LEAST_FACTS,
-    least_answers: int = LEAST_ANSWERS,
-    most: int = MOST,
+    least: int = MIN_FACTS,
+    least_answers: int = MIN_ANSWERS,
+    most: int = MAX_QUESTIONS,
     gold: bool = True,
     seed: int = 0,
     skip_bad: bool = False,
@@ -90,7 +90,7 @@ def import_triples(
         split: put all questions there, `most` of a relation; None for train, dev and test as the paper has them.
         least: facts of a relation, below which it is left out. least_answers: different answers.
         most: questions of a relation in dev and in test (in train eight times as many).
-        gold: keep the passages that tell a fact as its question's gold.
+        gold: keep the passages that report a fact as its question's gold.
         seed: of drawing. A larger `most` only adds to what a smaller one draws.
 
     Raises:
@@ -101,22 +101,22 @@ def import_triples(
     dataset = check_name(dataset or path.name.split(".")[0], "question set")
     if least < 1 or least_answers < 1 or most < 1 or split not in (None, "train", "dev", "test"):
         raise Refused("least, least answers and most are 1 or more, and the split is train, dev or test")
-    wordings, tell, corpus = (
+    wordings, report, corpus = (
         TEMPLATES if templates is None else read_templates(templates),
-        Paced(progress),
+        ThrottledProgress(progress),
         study.corpus,
     )
-    with writable(study.folder), LeftOut(study.folder, path, skip_bad) as left:
+    with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         source = ByteSource(path)
-        facts, unknown = _facts(source, wordings, left, tell)
+        facts, unknown = _facts(source, wordings, rejected, report)
         if not facts:
-            raise left.first or BadInput(
+            raise rejected.first or BadInput(
                 f"no triple's relation has a question; relations: {', '.join(sorted(unknown)[:5]) or 'none'}; "
                 "give --templates",
                 path,
             )
-        _align(facts.values(), corpus.blocks(), len(corpus), tell)
-        questions, notes = made_of(
+        _align(facts.values(), corpus.blocks(), len(corpus), report)
+        questions, notes = questions_from_facts(
             list(facts.values()), wordings, dataset, split, least, least_answers, most, gold, seed
         )
         for question in questions:
@@ -128,24 +128,24 @@ def import_triples(
             raise BadInput(f"no relation is left: {'; '.join(notes)}", path)
         asked = json.dumps({"dataset": dataset, "split": split, "least": least, "most": most, "seed": seed})
         record = ImportRecord(
-            "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), left.count, asked
+            "questions", path.name, source.sha256 or "", path.stat().st_size, len(questions), rejected.count, asked
         )
-        tell.now(len(questions), len(questions), "saving questions")
+        report.now(len(questions), len(questions), "saving questions")
         study.questions.add(questions, record)
-    return ImportResult(len(questions), left.count, left.file, time.monotonic() - began, notes=tuple(notes))
+    return ImportResult(len(questions), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 def _facts(
-    source: ByteSource, wordings: Mapping[str, str], left: LeftOut, tell: Paced
+    source: ByteSource, wordings: Mapping[str, str], rejected: RejectedRows, report: ThrottledProgress
 ) -> tuple[dict[tuple[str, str], Fact], Counter]:
     """(facts by relation and subject, triples without a template by relation)."""
     facts: dict[tuple[str, str], Fact] = {}
     unknown: Counter[str] = Counter()
     for number, row in enumerate(read_triples(source)):
         if isinstance(row, BadInput):
-            left.add(row)
+            rejected.add(row)
             continue
-        tell(number, None, "reading triples")
+        report(number, None, "reading triples")
         if row.relation not in wordings:
             unknown[row.relation] += 1
             continue
@@ -157,7 +157,7 @@ def _facts(
 
 
 class _Aligner(MentionCounter):
-    """Finds the passages that tell facts while it counts how many mention their subjects."""
+    """Finds the passages that report facts while it counts how many mention their subjects."""
 
     def __init__(self, facts: Iterable[Fact]):
         self._facts: dict[str, list[tuple[Fact, object]]] = {}
@@ -176,16 +176,16 @@ class _Aligner(MentionCounter):
                 for fact, needles in (each for key in found for each in self._facts.get(key, ())):
                     if self._rule.holds(passage, needles):
                         places = fact.own if subject_key(title) == subject_key(fact.subject) else fact.others
-                        if len(places) < MOST_GOLD:
+                        if len(places) < MAX_GOLD:
                             places.append(id)
 
 
-def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, tell: Paced) -> None:
-    """Which passages tell each fact; and its frequency, the number of passages that mention the subject, where the file gives none."""
+def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, report: ThrottledProgress) -> None:
+    """Which passages report each fact; and its frequency, the number of passages that mention the subject, where the file gives none."""
     facts = list(facts)
     aligner, done = _Aligner(facts), 0
     for rows in blocks:
-        tell(done, total, "looking for passages that tell the facts")
+        report(done, total, "looking for passages that report the facts")
         aligner.add(rows)
         done += len(rows)
     counts = aligner.counts()
@@ -193,14 +193,14 @@ def _align(facts: Iterable[Fact], blocks: Iterator[list[Row]], total: int, tell:
         fact.frequency = counts[fact.subject] if fact.frequency is None else fact.frequency
 
 
-def made_of(
+def questions_from_facts(
     facts: Sequence[Fact],
     wordings: Mapping[str, str],
     dataset: str,
     split: str | None = None,
-    least: int = LEAST_FACTS,
-    least_answers: int = LEAST_ANSWERS,
-    most: int = MOST,
+    least: int = MIN_FACTS,
+    least_answers: int = MIN_ANSWERS,
+    most: int = MAX_QUESTIONS,
     gold: bool = True,
     seed: int = 0,
 ) -> tuple[list[Question], list[str]]:
@@ -211,7 +211,7 @@ def made_of(
     questions: list[Question] = []
     notes: list[str] = []
     for relation in sorted(by_relation, key=relation_order):
-        told = sorted((fact for fact in by_relation[relation] if fact.told), key=lambda fact: fact.subject)
+        told = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
         answers = len({answer for fact in told for answer in fact.answers})
         said = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(told):,} told by a passage, {counted(answers, 'different answer')}"
         if len(told) < least:
@@ -238,7 +238,7 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
     """Facts by split, drawn apart from one another."""
     by_subject = {fact.subject: fact for fact in facts}
     if split is not None:
-        number = most * (MOST_TRAINING // MOST) if split == "train" else most
+        number = most * (MAX_TRAINING // MAX_QUESTIONS) if split == "train" else most
         return {split: [by_subject[subject] for subject in nested_sample(list(by_subject), number, seed)]}
     tenth = round(len(facts) * SHARE)
     test = nested_sample(list(by_subject), tenth, seed)
@@ -246,7 +246,7 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
     dev = nested_sample(rest, tenth, seed)
     train = [subject for subject in rest if subject not in set(dev)]
     chosen = {
-        "train": nested_sample(train, most * (MOST_TRAINING // MOST), seed),
+        "train": nested_sample(train, most * (MAX_TRAINING // MAX_QUESTIONS), seed),
         "dev": nested_sample(dev, most, seed),
         "test": nested_sample(test, most, seed),
     }

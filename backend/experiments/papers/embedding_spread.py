@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.neighbours import unit
 from analysis.relations import relation_name
-from analysis.spread import Group, measured
+from analysis.spread import SpreadGroup, measured
 from backend.data.leaks import eligible_questions
 from backend.experiments.buckets import difference_values
 from backend.experiments.by_relation import chosen, counted, of_one_set
@@ -60,7 +60,7 @@ class SpreadMeasure:
         vectors = dense.encode([questions[number].text for number in asked])
         members = sorted({place for places in own for place in places})
         where = {place: number for number, place in enumerate(members)}
-        group = Group(
+        group = SpreadGroup(
             np.arange(len(members)),
             np.arange(len(asked)),
             [[where[place] for place in own[number]] for number in asked],

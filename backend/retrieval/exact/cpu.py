@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.retrieval.exact.candidates import Proposed
-from backend.retrieval.exact.exhaustive import Block
+from backend.retrieval.exact.exhaustive import PassageBlock
 from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.exact.workers import share_out, threads
@@ -76,12 +76,14 @@ class Sieve:
         """Questions for a product in float32."""
         return Rounded(questions, self.similarity, Precision("float32", "float32"), self._extent)
 
-    def blocks(self) -> Iterable[Block]:
+    def blocks(self) -> Iterable[PassageBlock]:
         import torch
 
         for start in range(0, len(self.vectors), self._rows_per_block):
             rows, squares = self._rows[start : start + self._rows_per_block], self._extent.squares
-            yield Block(start, rows, None if squares is None else torch.from_numpy(squares[start : start + len(rows)]))
+            yield PassageBlock(
+                start, rows, None if squares is None else torch.from_numpy(squares[start : start + len(rows)])
+            )
 
     @property
     def _rows_per_block(self) -> int:

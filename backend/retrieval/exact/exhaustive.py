@@ -22,7 +22,7 @@ PAIRS_PER_BLOCK = 1 << 24  # products looked at together
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PassageBlock:
     """Rows (m, d) float16 on some device from the ordinal `start` on; for l2 also their |p|^2 (m,) float32."""
 
     start: int
@@ -31,7 +31,12 @@ class Block:
 
 
 def settle(
-    blocks: Iterable[Block], vectors: np.ndarray, questions: np.ndarray, rounded: Rounded, k: int, least: np.ndarray
+    blocks: Iterable[PassageBlock],
+    vectors: np.ndarray,
+    questions: np.ndarray,
+    rounded: Rounded,
+    k: int,
+    least: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best rows of each question by exact score, ties by ordinal: (q, k) int32 and float32.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from backend.progress import Progress
 from backend.retrieval.exact.candidates import Proposed
-from backend.retrieval.exact.exhaustive import Block
+from backend.retrieval.exact.exhaustive import PassageBlock
 from backend.retrieval.exact.products import Extent, Precision, Rounded, extent_of, joined, keep_products_plain
 from backend.retrieval.exact.scores import exact_scores
 from backend.retrieval.exact.staging import Staging
@@ -60,7 +60,7 @@ class Shards:
         self.vectors, self.similarity = vectors, similarity
         bounds = np.linspace(0, len(vectors), min(len(devices), len(vectors)) + 1).astype(int).tolist()
         self._shards = [
-            Shard(vectors, start, stop, similarity, device)
+            GPUShard(vectors, start, stop, similarity, device)
             for device, start, stop in zip(devices, bounds, bounds[1:], strict=False)
         ]
         self._extent: Extent | None = None
@@ -89,7 +89,7 @@ class Shards:
         """Questions for a product in float32."""
         return Rounded(questions, self.similarity, Precision("float32", "float32"), self._loaded(None))
 
-    def blocks(self) -> Iterable[Block]:
+    def blocks(self) -> Iterable[PassageBlock]:
         for shard in self._shards:
             yield from shard.blocks(ROWS_PER_TRANSFER)
 
@@ -101,7 +101,7 @@ class Shards:
                 self._extent = joined(parts, False, self.vectors.shape[1])
         return self._extent
 
-    def _of_each(self, work: Callable[[Shard], object]) -> list:
+    def _of_each(self, work: Callable[[GPUShard], object]) -> list:
         if len(self._shards) == 1:
             return [work(self._shards[0])]
         with ThreadPoolExecutor(len(self._shards)) as pool:
@@ -121,7 +121,7 @@ class _Told:
                 self._progress(self._rows, self._total, what)
 
 
-class Shard:
+class GPUShard:
     """The rows start to stop on one device."""
 
     def __init__(self, vectors: np.ndarray, start: int, stop: int, similarity: str, device: str):
@@ -168,10 +168,10 @@ class Shard:
                 except torch.OutOfMemoryError as error:
                     self._make_room(error, progress)
 
-    def blocks(self, rows: int) -> Iterator[Block]:
+    def blocks(self, rows: int) -> Iterator[PassageBlock]:
         for first, found in self._read(rows):
             here = slice(first - self._start, first - self._start + len(found))
-            yield Block(first, found, None if self._squares is None else self._squares[here])
+            yield PassageBlock(first, found, None if self._squares is None else self._squares[here])
 
     @property
     def _streamed(self) -> str:

@@ -1,4 +1,4 @@
-"""Does a passage hold an answer? The rules (`rules.py`), and a whole run at once (`run.py`), in several processes (`processes.py`)."""
+"""Answer matching: the rules (`rules.py`), matching a whole run (`run.py`), and worker processes (`processes.py`)."""
 
 from backend.text.answers.rules import (
     DEFAULT_RULE,

@@ -1,9 +1,9 @@
-"""Answer matching in several processes, each with its own connection to corpus.db.
+"""Answer matching in several worker processes, each with its own connection to corpus.db.
 
-`python -m backend.text.answers.processes` is one of them: it reads what is asked, then blocks, from its standard input, and
-writes which hits hold an answer to its standard output, until the input ends. So none outlives the process that started it.
-Standard input and not `multiprocessing`, which runs the main module of the process that calls once more: a script without
-a guard, a Streamlit page, a command.
+`python -m backend.text.answers.processes` is a worker: it reads the answer table and then blocks from standard input, and writes
+which hits contain an answer to standard output. A worker ends when its input ends, so none outlives the process that started it.
+Workers are not started with `multiprocessing`, because it runs the caller's main module again: a script without a guard, a
+Streamlit page, a command.
 """
 
 from __future__ import annotations
@@ -13,34 +13,41 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
-from backend.text.answers.run import Asked, Block, Matcher
+from backend.text.answers.run import AnswerTable, HitBlock, Matcher, PlacedBlock
 from db.corpus import Corpus
 from db.errors import Refused
 
+Results = SimpleQueue[tuple[np.ndarray, np.ndarray] | BaseException | None]
 
-class Processes:
-    """Processes that decide blocks. A context manager: at its end they are gone, whatever happened inside."""
 
-    def __init__(self, corpus: Path, asked: Asked, count: int):
-        self.corpus, self.asked, self.count = corpus, asked, count
-        self.started: list[subprocess.Popen] = []
+class MatcherPool:
+    """Worker processes that match blocks. Use it as a context manager: it ends the workers, even after an error."""
+
+    def __init__(self, corpus: Path, table: AnswerTable, count: int):
+        self.corpus, self.table, self.count = corpus, table, count
+        self.workers: list[subprocess.Popen[bytes]] = []
         self.threads: list[Thread] = []
 
-    def __enter__(self) -> Processes:
-        # One thread each: the arithmetic here is small. A session of their own: Ctrl-C on the terminal is for the process that waits.
+    def __enter__(self) -> MatcherPool:
+        # One thread per worker, because the arithmetic is small. Workers have sessions of their own, so Ctrl-C in the terminal
+        # reaches only this process.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "backend.text.answers.processes"]
         try:
             for _ in range(self.count):
-                self.started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
-                                                     start_new_session=True))  # fmt: skip
+                self.workers.append(
+                    subprocess.Popen(
+                        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+                    )
+                )
         except BaseException:
             self._end()
             raise
@@ -50,23 +57,23 @@ class Processes:
         self._end()
 
     def _end(self) -> None:
-        for process in self.started:
-            process.kill()
+        for worker in self.workers:
+            worker.kill()
         for thread in self.threads:
             thread.join()
-        for process in self.started:
-            process.wait()
-            process.stdout.close()
-            try:
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # what stood in the buffer is for nobody
+        for worker in self.workers:
+            worker.wait()
+            requests, results = _pipes(worker)
+            results.close()
+            # The buffer may still hold a request for the killed worker.
+            with suppress(BrokenPipeError):
+                requests.close()
 
-    def match(self, blocks: Iterator[tuple[np.ndarray, Block]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(positions, which of them hold an answer) of each (positions, block), in the order in which they are done."""
-        done, lock = SimpleQueue(), Lock()
+    def match(self, blocks: Iterator[PlacedBlock]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Match each (positions, block). Yield (positions, which of them contain an answer) in order of completion."""
+        lock, done = Lock(), Results()
         self.threads = [
-            Thread(target=self._feed, args=(process, blocks, lock, done), daemon=True) for process in self.started
+            Thread(target=self._feed, args=(worker, blocks, lock, done), daemon=True) for worker in self.workers
         ]
         for thread in self.threads:
             thread.start()
@@ -80,47 +87,49 @@ class Processes:
             else:
                 yield result
 
-    def _feed(self, process: subprocess.Popen, blocks: Iterator, lock: Lock, done: SimpleQueue) -> None:
-        """Give a process one block after another. Its results, then None or what went wrong, go to `done`."""
-        asked = self.asked
+    def _feed(self, worker: subprocess.Popen[bytes], blocks: Iterator[PlacedBlock], lock: Lock, done: Results) -> None:
+        """Send a worker one block after another. Put its results into `done`, and then None or the error."""
+        table = self.table
+        requests, results = _pipes(worker)
         try:
-            for part in (
-                json.dumps([str(self.corpus), asked.rule, asked.answers]).encode(),
-                asked.starts,
-                asked.members,
-            ):
-                send(process.stdin, part)
+            send(requests, json.dumps([str(self.corpus), table.rule, table.answers]).encode())
+            send(requests, table.starts)
+            send(requests, table.members)
             while True:
                 with lock:
-                    positions, block = next(blocks, (None, None))
-                if block is None:
+                    placed = next(blocks, None)
+                if placed is None:
                     break
-                for part in (block.ordinals, block.ends, block.rows):
-                    send(process.stdin, part)
-                packed = np.frombuffer(receive(process.stdout), np.uint8)
+                positions, block = placed
+                for array in (block.ordinals, block.ends, block.rows):
+                    send(requests, array)
+                packed = np.frombuffer(receive(results), np.uint8)
                 done.put((positions, np.unpackbits(packed, count=len(positions)).astype(bool)))
         except (EOFError, OSError):
-            done.put(
-                Refused(
-                    f"a process that matched answers ended before its work was done (status {process.wait()}); try again"
-                )
-            )
+            done.put(Refused(f"an answer-matching worker died (status {worker.wait()}); try again"))
         except BaseException as error:
             done.put(error)
         else:
             done.put(None)
 
 
-def send(file: BinaryIO, content: bytes | np.ndarray) -> None:
-    """One message: its length in 8 bytes, then the bytes."""
-    content = memoryview(content).cast("B")
-    file.write(len(content).to_bytes(8, "little"))
-    file.write(content)
+def _pipes(worker: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    """Return the worker's standard input and output."""
+    if worker.stdin is None or worker.stdout is None:
+        raise ValueError("the worker was started without pipes")
+    return worker.stdin, worker.stdout
+
+
+def send(file: IO[bytes], content: bytes | np.ndarray) -> None:
+    """Write one message: its length in 8 bytes, then its bytes."""
+    view = (memoryview(content) if isinstance(content, bytes) else content.data).cast("B")
+    file.write(len(view).to_bytes(8, "little"))
+    file.write(view)
     file.flush()
 
 
-def receive(file: BinaryIO) -> bytes:
-    """The next message. Raises EOFError where there is none."""
+def receive(file: IO[bytes]) -> bytes:
+    """Read the next message. Raises EOFError at the end of the file."""
     length = file.read(8)
     content = file.read(int.from_bytes(length, "little"))
     if len(length) < 8 or len(content) < int.from_bytes(length, "little"):
@@ -128,13 +137,13 @@ def receive(file: BinaryIO) -> bytes:
     return content
 
 
-def main(requests: BinaryIO, results: BinaryIO) -> None:
-    """Decide blocks until there are no more."""
+def main(requests: IO[bytes], results: IO[bytes]) -> None:
+    """Match blocks until the input ends."""
     corpus, rule, answers = json.loads(receive(requests))
     starts, members = np.frombuffer(receive(requests), np.int64), np.frombuffer(receive(requests), np.int32)
-    matcher = Matcher(Corpus(corpus), Asked(rule, answers, starts, members))
+    matcher = Matcher(Corpus(corpus), AnswerTable(rule, answers, starts, members))
     while True:
-        block = Block(*(np.frombuffer(receive(requests), np.int32) for _ in range(3)))
+        block = HitBlock(*(np.frombuffer(receive(requests), np.int32) for _ in range(3)))
         send(results, np.packbits(matcher.match(block)))
 
 

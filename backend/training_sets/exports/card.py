@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SOURCE_WORDS = {
     "label": "people", "gold": "gold of the question set", "distant": "the highest BM25 passage that contains an answer (distant supervision)",
-    "cross_encoder": "a cross-encoder that was sure", "run": "mined from runs", "random": "drawn at random",
+    "cross_encoder": "a cross-encoder that was sure", "judge": "a judge that was sure", "run": "mined from runs", "random": "drawn at random",
     "other_gold": "gold of other questions",
 }  # fmt: skip
 LICENCE = (
@@ -73,12 +73,19 @@ def _made(manifest: Mapping[str, Any]) -> Iterator[str]:
     if inputs["scores"]:
         thresholds = request["thresholds"]
         yield (
-            f"- cross-encoder `{inputs['scores']['model']}`: negatives below {thresholds['keep_below']}, positives above "
-            f"{thresholds['propose_above']}"
+            f"- model `{inputs['scores']['model']}`: negatives below {thresholds['keep_below']}, positives "
+            f"{_proposed_above(thresholds)}"
         )
     used = "used up to" if inputs["labels"]["used"] else "not used; the last was"
     yield f"- labels {used} event {inputs['labels']['last_event']}"
     yield f"- fingerprint `{manifest['fingerprint']}`: the same inputs give the same pairs"
+
+
+def _proposed_above(thresholds: Mapping[str, Any]) -> str:
+    above, with_answer = thresholds["propose_above"], thresholds.get("propose_above_with_answer")
+    if with_answer is None:
+        return "none" if above is None else f"above {above}"
+    return f"from {with_answer} with an answer" + ("" if above is None else f", from {above} without")
 
 
 def _trust(study: Study, training_set: TrainingSet) -> Iterator[str]:

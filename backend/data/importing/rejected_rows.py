@@ -11,7 +11,7 @@ from db.errors import BadInput
 FOLDER = "left-out"
 
 
-class LeftOut:
+class RejectedRows:
     """What was wrong with a file. A context manager: the list is kept if the block ends well, else thrown away.
 
     Each line is the place and the reason, with a tab between. `file` is its path after the block, None if nothing was left out.
@@ -24,7 +24,7 @@ class LeftOut:
         self.first: BadInput | None = None
         self.file: Path | None = None
 
-    def __enter__(self) -> LeftOut:
+    def __enter__(self) -> RejectedRows:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
