@@ -48,7 +48,7 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _figures(
-    _study: Study, name: str, made: str, k: int, relevance: Kind, rule: str, last: int
+    _study: Study, name: str, made: str | None, k: int, relevance: Kind, rule: str, last: int
 ) -> JudgedFigures | None:
     found = corrected_run(_study, _study.run(name), relevance, rule).figures([k])
     return found[0] if found else None
