@@ -29,6 +29,13 @@ class Estimate:
     method: str
     n_groups: int | None = None
 
+    @property
+    def percent(self) -> tuple[float, float, float]:
+        """The value and its interval in percent (a difference: in percentage points). Raises ValueError if n is 0."""
+        if self.value is None or self.low is None or self.high is None:
+            raise ValueError("an estimate over no questions has no value")
+        return 100 * self.value, 100 * self.low, 100 * self.high
+
 
 def first_hit(relevant: np.ndarray) -> np.ndarray:
     """Rank of the first relevant passage of each row, from 1; 0 where there is none. (q, k) bool -> (q,) int32."""
@@ -40,19 +47,20 @@ def first_hit(relevant: np.ndarray) -> np.ndarray:
 
 def found_by(first: np.ndarray, k: int) -> np.ndarray:
     """Success@k from `first_hit`'s ranks. (q,) int -> (q,) bool."""
-    first = np.asarray(first)
-    return (first > 0) & (first <= _rank(k))
+    ranks = np.asarray(first)
+    return np.asarray((ranks > 0) & (ranks <= _rank(k)))
 
 
 def success_at(relevant: np.ndarray, k: int) -> np.ndarray:
-    """Is there a relevant passage among the first k? (q, K) bool -> (q,) bool."""
-    return np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1)
+    """Return whether each question has a relevant passage among the first k. (q, K) bool -> (q,) bool."""
+    return np.asarray(np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1))
 
 
 def reciprocal_rank(relevant: np.ndarray, k: int = 10) -> np.ndarray:
     """1 / rank of the first relevant passage if that rank is at most k, else 0. (q, K) bool -> (q,) float64."""
     first = first_hit(np.asarray(relevant)[:, : _rank(k)])
-    return np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+    reciprocal: np.ndarray = np.divide(1.0, first, out=np.zeros(len(first)), where=first > 0)
+    return reciprocal
 
 
 def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarray:
@@ -66,10 +74,11 @@ def recall_at(relevant: np.ndarray, n_relevant: np.ndarray, k: int) -> np.ndarra
     """
     found = np.asarray(relevant, dtype=bool)[:, : _rank(k)].sum(axis=1)
     n_relevant = np.asarray(n_relevant)
-    return np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+    shares: np.ndarray = np.divide(found, n_relevant, out=np.full(len(found), np.nan), where=n_relevant > 0)
+    return shares
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
+def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float | None, float | None]:
     """Return Wilson's score interval for a proportion (Wilson 1927); (None, None) if n is 0.
 
     statsmodels' `proportion_confint(method="wilson")` gives the same interval. A page or report shows hundreds of intervals: one
@@ -152,7 +161,8 @@ def _resampled_deviations(values: np.ndarray, resamples: int, rng: np.random.Gen
     n = len(values)
     distinct, counts = np.unique(values, return_counts=True)
     drawn = rng.multinomial(n, counts / n, size=resamples)
-    return (drawn @ distinct.astype(np.float64) / n - values.mean()) * np.sqrt(n / max(n - 1, 1))
+    deviations: np.ndarray = (drawn @ distinct.astype(np.float64) / n - values.mean()) * np.sqrt(n / max(n - 1, 1))
+    return deviations
 
 
 def _normal_quantile(level: float) -> float:

@@ -96,7 +96,8 @@ def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np
     with np.errstate(divide="ignore", invalid="ignore"):
         odds_in = np.log((inside + alpha) / (n_in + n_prior - inside - alpha))
         odds_out = np.log((outside + alpha) / (n_out + n_prior - outside - alpha))
-        return (odds_in - odds_out) / np.sqrt(1 / (inside + alpha) + 1 / (outside + alpha))
+        z: np.ndarray = (odds_in - odds_out) / np.sqrt(1 / (inside + alpha) + 1 / (outside + alpha))
+    return z
 
 
 def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:

@@ -71,7 +71,8 @@ def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int,
 
 def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
     """(n,) bool: where the judges say just this."""
-    return (verdicts == np.array(pattern)[:, None]).all(0)
+    matches: np.ndarray = (verdicts == np.array(pattern)[:, None]).all(0)
+    return matches
 
 
 def pairs_of(ranks: np.ndarray, verdicts: np.ndarray, span: tuple[int, int], pattern: Pattern) -> np.ndarray:

@@ -99,8 +99,8 @@ def evaluate(expression: Expression, condition: Callable[[Condition], np.ndarray
     if isinstance(expression, Not):
         return ~evaluate(expression.inner, condition)
     join = np.logical_and if isinstance(expression, And) else np.logical_or
-    found = [evaluate(part, condition) for part in expression.parts]
-    return join.reduce(found)
+    rows: np.ndarray = join.reduce([evaluate(part, condition) for part in expression.parts])
+    return rows
 
 
 def _written(value: str) -> str:

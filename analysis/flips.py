@@ -39,7 +39,8 @@ def cells(first_a: np.ndarray, first_b: np.ndarray, k: int) -> np.ndarray:
     if first_a.shape != first_b.shape:
         raise ValueError(f"two runs over different questions: {first_a.shape} and {first_b.shape}")
     missed_a, missed_b = ~found_by(first_a, k), ~found_by(first_b, k)
-    return (2 * missed_a + missed_b).astype(np.int8)
+    codes: np.ndarray = (2 * missed_a + missed_b).astype(np.int8)
+    return codes
 
 
 def count(codes: np.ndarray) -> FlipTable:

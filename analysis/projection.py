@@ -121,7 +121,8 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
         raise ValueError(f"{vectors.shape} and {target.shape} cannot be aligned: the widths differ")
     product = np.asarray(vectors, np.float32).T @ np.asarray(target, np.float32)
     left, _, right = np.linalg.svd(np.asarray(product, np.float64))
-    return left @ right
+    rotation: np.ndarray = left @ right
+    return rotation
 
 
 def quality(
@@ -159,9 +160,9 @@ def quality(
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Squared distances of some rows to all, infinite to itself. (n, d), (b,) -> (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)
-    found = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
-    found[np.arange(len(rows)), rows] = np.inf
-    return found
+    distances: np.ndarray = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
+    distances[np.arange(len(rows)), rows] = np.inf
+    return distances
 
 
 def joint(first: np.ndarray, second: np.ndarray, count: int = 50) -> tuple[Components, float]:

@@ -82,7 +82,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
     return float(exact_test([[0, only_a], [only_b, 0]], exact=True).pvalue)
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return (m,) p values adjusted by Holm's step-down method. It is valid however the tests depend on each other.
 
     statsmodels' `multipletests` gives the same values, but each call runs a full garbage collection: 44 ms for 24 p values, and
@@ -95,7 +95,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def benjamini_yekutieli(p_values: Sequence[float]) -> np.ndarray:
+def benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return (m,) p values adjusted for the false discovery rate (Benjamini and Yekutieli 2001), under any dependence."""
     from statsmodels.stats.multitest import fdrcorrection
 

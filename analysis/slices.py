@@ -136,7 +136,8 @@ class SliceTests:
 
     def listed(self, level: float = 0.05) -> np.ndarray:
         """Return (m,) bool: the slices that are reported at this level."""
-        return (self.p_adjusted <= level) & self.beyond_parts
+        listed: np.ndarray = (self.p_adjusted <= level) & self.beyond_parts
+        return listed
 
 
 def slice_tests(
@@ -158,7 +159,7 @@ def slice_tests(
     p = p_values(n, plus, minus, n_questions, int(wins.sum()), int(losses.sum())) if len(n) else np.zeros(0)
     if correction == "westfall-young" and len(n):
         discordant = predicates[:, wins | losses]
-        observed = statistics(n, plus, minus, n_questions, wins.sum(), losses.sum())
+        observed = statistics(n, plus, minus, n_questions, int(wins.sum()), int(losses.sum()))
         resampled = flipped_statistics(discordant[first] & discordant[second], n, n_questions, flips, seed)
         # An adjusted p value is never below the p value of the slice on its own.
         adjusted = np.maximum(step_down(np.abs(observed), resampled), p)
@@ -168,7 +169,12 @@ def slice_tests(
 
 
 def statistics(
-    n: np.ndarray, plus: np.ndarray, minus: np.ndarray, n_all: int, plus_all: np.ndarray, minus_all: np.ndarray
+    n: np.ndarray,
+    plus: np.ndarray,
+    minus: np.ndarray,
+    n_all: int | np.ndarray,
+    plus_all: int | np.ndarray,
+    minus_all: int | np.ndarray,
 ) -> np.ndarray:
     """Return the score statistic of each slice, corrected for skewness; standard normal under the null hypothesis.
 
@@ -196,29 +202,43 @@ def p_values(
     return np.where(away > 0, np.minimum(upper + lower, 1.0), 1.0)
 
 
-def null_rate(n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: np.ndarray) -> np.ndarray:
+def null_rate(n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
     """Return the maximum likelihood estimate of the share of non-zero differences if their mean is `delta` (Tango 1998).
 
     n values in {-1, 0, 1}, `plus` ones and `minus` minus ones. The estimate solves a quadratic equation and is at least |delta|.
     """
     linear = plus + minus + (plus - minus) * delta
     constant = ((n - plus - minus) * delta - (plus - minus)) * delta
-    rate = (linear + np.sqrt(np.maximum(linear * linear + 4 * n * constant, 0))) / (2 * n)
-    return np.clip(rate, np.abs(delta), 1)
+    root: np.ndarray = (linear + np.sqrt(np.maximum(linear * linear + 4 * n * constant, 0))) / (2 * n)
+    rate: np.ndarray = np.clip(root, np.abs(delta), 1)
+    return rate
 
 
-def _score(n, plus, minus, n_all, plus_all, minus_all) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _score(
+    n: np.ndarray,
+    plus: np.ndarray,
+    minus: np.ndarray,
+    n_all: int | np.ndarray,
+    plus_all: int | np.ndarray,
+    minus_all: int | np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (difference of the means, its standard error and its skewness under the null hypothesis)."""
     delta = (plus_all - minus_all) / n_all
-    difference, variance, third = 0.0, 0.0, 0.0
-    for sign, size, ones, minus_ones in ((1, n, plus, minus), (-1, n_all - n, plus_all - plus, minus_all - minus)):
-        rate = null_rate(size, ones, minus_ones, delta)
-        difference = difference + sign * (ones - minus_ones) / size
-        variance = variance + (rate - delta * delta) / size
-        third = third + sign * delta * (1 - 3 * rate + 2 * delta * delta) / (size * size)
-    error = np.sqrt(np.maximum(variance, 0))
-    skewness = np.divide(third, error**3, out=np.zeros_like(error), where=error > 1e-9)
-    return difference, error, skewness
+    mean_inside, variance_inside, third_inside = _moments(n, plus, minus, delta)
+    mean_outside, variance_outside, third_outside = _moments(n_all - n, plus_all - plus, minus_all - minus, delta)
+    error: np.ndarray = np.sqrt(np.maximum(variance_inside + variance_outside, 0))
+    third = third_inside - third_outside
+    skewness: np.ndarray = np.divide(third, error**3, out=np.zeros_like(error), where=error > 1e-9)
+    return mean_inside - mean_outside, error, skewness
+
+
+def _moments(
+    n: np.ndarray, plus: np.ndarray, minus: np.ndarray, delta: float | np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean of n differences, and the variance and third central moment of that mean under the null hypothesis."""
+    rate = null_rate(n, plus, minus, delta)
+    third: np.ndarray = delta * (1 - 3 * rate + 2 * delta * delta) / (n * n)
+    return (plus - minus) / n, (rate - delta * delta) / n, third
 
 
 def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray) -> np.ndarray:
@@ -228,7 +248,7 @@ def _transformed(difference: np.ndarray, error: np.ndarray, skewness: np.ndarray
     skewed = np.abs(skewness) > 1e-3
     safe = np.where(skewed, skewness, 1)
     root = np.cbrt(np.maximum(1 + z * safe / 2, 0))
-    cubic = 6 / safe * (root - 1 + safe * safe / 36)
+    cubic: np.ndarray = 6 / safe * (root - 1 + safe * safe / 36)
     return np.where(skewed, cubic, z - skewness * (z * z - 1) / 6)
 
 
@@ -244,13 +264,12 @@ def flipped_statistics(
     membership = discordant.astype(np.float32)
     inside = membership.sum(axis=1, keepdims=True)
     n_discordant, sizes = discordant.shape[1], n.astype(np.float32)[:, None]
+    total = np.asarray(n_all, np.float32)
     for start in range(0, flips, _FLIPS_PER_BLOCK):
         width = min(_FLIPS_PER_BLOCK, flips - start)
         plus = rng.integers(0, 2, (n_discordant, width), dtype=np.int8).astype(np.float32)
         won, won_all = membership @ plus, plus.sum(axis=0)
-        yield np.abs(
-            statistics(sizes, won, inside - won, np.float32(n_all), won_all, np.float32(n_discordant) - won_all)
-        )
+        yield np.abs(statistics(sizes, won, inside - won, total, won_all, np.float32(n_discordant) - won_all))
 
 
 def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarray:
@@ -280,7 +299,8 @@ def step_down(observed: np.ndarray, resampled: Iterator[np.ndarray]) -> np.ndarr
 def _pair_counts(predicates: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Return (p, p) int64 counts of the questions in each pair of predicates, only those where `weight` holds; singles on the diagonal."""
     held = predicates.astype(np.float64)
-    return np.rint((held if weight is None else held * weight) @ held.T).astype(np.int64)
+    counts: np.ndarray = np.rint((held if weight is None else held * weight) @ held.T).astype(np.int64)
+    return counts
 
 
 def _testable(
@@ -292,7 +312,8 @@ def _testable(
     if families is not None:
         same_family = np.asarray(families)[:, None] == np.asarray(families)[None, :]
         testable &= ~same_family | np.eye(len(counts), dtype=bool)
-    return np.nonzero(testable)
+    first, second = np.nonzero(testable)
+    return first, second
 
 
 def _beyond_parts(
@@ -301,7 +322,8 @@ def _beyond_parts(
     """Return which slices are single, or farther from the mean of all questions than each of their two predicates alone."""
     sizes = np.diag(counts)
     alone = np.abs(np.divide(np.diag(sums), sizes, out=np.full(len(sizes), mean), where=sizes > 0) - mean)
-    return (first == second) | (np.abs(inside - mean) > np.maximum(alone[first], alone[second]) + 1e-12)
+    beyond: np.ndarray = (first == second) | (np.abs(inside - mean) > np.maximum(alone[first], alone[second]) + 1e-12)
+    return beyond
 
 
 def _distinct(order: np.ndarray, predicates: np.ndarray, tests: SliceTests) -> Iterator[int]:

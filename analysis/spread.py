@@ -124,7 +124,8 @@ def pairwise_pseudo_values(vectors: np.ndarray) -> np.ndarray:
         return np.full(2, theta)
     rest = total[None] - vectors
     without = (np.einsum("ij,ij->i", rest, rest) - (n - 1)) / ((n - 1) * (n - 2))
-    return n * theta - (n - 1) * without
+    pseudo: np.ndarray = n * theta - (n - 1) * without
+    return pseudo
 
 
 def _jackknife(pseudo: np.ndarray, level: float = 0.95) -> Estimate:

@@ -1,4 +1,4 @@
-"""The judging stores of a study, shared by all sessions."""
+"""The stores that the judging pages use. All sessions of a study share them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from db.queue import Queue
 
 @dataclass(frozen=True)
 class Desk:
-    """The labels, the queue, and the cards shown on the Judge page."""
+    """The label store, the queue, and the cards to judge, of one study."""
 
     labels: Labels
     queue: Queue
@@ -23,6 +23,7 @@ class Desk:
 
 
 def desk(study: Study) -> Desk:
+    """Return the stores of a study. A replaced labels.db is opened anew."""
     return _desk(str(study.labels_path), study.labels_path.stat().st_ino, study)
 
 

@@ -1,6 +1,6 @@
-"""The app's entry script: open the study, show the requested page, and report any error as one line.
+"""The app's main script: open the study, let people sign in, show the page. Streamlit runs it at every change.
 
-`app.hosting` serves this script; `blindspot open --study STUDY` starts the server.
+`blindspot open --study STUDY` starts `app.hosting`, which serves this script.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import numpy as np
 from backend.core.study import Study
 from backend.retrieval import live
 from backend.retrieval.remote import BACKEND, TOKEN
-from backend.service.beside import started
+from backend.service.beside import running_service
 from benchmarks.machine import machine
 
 K = 100
@@ -62,7 +62,7 @@ def measure(study: Study, count: int, people: int) -> None:
     texts = [question.text for question in study.questions.all()]
     drawn = np.random.default_rng(0).choice(len(texts), size=min(len(texts), 4 * count), replace=False)
     sets = [[texts[i] for i in part] for part in np.array_split(drawn, 4)]
-    with started(study) as url:
+    with running_service(study) as url:
         began = time.perf_counter()
         wait_until_ready(url)
         print(

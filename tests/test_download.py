@@ -110,7 +110,7 @@ def test_goes_on_where_it_broke_off(server, tmp_path):
 def test_goes_on_in_a_later_call(server, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "TRIES", 1)
     for _ in range(2):
-        with pytest.raises(Missing, match="bytes are kept, the same command goes on"):
+        with pytest.raises(Missing, match="bytes are kept; run the same command to resume"):
             got(server, "breaks", tmp_path)
     assert got(server, "breaks", tmp_path).path.read_bytes() == BODY
 

@@ -338,7 +338,7 @@ def test_text_alone_does_not_tell_a_question_that_stands_in_two_splits(tmp_path)
             ]
         )
     )
-    with pytest.raises(BadInput, match=r"several sets \(11, 21\); say --split"):
+    with pytest.raises(BadInput, match=r"several sets \(11, 21\); use --split"):
         import_run(study, path, "run")
     assert import_run(study, path, "run", split="train").rows == 1 and study.run("run").question_ids == ["21"]
 

@@ -155,7 +155,7 @@ def test_dpr_csv_comes_back_and_is_read_as_dpr_reads_it(full, tmp_path):
     with open(tmp_path / "q.csv", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     assert [(text.replace("’", "'"), tuple(ast.literal_eval(answers))) for text, answers in rows] == expected
-    assert written.notes == ("1 question held tabs or line ends, which became spaces",)
+    assert written.notes == ("1 question contained tabs or line ends, which became spaces",)
 
 
 @pytest.mark.parametrize("format", ["beir", "msmarco"])
@@ -178,7 +178,7 @@ def test_passages_come_back_as_they_were(full, tmp_path, format):
         assert [(p.id, p.text) for p in again.corpus.scan()] == [
             (p.id, p.text.translate(spaces)) for p in full.corpus.scan()
         ]
-        assert "6 titles were left out" in written.notes[0] and "1 text held tabs" in written.notes[1]
+        assert "6 titles were left out" in written.notes[0] and "1 text contained tabs" in written.notes[1]
     else:
         assert again.corpus.digest == full.corpus.digest
 

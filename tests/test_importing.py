@@ -93,7 +93,7 @@ def test_passages_arrive_in_file_order_with_a_record(study, tmp_path):
 def test_the_same_file_again_changes_nothing_and_another_is_refused(filled, tmp_path):
     before = contents(filled)
     assert import_passages(filled, tmp_path / "psgs.tsv").unchanged
-    with pytest.raises(Refused, match="holds a passage collection already"):
+    with pytest.raises(Refused, match="already has a passage collection"):
         import_passages(filled, write(tmp_path, tsv(ROWS[:2]), "other.tsv"))
     assert contents(filled) == before
 
@@ -122,7 +122,7 @@ def test_bad_passages_are_one_line_and_leave_the_study_as_it_was(study, tmp_path
 
 def test_duplicate_lines_are_those_of_the_file_past_records_of_several_lines(study, tmp_path):
     rows = [("a", "", "one\ntwo\nthree"), ("b", "", "x"), ("c", "", "y"), ("b", "", "z")]
-    with pytest.raises(BadInput, match="'b' stands twice, first in line 5") as error:
+    with pytest.raises(BadInput, match="'b' occurs twice, first in line 5") as error:
         import_passages(study, write(tmp_path, tsv(rows)))
     assert error.value.line == 7
 
@@ -204,7 +204,7 @@ def test_questions_then_again_then_with_other_options(filled, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": "q1"}, "'q1' stands twice, first in line 1"), ({"gold": ["p1", "p9"]}, "gold passage 'p9' is not"),
+        ({"id": "q1"}, "'q1' occurs twice, first in line 1"), ({"gold": ["p1", "p9"]}, "gold passage 'p9' is not"),
         ({"answers": ["\u200b"]}, "nothing to match"), ({"split": "later"}, "later"),
     ],
 )  # fmt: skip

@@ -294,11 +294,11 @@ def test_what_does_not_fit_is_said_by_line_or_left_out(judged, copy, tmp_path, c
     "text, says",
     [
         ("{}\n", "there is no number"),
-        ("[1]\n", "no JSON object"),
-        ("{\n", "no JSON"),
+        ("[1]\n", "not a JSON object"),
+        ("{\n", "not JSON"),
         ("", "holds no labels"),
         ("\n\n", "holds no labels"),
-        ("[" * 100_000 + "\n", "no JSON"),
+        ("[" * 100_000 + "\n", "not JSON"),
         ('{"number": NaN}\n', "there is no gesture"),
     ],
 )
@@ -322,7 +322,7 @@ def test_lines_of_a_csv_are_those_of_the_file_though_notes_span_some(judged, cop
     for wrong, says in (
         (header.replace("gesture", "gestures") + "\n" + rest, "column gesture"),
         (header + "\n1,2,3\n", "3 cells"),
-        (header + '\n"unclosed', "no CSV"),
+        (header + '\n"unclosed', "not CSV"),
         ("", "column"),
     ):
         (tmp_path / "bad.csv").write_text(wrong)

@@ -63,8 +63,8 @@ def test_answers_gold_and_frequency_by_hand(study, tmp_path):
         question.dataset for question in asked.values()
     } == {"facts"}
     assert made.notes == (
-        "P19: 3 facts, 2 told by a passage, 2 different answers; questions: 2 test",
-        "P800: 1 fact, 1 told by a passage, 2 different answers; questions: 1 test",
+        "P19: 3 facts, 2 covered by a passage, 2 different answers; questions: 2 test",
+        "P800: 1 fact, 1 covered by a passage, 2 different answers; questions: 1 test",
         "without a question in the templates: P999 (1 triple)",
     )
 
@@ -111,7 +111,7 @@ def test_splits_are_the_papers():
     assert counts(many) == {"train": 8000, "dev": 1000, "test": 1000}
     assert len({question.subject for question in many}) == len({question.id for question in many}) == 10_000
     assert notes == [
-        "P19: 12,000 facts, 12,000 told by a passage, 50 different answers; questions: 8,000 train, 1,000 dev, 1,000 test"
+        "P19: 12,000 facts, 12,000 covered by a passage, 50 different answers; questions: 8,000 train, 1,000 dev, 1,000 test"
     ]
 
 
@@ -138,7 +138,8 @@ def test_relations_are_left_out_and_named():
     questions, notes = questions_from_facts(made, TEMPLATES, "s")
     assert {question.relation for question in questions} == {"P19"}
     assert (
-        notes[1] == "P20: 2,099 facts, 1,999 told by a passage, 50 different answers; left out, fewer than 2,000 facts"
+        notes[1]
+        == "P20: 2,099 facts, 1,999 covered by a passage, 50 different answers; left out, fewer than 2,000 facts"
     )
     assert notes[2].endswith("19 different answers; left out, fewer than 20 answers")
 
@@ -151,7 +152,7 @@ def test_relations_are_left_out_and_named():
     ('{"subject": "a", "relation": "P19"}\n', "facts.tsv:1: there is no 'object'"),
     ('{"subject": "a", "relation": "P19", "object": 3}\n', "facts.tsv:1: 'object' is a number"),
     ("subject\trelation\tobject\nCid\tP999\tfish\n", "no triple's relation has a question; relations: P999"),
-    (TRIPLES, "no relation is left: P19: 3 facts, 2 told"),
+    (TRIPLES, "no relation is left: P19: 3 facts, 2 covered"),
 ])  # fmt: skip
 def test_bad_files_are_one_line(study, tmp_path, text, says):
     with pytest.raises(BadInput) as caught:
@@ -212,5 +213,5 @@ def test_the_command(study, tmp_path):
         ],
     )
     assert done.exit_code == 0, done.output
-    assert "Imported 3 questions" in done.output and "P19: 3 facts, 2 told by a passage" in done.output
+    assert "Imported 3 questions" in done.output and "P19: 3 facts, 2 covered by a passage" in done.output
     assert len(study.questions.all(dataset="mine")) == 3

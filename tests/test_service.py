@@ -17,7 +17,7 @@ from backend.retrieval.remote import BACKEND, TOKEN, Backend
 from backend.service import beside
 from backend.service.api import make_api
 from backend.service.batching import BatchedHits, Batcher, Busy
-from backend.service.beside import asked_of, started
+from backend.service.beside import chosen_service, running_service
 from backend.service.guard import Hosts
 from backend.service.running import read_token, serve
 from backend.service.service import Service
@@ -111,7 +111,7 @@ def test_bodies_that_are_no_request(client, body, status):
 
 
 def test_an_unknown_page_and_method(client):
-    assert client.get("/nowhere").json() == {"error": "Not BatchedHits"} and client.get("/search").status_code == 405
+    assert client.get("/nowhere").json() == {"error": "Not Found"} and client.get("/search").status_code == 405
 
 
 def test_more_than_there_are_gives_what_there_is(client):
@@ -330,7 +330,7 @@ def test_a_real_server_beside_the_app(indexed_study, monkeypatch):
     import os
 
     monkeypatch.delenv(TOKEN, raising=False)
-    with started(indexed_study) as url:
+    with running_service(indexed_study) as url:
         backend = Backend(url, os.environ[TOKEN])
         hits, ours = backend.search(indexed_study, "bm25", QUESTIONS, 100), BM25(indexed_study).search(QUESTIONS, 100)
         assert hits.ordinals.tolist() == ours.ordinals.tolist() and hits.scores.tolist() == ours.scores.tolist()
@@ -351,9 +351,9 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
 
     monkeypatch.setattr("backend.service.beside.SECONDS_TO_RESTART", 0.01)
     processes = []
-    start = beside._Kept._start
-    monkeypatch.setattr(beside._Kept, "_start", lambda self: processes.append(start(self)) or processes[-1])
-    with started(indexed_study) as url:
+    start = beside._ServiceProcess._start
+    monkeypatch.setattr(beside._ServiceProcess, "_start", lambda self: processes.append(start(self)) or processes[-1])
+    with running_service(indexed_study) as url:
         os.kill(processes[0].pid, signal.SIGKILL)
         until(lambda: len(processes) == 2)
         assert Backend(url, os.environ[TOKEN]).search(indexed_study, "bm25", QUESTIONS[:1], 5).ordinals[0, 0] == 0
@@ -364,7 +364,7 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
 def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     monkeypatch.setattr("backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
-    with pytest.raises(BlindspotError, match="ended at once"), started(indexed_study):
+    with pytest.raises(BlindspotError, match="ended at once"), running_service(indexed_study):
         pass
 
 
@@ -372,16 +372,18 @@ def test_whom_the_app_asks(indexed_study, monkeypatch):
     import os
 
     monkeypatch.delenv(BACKEND, raising=False)
-    monkeypatch.setattr("backend.service.beside.started", lambda study: pytest.fail("no service was to be started"))
-    with asked_of(indexed_study, "http://there:8600") as url:
+    monkeypatch.setattr(
+        "backend.service.beside.running_service", lambda study: pytest.fail("no service was to be started")
+    )
+    with chosen_service(indexed_study, "http://there:8600") as url:
         assert url == os.environ[BACKEND] == "http://there:8600"
-        with asked_of(indexed_study) as inner:
+        with chosen_service(indexed_study) as inner:
             assert inner == "http://there:8600"
-        with asked_of(indexed_study, "none") as inner:
+        with chosen_service(indexed_study, "none") as inner:
             assert inner is None and BACKEND not in os.environ
         assert os.environ[BACKEND] == "http://there:8600"
     assert BACKEND not in os.environ
-    with pytest.raises(Refused, match="must be an address"), asked_of(indexed_study, "there:8600"):
+    with pytest.raises(Refused, match="must be an address"), chosen_service(indexed_study, "there:8600"):
         pass
 
 

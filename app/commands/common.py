@@ -1,4 +1,4 @@
-"""What several commands take, and how they open a study and show progress."""
+"""Options that several commands share, and functions that open a study and show progress."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 StudyOption = Annotated[
-    str | None, typer.Option("--study", metavar="DIR", help="The study's folder; default $BLINDSPOT_STUDY, else here.")
+    str | None,
+    typer.Option(
+        "--study", metavar="DIR", help="Folder of the study (default $BLINDSPOT_STUDY, else the current folder)."
+    ),
 ]
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The file to read; .gz and .xz are unpacked on the way.")
+    Path, typer.Argument(metavar="FILE", help="File to read. Files ending in .gz or .xz are decompressed.")
 ]
 SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Import the rest when rows are bad; what is left out goes to a file.")
+    bool,
+    typer.Option("--skip-bad", help="Leave out invalid rows and write them to a file, instead of importing nothing."),
 ]
 Trust = Annotated[
     bool,
@@ -33,14 +37,17 @@ Trust = Annotated[
         "--trust", help="Load the model even if that runs code of whoever made it: pickled weights, own classes."
     ),
 ]
-Format = Annotated[str | None, typer.Option("--format", help="The format, where its content does not tell.")]
-Encoder = Annotated[str, typer.Option("--encoder", help="An encoder of study.toml.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; default a GPU if there is one.")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="Format of the file (default: recognised from its content).")
+]
+Encoder = Annotated[str, typer.Option("--encoder", help="Name of an encoder in study.toml.")]
+Device = Annotated[str | None, typer.Option(help="Device: cpu, cuda, cuda:1, ... (default: a GPU if there is one).")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the format; see docs/formats.md.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting of the format; see docs/formats.md.")
 ]
 Split = Annotated[
-    str | None, typer.Option(help="train, dev, test, unlabelled, a question set, or SET/SPLIT; default all.")
+    str | None,
+    typer.Option(help="Questions to use: train, dev, test, unlabelled, a question set, or SET/SPLIT (default all)."),
 ]
 Ties = Annotated[
     str,
@@ -49,16 +56,21 @@ Ties = Annotated[
         help="Order of equal scores: by passage id (as Pyserini does), by row of the collection, or as they come.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Where to; default a name of its own, here.")]
+Out = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File to write (default: a generated name in the current folder).")
+]
 Hosts = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Another name that people reach the server by, such as a reverse proxy's."),
+    typer.Option(
+        metavar="NAME",
+        help="Additional host name of the server, such as that of a reverse proxy. Others must then sign in or send a token.",
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, for scripts.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 def group(about: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """Plain help: it reads the same on a terminal, in a log and in the docs."""
+    """Make a group of commands whose help is plain text, the same on a terminal, in a log and in the docs."""
     return typer.Typer(
         help=about,
         cls=cls,

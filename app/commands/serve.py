@@ -1,4 +1,4 @@
-"""`blindspot serve`: the retrieval backend as a process of its own."""
+"""`blindspot serve`: run the retrieval service."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from app.commands.common import Device, Hosts, StudyOption, open_study
 
 def serve(
     study: StudyOption = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port on this machine.")] = 8600,
-    address: Annotated[str, typer.Option(help="Where to listen; any but localhost needs --token-file.")] = "localhost",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the service.")] = 8600,
+    address: Annotated[
+        str, typer.Option(help="Address to listen on. Any address but localhost requires --token-file.")
+    ] = "localhost",
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with the token that requests must bring.")
+        Path | None, typer.Option(metavar="FILE", help="File with the token that requests must send.")
     ] = None,
     device: Device = None,
     host: Hosts = None,
 ) -> None:
-    """Answer live questions over HTTP, with encoders and indexes held once for everybody."""
+    """Answer live questions over HTTP, with encoders and indexes loaded once for all users."""
     from backend.service.running import serve as run
 
     run(open_study(study), port, address, token_file, device, host or ())

@@ -61,5 +61,5 @@ def _row(side: str, name: str, found: JudgedFigures) -> Html:
         tag("td", figure(found.judged, inline=True)),
         tag("td", figure(found.original, inline=True)),
         tag("td", figure(found.corrected, inline=True)),
-        tag("td", percent(found.least.value), " to ", percent(found.most.value)),
+        tag("td", percent(found.lower_bound.value), " to ", percent(found.upper_bound.value)),
     )

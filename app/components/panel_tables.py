@@ -13,7 +13,7 @@ from app import url
 from app.components.marks import figure, relation_label
 from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
-from backend.evaluation.comparison import Both
+from backend.evaluation.comparison import PairedFigures
 from backend.evaluation.panel import Curves, Panel, RelationTable
 from backend.evaluation.report_plots import bucket_name
 from backend.evaluation.slice_finder import joined, written
@@ -107,7 +107,7 @@ Values = dict[str, dict[int, Estimate]]
 
 
 def _sum(
-    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: Both | None
+    name: str, said: str, n: int, values: Values, runs: Sequence[str], table: RelationTable, both: PairedFigures | None
 ) -> Html:
     cells = [
         tag("td", figure(values[run][k], inline=True), cls="first" if k == table.ks[0] else None)
@@ -178,9 +178,13 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
 
 
 def _span(point: Point) -> str:
-    if point.least is None:
+    if point.min_frequency is None:
         return ""
-    return f"{point.least:,}" if point.least == point.most else f"{point.least:,}–{point.most:,}"
+    return (
+        f"{point.min_frequency:,}"
+        if point.min_frequency == point.max_frequency
+        else f"{point.min_frequency:,}–{point.max_frequency:,}"
+    )
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
@@ -190,7 +194,7 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
         return joined([relation, written("set", series), f"bucket:{point.bucket}"])
     if point.bucket == NEVER:
         return joined([relation, "frequency=0"])
-    return joined([relation, f"frequency>={point.least}", f"frequency<={point.most}"])
+    return joined([relation, f"frequency>={point.min_frequency}", f"frequency<={point.max_frequency}"])
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:

@@ -17,7 +17,7 @@ from app.components.marks import WILSON, figure, letter, percent, relation_label
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
-from backend.evaluation.comparison import KS, SURE, Both, by_group, conclusion, overall, p_words
+from backend.evaluation.comparison import KS, SURE, PairedFigures, by_group, conclusion, overall, p_words
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
 from backend.text.counting import counted
 
@@ -211,7 +211,7 @@ def gain(difference: Difference) -> Html:
     )
 
 
-def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str) -> Html:
+def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, sort: str) -> Html:
     now = selection.relation if by == "relation" else selection.bucket
     chosen = now == name and name != ""
     more = _grouping(by) | {"by": sort if sort != DEFAULT_SORT[by] else ""}
@@ -257,7 +257,7 @@ def _group_line(name: str, both: Both, selection: Selection, by: str, sort: str)
     )
 
 
-def _sorted(found: Mapping[str, Both], sort: str, order: Callable[[str], Any]) -> list[str]:
+def _sorted(found: Mapping[str, PairedFigures], sort: str, order: Callable[[str], Any]) -> list[str]:
     names, key = sorted(found, key=order), sort.removeprefix("-")
     keys: dict[str, Callable[[str], Any]] = {
         "group": order,

@@ -1,1 +1,1 @@
-"""What comes in and goes out: formats, importing, exporting, downloads, the generated encyclopedia."""
+"""Data: file formats, import, export, downloads, and the generated encyclopedia."""

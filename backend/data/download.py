@@ -1,8 +1,8 @@
-"""Fetch the field's data for people who have a network: resumed where it broke off, checked, unpacked safely, recorded.
+"""Download public data sets and models. Downloads can be resumed, are checked, and archives are unpacked safely.
 
-None of the sources publishes a checksum, so the size that the server announces is checked and the SHA-256 that was seen is
-recorded in `downloads.json`; a later download that differs is reported. DPR's models come through huggingface_hub, which checks
-the hashes that the hub publishes.
+The sources publish no checksums. Therefore the size that the server announces is checked, and the SHA-256 is recorded in
+`downloads.json`; a later download with another hash is reported. DPR's models are fetched with huggingface_hub, which checks the
+hashes that the hub publishes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import urllib.request
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from backend.core.manifest import file_sha256, read_json, write_json
@@ -44,12 +45,12 @@ RECORD = "downloads.json"
 BLOCK = 1 << 20
 TRIES = 5
 TIMEOUT = 60
-MAX_UNPACKED = 64 << 30  # bytes; a bomb stops here
+MAX_UNPACKED = 64 << 30  # bytes; limit for zip bombs
 
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A finished file. `again`: it was there already and is as it was."""
+    """A complete file. `again`: an earlier download of it was still in place."""
 
     path: Path
     size: int
@@ -58,12 +59,14 @@ class DownloadedFile:
 
 
 def download(name: str, folder: Path, progress: Progress | None = None) -> list[Path]:
-    """Fetch one of NAMES into `folder`; returns the files or model folders.
+    """Download one of NAMES into `folder`. Return the files or model folders.
 
-    Raises Missing for an unknown name or when the server cannot be reached, BadInput for a file that is not what was promised.
+    Raises:
+        Missing: an unknown name, or the server cannot be reached.
+        BadInput: a file with another size or hash than announced.
     """
     if name not in NAMES:
-        raise Missing(f"there is nothing to download by the name {name!r}; there are: {', '.join(NAMES)}")
+        raise Missing(f"there is no download {name!r}; there are: {', '.join(NAMES)}")
     folder.mkdir(parents=True, exist_ok=True)
     if name in MODELS:
         return [_model(model, folder) for model in MODELS[name]]
@@ -77,10 +80,10 @@ def download(name: str, folder: Path, progress: Progress | None = None) -> list[
 
 
 def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float = 2.0) -> DownloadedFile:
-    """Download one file to `folder`, through `NAME.partial`, from which a later call goes on.
+    """Download one file into `folder`. A broken download stays as `NAME.partial`, which a later call resumes.
 
     Args:
-        wait: seconds before the first of several tries to go on after a connection broke; doubled each time.
+        wait: Seconds before the first retry after a broken connection; doubled for each further retry.
     """
     path = folder / _file_name(url)
     known = _record(folder).get(path.name)
@@ -97,7 +100,9 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
         except (OSError, http.client.HTTPException) as error:
             if attempt == TRIES - 1:
                 kept = (
-                    f"; {partial.stat().st_size:,} bytes are kept, the same command goes on" if partial.exists() else ""
+                    f"; {partial.stat().st_size:,} bytes are kept; run the same command to resume"
+                    if partial.exists()
+                    else ""
                 )
                 raise Missing(f"{url}: cannot be fetched ({_reason(error)}){kept}") from error
         time.sleep(wait * 2**attempt)
@@ -125,7 +130,7 @@ def fetch(url: str, folder: Path, progress: Progress | None = None, wait: float 
 
 
 def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Progress | None) -> str | None:
-    """Append what is missing to `partial`; returns the server's tag of the file. Raises BadInput when sizes do not agree."""
+    """Append the missing bytes to `partial`. Return the server's ETag. Raises BadInput if the server sends nothing."""
     have = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "blindspot", "Accept-Encoding": "identity"}
     if have and etag:
@@ -139,7 +144,7 @@ def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Prog
         start, tag = (have, etag) if goes_on else (0, answer.headers.get("ETag"))
         length = answer.headers.get("Content-Length")
         total = None if length is None else start + int(length)
-        if tag and not tag.startswith("W/"):  # a weak tag cannot vouch for bytes
+        if tag and not tag.startswith("W/"):  # a weak ETag does not guarantee identical bytes
             write_json(folder / RECORD, {**_record(folder), partial.name: {"etag": tag}})
         size = _write(answer, partial, start, total, progress, f"downloading {_file_name(url)}")
     if total is None and size == 0:
@@ -147,7 +152,9 @@ def _get(url: str, partial: Path, etag: str | None, folder: Path, progress: Prog
     return tag
 
 
-def _write(answer, partial: Path, start: int, total: int | None, progress: Progress | None, doing: str) -> int:
+def _write(
+    answer: IO[bytes], partial: Path, start: int, total: int | None, progress: Progress | None, doing: str
+) -> int:
     with open(partial, "r+b" if start else "wb") as file:
         file.seek(start)
         size = start
@@ -165,7 +172,7 @@ def _write(answer, partial: Path, start: int, total: int | None, progress: Progr
 
 
 def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> None:
-    """Unpack a zip into `folder`. Refuses, before anything is written, one with a member that would leave it, or far too large."""
+    """Unpack a zip archive into `folder`. Raises BadInput, before writing anything, if a member leaves the folder or it is too large."""
     with zipfile.ZipFile(archive) as opened:
         members = opened.infolist()
         for member in members:
@@ -201,9 +208,13 @@ def _model(name: str, folder: Path) -> Path:
     return target
 
 
-def _record(folder: Path) -> dict:
+def _record(folder: Path) -> dict[str, Any]:
+    """Return the downloads recorded in a folder, by file name."""
     path = folder / RECORD
-    return read_json(path) if path.is_file() else {}
+    record = read_json(path) if path.is_file() else {}
+    if not isinstance(record, dict):
+        raise BadInput("is not a record of downloads; delete it", path)
+    return record
 
 
 def _file_name(url: str) -> str:

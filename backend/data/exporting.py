@@ -1,9 +1,9 @@
-"""Write parts of a study in the form that other tools read: streamed, and whole or not at all."""
+"""Export parts of a study in the formats of other tools. Files are streamed, and written completely or not at all."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,12 @@ QUESTIONS_PER_BLOCK = 200
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The file that was written, its rows (`unit` names what a row is), and what the format has no place for, a line each."""
+    """An exported file.
+
+    Attributes:
+        rows: Number of rows; `unit` says what a row is.
+        notes: What the format cannot represent, one line each.
+    """
 
     path: Path
     rows: int
@@ -34,32 +39,34 @@ class ExportResult:
 
 
 def export_run(study: Study, name: str, format: str, path: Path | None = None, ties: str = "file") -> ExportResult:
-    """Write a run. `has_answer`, where the format has it, is by the run's own rule.
+    """Export a run. If the format has answer flags, they follow the run's own matching rule.
 
     Args:
-        format: "trec", "dpr", "pyserini", "msmarco".
-        path: default the run's name and the format's ending, in the current folder.
-        ties: the order of equal scores (see `backend.core.ties`); "file" keeps the run's own.
+        format: "trec", "dpr", "pyserini" or "msmarco".
+        path: Default the run's name with the format's ending, in the current folder.
+        ties: The order of hits with equal scores (see `backend.core.ties`); "file" keeps the run's order.
 
-    Raises Refused for an unknown format or what the format cannot hold, Missing for an unknown run.
+    Raises:
+        Refused: an unknown format, or content that the format cannot represent.
+        Missing: an unknown run.
     """
     chosen = find_writer("runs", format)
     check_ties(ties)
     run = study.run(name)
-    return _export(chosen, path, name, lambda target: chosen.write(target, name, _entries(study, run, ties)))
+    return _export(chosen, path, name, lambda target: chosen.write_to(target, name, _entries(study, run, ties)))
 
 
 def export_questions(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
-    """Write the questions of a split (as `questions_in_split` takes it), or all. Raises as `export_run` does."""
+    """Export the questions of a split (see `questions_in_split`), or all. Raises as `export_run` does."""
     chosen = find_writer("questions", format)
     questions = questions_in_split(study, split)
     return _export(
-        chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write(target, questions)
+        chosen, path, f"questions-{split}" if split else "questions", lambda target: chosen.write_to(target, questions)
     )
 
 
 def export_qrels(study: Study, format: str, split: str | None = None, path: Path | None = None) -> ExportResult:
-    """Write the gold of the questions of a split, or all, as qrels: the grade that qrels gave, else 1.
+    """Export the gold of the questions of a split, or of all, as qrels. The grade is that of imported qrels, else 1.
 
     Raises:
         Missing: no question has gold.
@@ -71,25 +78,25 @@ def export_qrels(study: Study, format: str, split: str | None = None, path: Path
         raise Missing("none of these questions has gold passages; import qrels or questions that name them")
     grades = GoldMatches(study.labels_path).grades()
     rows = ((q.id, passage, max(grades.get((q.id, passage), 1), 1)) for q in questions for passage in q.gold)
-    return _export(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write(target, rows))
+    return _export(chosen, path, f"qrels-{split}" if split else "qrels", lambda target: chosen.write_to(target, rows))
 
 
 def export_passages(study: Study, format: str, path: Path | None = None) -> ExportResult:
-    """Write the passage collection. Raises Missing where there is none, Refused for an unknown format."""
+    """Export the passage collection. Raises Missing if there is none, Refused for an unknown format."""
     chosen = find_writer("passages", format)
     passages = study.corpus.scan()
-    return _export(chosen, path, "passages", lambda target: chosen.write(target, passages))
+    return _export(chosen, path, "passages", lambda target: chosen.write_to(target, passages))
 
 
-def _export(chosen: Format, path: Path | None, name: str, write) -> ExportResult:
-    # A split may be named "similar/dev": as a file name that must not lead elsewhere.
+def _export(chosen: Format, path: Path | None, name: str, write: Callable[[Path], WriteResult]) -> ExportResult:
+    # A split may be named "similar/dev"; the file name must not contain the slash.
     target = path or Path(re.sub(r"[^\w.-]+", "-", name).lstrip(".") + chosen.suffix)
     written: WriteResult = write(target)
     return ExportResult(target, written.rows, written.notes, written.unit)
 
 
 def _blocks(study: Study, run: Run) -> Iterator[list[list[Passage]]]:
-    """The passages of each question in rank order, some questions at a time."""
+    """Yield the passages of each question in rank order, a block of questions at a time."""
     for start in range(0, len(run.hits), QUESTIONS_PER_BLOCK):
         ordinals = run.hits.ordinals[start : start + QUESTIONS_PER_BLOCK]
         passages = iter(study.corpus.passages(ordinals[ordinals >= 0].tolist()))

@@ -42,7 +42,7 @@ class EligibleQuestions:
 
 def eligible_questions(
     study: Study,
-    wanted: Sequence[str],
+    splits: Sequence[str],
     bad: frozenset[str] | set[str] = frozenset(),
     relations: Sequence[str] = (),
     limit: int | None = None,
@@ -51,7 +51,7 @@ def eligible_questions(
     """Select the questions of some splits that leak nothing.
 
     Args:
-        wanted: train, unlabelled, or SET/SPLIT of these splits.
+        splits: train, unlabelled, or SET/SPLIT of these splits.
         bad: ids of questions that people call bad.
         relations: only questions about these relations; empty for all.
         limit: maximum number of questions, drawn with `seed`. A larger limit only adds to the draw of a smaller one.
@@ -59,43 +59,43 @@ def eligible_questions(
     Raises:
         Refused: a dev or test split. Missing: no such questions.
     """
-    conditions = [_condition(each) for each in wanted]
+    conditions = [_condition(split) for split in splits]
     texts, facts = _held_out(study)
-    made, rows = EligibleQuestions(), {}
+    result, rows = EligibleQuestions(), {}
     where = " OR ".join(sql for sql, _ in conditions)
     for row in _rows(study, f"WHERE {where} ORDER BY id", [value for _, values in conditions for value in values]):
         id, text, relation, subject, bucket, *rest = row
         if relations and relation not in relations:
             continue
         if bucket is not None:
-            made.left_out[id] = BUCKET_LEAK
+            result.left_out[id] = BUCKET_LEAK
         elif _text_key(text) in texts:
-            made.left_out[id] = TEXT_LEAK
+            result.left_out[id] = TEXT_LEAK
         elif _fact_key(relation, subject) in facts:
-            made.left_out[id] = FACT_LEAK
+            result.left_out[id] = FACT_LEAK
         elif id in bad:
-            made.left_out[id] = BAD
+            result.left_out[id] = BAD
         else:
             rows[id] = json.dumps([id, text, relation, subject, *rest])
-    if not rows and not made.left_out:
+    if not rows and not result.left_out:
         asking = f" about {', '.join(relations)}" if relations else ""
-        raise Missing(f"there are no questions of {', '.join(wanted)}{asking}; import some with --split train")
-    made.ids = nested_sample(list(rows), limit, seed)
-    made.digest = hashlib.sha256("".join(rows[id] for id in made.ids).encode()).hexdigest()
-    return made
+        raise Missing(f"there are no questions of {', '.join(splits)}{asking}; import some with --split train")
+    result.ids = nested_sample(list(rows), limit, seed)
+    result.digest = hashlib.sha256("".join(rows[id] for id in result.ids).encode()).hexdigest()
+    return result
 
 
-def _condition(wanted: str) -> tuple[str, list[str]]:
-    dataset, slash, split = wanted.rpartition("/")
+def _condition(name: str) -> tuple[str, list[str]]:
+    dataset, slash, split = name.rpartition("/")
     if split in HELD_OUT:
-        raise Refused(f"{wanted} questions never train; give train or unlabelled")
+        raise Refused(f"{name} questions never train; give train or unlabelled")
     if split not in TRAINS:
-        raise Refused(f"a training set takes train, unlabelled, or SET/train, not {wanted!r}")
+        raise Refused(f"a training set takes train, unlabelled, or SET/train, not {name!r}")
     return ("(split = ? AND dataset = ?)", [split, dataset]) if slash else ("split = ?", [split])
 
 
 def _held_out(study: Study) -> tuple[set[bytes], set[bytes]]:
-    """Keys of the texts and of the facts of all dev, test and bucket questions."""
+    """Return keys of the texts and of the facts of all dev, test and bucket questions."""
     texts: set[bytes] = set()
     facts: set[bytes] = set()
     for _, text, relation, subject, *_ in _rows(study, "WHERE split IN ('dev', 'test') OR bucket IS NOT NULL"):
@@ -113,7 +113,7 @@ def _rows(study: Study, where: str, values: Sequence[str] = ()) -> Iterator[tupl
 
 
 def _text_key(text: str) -> bytes:
-    """A key of the words alone, so that case, punctuation and spaces make no difference."""
+    """Return a key of the words alone, so case, punctuation and spaces make no difference."""
     words = [token for token in lower_tokens(text) if token[0].isalnum()]
     return text_key(" ".join(words) if words else text)
 
@@ -123,4 +123,5 @@ def _fact_key(relation: str | None, subject: str | None) -> bytes | None:
 
 
 def fact_key(relation: str, subject: str) -> bytes:
+    """Return a key of a (subject, relation) pair."""
     return text_key(f"{relation}\0{subject_key(subject)}")

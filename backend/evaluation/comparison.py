@@ -203,19 +203,17 @@ class Comparison:
     @cached_property
     def overlap(self) -> np.ndarray:
         """(q,) float64: extrapolated rank-biased overlap of the two lists, p 0.9; from 0 to 1, NaN where a list is empty."""
-        lists = (
-            np.asarray(side.run.hits.ordinals)[rows] for side, rows in ((self.a, self.rows_a), (self.b, self.rows_b))
-        )
-        return rank_biased_overlap(*lists)
+        list_a = np.asarray(self.a.run.hits.ordinals)[self.rows_a]
+        list_b = np.asarray(self.b.run.hits.ordinals)[self.rows_b]
+        return rank_biased_overlap(list_a, list_b)
 
     def overlap_of(self, rows: np.ndarray) -> np.ndarray:
         """(m,) float64: `overlap` of some rows. The lists of the others are not read for it."""
         if "overlap" in self.__dict__:
             return self.overlap[rows]
-        lists = (
-            np.asarray(side.run.hits.ordinals[of[rows]]) for side, of in ((self.a, self.rows_a), (self.b, self.rows_b))
-        )
-        return rank_biased_overlap(*lists)
+        list_a = np.asarray(self.a.run.hits.ordinals[self.rows_a[rows]])
+        list_b = np.asarray(self.b.run.hits.ordinals[self.rows_b[rows]])
+        return rank_biased_overlap(list_a, list_b)
 
     @cached_property
     def figures(self) -> Held:
@@ -238,7 +236,7 @@ def _reciprocal(first: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class PairedFigures:
     """Success of the two runs at one k, their difference, and who finds what."""
 
     n: int
@@ -249,32 +247,37 @@ class Both:
     flips: FlipTable
 
 
-def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both:
+def at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> PairedFigures:
     """Return the figures at k over all questions, or over some rows (indices or bool)."""
 
-    def made() -> Both:
+    def made() -> PairedFigures:
         first_a, first_b = (each if rows is None else each[rows] for each in (comparison.first_a, comparison.first_b))
         return _both(first_a, first_b, k, compare(found_by(first_a, k), found_by(first_b, k), seed=seed))
 
     return comparison.figures.get(("at", k, _mark(rows), seed), made)
 
 
-def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> Both | None:
+def macro_at(comparison: Comparison, k: int, rows: np.ndarray | None = None, seed: int = SEED) -> PairedFigures | None:
     """Return the figures at k averaged over relations; None if no question has a relation."""
     return comparison.figures.get(("macro", k, _mark(rows), seed), lambda: _macro(comparison, k, rows, seed))
 
 
-def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -> Both | None:
-    kept = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
-    kept = kept[comparison.relations[kept] != ""]
-    if not len(kept):
+def _macro(comparison: Comparison, k: int, rows: np.ndarray | None, seed: int) -> PairedFigures | None:
+    chosen = np.arange(len(comparison)) if rows is None else np.arange(len(comparison))[rows]
+    chosen = chosen[comparison.relations[chosen] != ""]
+    if not len(chosen):
         return None
-    relations = comparison.relations[kept]
-    found = [found_by(first[kept], k) for first in (comparison.first_a, comparison.first_b)]
-    return Both(
-        len(kept), k, *(macro_average(each, relations, seed=seed) for each in found), compare(*found, relations, seed=seed),
-        flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], k),
-    )  # fmt: skip
+    relations = comparison.relations[chosen]
+    first_a, first_b = comparison.first_a[chosen], comparison.first_b[chosen]
+    success_a, success_b = found_by(first_a, k), found_by(first_b, k)
+    return PairedFigures(
+        len(chosen),
+        k,
+        macro_average(success_a, relations, seed=seed),
+        macro_average(success_b, relations, seed=seed),
+        compare(success_a, success_b, relations, seed=seed),
+        flips.flip_table(first_a, first_b, k),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +287,8 @@ class Overall:
     at: by k. macro: by k, averaged over relations; empty if no question has a relation.
     """
 
-    at: dict[int, Both]
-    macro: dict[int, Both]
+    at: dict[int, PairedFigures]
+    macro: dict[int, PairedFigures]
 
     @property
     def tests(self) -> int:
@@ -302,7 +305,9 @@ def overall(comparison: Comparison, ks: Iterable[int], rows: np.ndarray | None =
     return Overall(*({k: both for (kind, k), both in adjusted.items() if kind == each} for each in ("at", "macro")))
 
 
-def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED) -> dict[str, Both]:
+def by_group(
+    comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int = SEED
+) -> dict[str, PairedFigures]:
     """Return the figures at k of each group with questions. Holm's method adjusts p for the number of groups.
 
     Args:
@@ -312,7 +317,7 @@ def by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], 
     return comparison.figures.get(key, lambda: _by_group(comparison, k, members, seed))
 
 
-def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int) -> dict[str, Both]:
+def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray], seed: int) -> dict[str, PairedFigures]:
     found_a, found_b = (found_by(first, k) for first in (comparison.first_a, comparison.first_b))
     members = {name: rows for name, rows in members.items() if len(comparison.first_a[rows])}
     differences = family(found_a, found_b, members, seed=seed)
@@ -323,17 +328,15 @@ def _by_group(comparison: Comparison, k: int, members: Mapping[str, np.ndarray],
 
 
 def _mark(rows: np.ndarray | None) -> bytes:
-    """Tells one choice of rows from another."""
-    return (
-        b""
-        if rows is None
-        else blake2b(np.ascontiguousarray(rows), key=rows.dtype.str.encode(), digest_size=16).digest()
-    )
+    """Return a digest that identifies a choice of rows."""
+    if rows is None:
+        return b""
+    return blake2b(np.ascontiguousarray(rows).data, key=rows.dtype.str.encode(), digest_size=16).digest()
 
 
-def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> Both:
-    shares = (proportion(found_by(first, k)) for first in (first_a, first_b))
-    return Both(len(first_a), k, *shares, difference, flips.flip_table(first_a, first_b, k))
+def _both(first_a: np.ndarray, first_b: np.ndarray, k: int, difference: Difference) -> PairedFigures:
+    a, b = proportion(found_by(first_a, k)), proportion(found_by(first_b, k))
+    return PairedFigures(len(first_a), k, a, b, difference, flips.flip_table(first_a, first_b, k))
 
 
 def p_words(p: float) -> str:
@@ -341,7 +344,7 @@ def p_words(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def conclusion(found: Both, a: str, b: str, tests: int = 1) -> str:
+def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     """Return one sentence on what the figures say of these two runs on this collection.
 
     Args:
@@ -352,7 +355,7 @@ def conclusion(found: Both, a: str, b: str, tests: int = 1) -> str:
         return "There is no question to conclude anything from."
     questions = f"{found.n:,} question" + ("s" if found.n != 1 else "")
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
-    low, high = 100 * estimate.low, 100 * estimate.high
+    _, low, high = estimate.percent
     if p > SURE:
         return (
             f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "

@@ -16,9 +16,9 @@ from backend.evaluation.comparison import (
     BYS,
     KS,
     SEED,
-    Both,
     By,
     Comparison,
+    PairedFigures,
     by_group,
     check_k,
     conclusion,
@@ -59,10 +59,10 @@ class ComparisonReport:
     kind: Kind
     slice: str
     k: int
-    at: dict[int, Both]
-    macro: dict[int, Both]
+    at: dict[int, PairedFigures]
+    macro: dict[int, PairedFigures]
     by: By | None
-    groups: dict[str, Both]
+    groups: dict[str, PairedFigures]
     names: dict[str, str]
     conclusion: str
     reservation: str
@@ -99,7 +99,7 @@ class ComparisonReport:
         write_csv(text, COLUMNS, rows)
         return text.getvalue()
 
-    def _lines(self) -> list[tuple[str, Both]]:
+    def _lines(self) -> list[tuple[str, PairedFigures]]:
         lines = [("all", both) for both in self.at.values()] + [("macro", both) for both in self.macro.values()]
         return lines + [(key, both) for key, both in self.groups.items()]
 
@@ -133,7 +133,7 @@ class ComparisonReport:
         return rich_tables(self.tables(), self.remarks())
 
 
-def _figures(both: Both) -> dict:
+def _figures(both: PairedFigures) -> dict:
     estimate = both.difference.estimate
     return {
         "k": both.k, "n": both.n,
@@ -145,20 +145,19 @@ def _figures(both: Both) -> dict:
     }  # fmt: skip
 
 
-def _row(name: str, both: Both) -> list[str]:
+def _row(name: str, both: PairedFigures) -> list[str]:
     estimate, adjusted = both.difference.estimate, both.difference.p_shown
     shares = [ABSENT if each.value is None else f"{100 * each.value:.1f}" for each in (both.a, both.b)]
-    ahead = (
-        ABSENT
-        if estimate.value is None
-        else f"{100 * estimate.value:+.1f} [{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
-    )
+    difference = ABSENT
+    if estimate.value is not None:
+        value, low, high = estimate.percent
+        difference = f"{value:+.1f} [{low:+.1f},{high:+.1f}]"
     flips = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [
         name,
         f"{both.n:,}",
         *shares,
-        ahead,
+        difference,
         "<0.001" if adjusted < 0.001 else f"{adjusted:.3f}",
         *(f"{count:,}" for count in flips),
     ]

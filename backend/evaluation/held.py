@@ -1,4 +1,4 @@
-"""Results that several people ask for at once: each is made once, by whoever asks first, and the last ones are held."""
+"""A cache of results that several threads may ask for at once. The first thread computes a result; the others wait for it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 
 
 class Held:
-    """The last results of computations, by what they were made from. Threads may share it.
+    """A cache of the most recently used results, by key. Threads may share it.
 
     Args:
-        most: how many are held; then the one that was asked for longest ago goes.
+        limit: number of results to keep; beyond it the least recently used result is dropped.
     """
 
-    def __init__(self, most: int):
-        self._most, self._lock = most, threading.Lock()
-        self._made: OrderedDict[Hashable, Future] = OrderedDict()
+    def __init__(self, limit: int):
+        self._limit, self._lock = limit, threading.Lock()
+        self._results: OrderedDict[Hashable, Future[Any]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The result for `key`, made by `make` where it is not held; whoever asks meanwhile waits. An error is raised and not held."""
+        """Return the result for `key`; compute it with `make` if it is not cached. An error of `make` is raised and not cached."""
         with self._lock:
-            future = self._made.get(key)
-            mine = future is None
-            if mine:
-                future = self._made[key] = Future()
-                while len(self._made) > self._most:
-                    self._made.popitem(last=False)
+            cached = self._results.get(key)
+            if cached is None:
+                future: Future[Any] = Future()
+                self._results[key] = future
+                while len(self._results) > self._limit:
+                    self._results.popitem(last=False)
             else:
-                self._made.move_to_end(key)
-        if not mine:
-            return future.result()
+                self._results.move_to_end(key)
+        if cached is not None:
+            return cached.result()
         try:
             future.set_result(make())
         except BaseException as error:
             with self._lock:
-                if self._made.get(key) is future:
-                    del self._made[key]
+                if self._results.get(key) is future:
+                    del self._results[key]
             future.set_exception(error)
             raise
         return future.result()

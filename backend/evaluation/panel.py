@@ -12,7 +12,7 @@ import numpy as np
 from analysis.accuracy import Estimate, found_by, macro_average, proportion
 from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_key
 from analysis.relations import GroupRow, group_table, relation_order
-from backend.evaluation.comparison import KS, SEED, Both, Comparison, Measured, by_group, macro_at
+from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
 from db.errors import BadInput
 from db.records import Question
@@ -103,9 +103,9 @@ class RelationTable:
     rows: list[GroupRow]
     micro: dict[str, dict[int, Estimate]]
     macro: dict[str, dict[int, Estimate]]
-    differences: dict[str, Both]
-    whole: Both | None
-    averaged: Both | None
+    differences: dict[str, PairedFigures]
+    whole: PairedFigures | None
+    averaged: PairedFigures | None
 
 
 def relation_table(panel: Panel, k: int, seed: int = SEED) -> RelationTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -140,7 +140,7 @@ def report(
     return Report(reports, by, ks, convention(kinds, rule, by, source, seed), _differences(reports))
 
 
-def convention(kinds: set[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
+def convention(kinds: Collection[str], rule: str, by: By | None, frequency_source: str | None, seed: int) -> str:
     """How the figures were made, in words that stand beside them."""
     said = []
     if "answers" in kinds:
@@ -177,6 +177,8 @@ def _run_report(
     within = [k for k in ks if k <= depth]
     first = accuracy.first_hit(measured.relevant)
     questions = measured.questions
+    assert gold.n_relevant is not None, "relevance by gold knows the number of relevant passages"
+    n_relevant = gold.n_relevant
     relations = _groups(first, [q.relation for q in questions], within, relation_order, relation_name)
     return RunReport(
         name=run.name,
@@ -189,7 +191,7 @@ def _run_report(
         mrr=accuracy.mean(accuracy.reciprocal_rank(measured.relevant, MRR_DEPTH), seed=seed)
         if depth >= MRR_DEPTH
         else None,
-        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, gold.n_relevant, k), seed=seed) for k in within},
+        recall={k: accuracy.mean(accuracy.recall_at(gold.relevant, n_relevant, k), seed=seed) for k in within},
         relations=relations,
         groups=_saved_slices(study, run, measured, first, within)
         if by == "slice"

@@ -44,7 +44,7 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     figure = Figure()
     between: tuple[list, list] = ([], [])
     for name, label in zip(order, names, strict=True):
-        values = [100 * rows[name].success[run][table.k].value for run in runs]
+        values = [rows[name].success[run][table.k].percent[0] for run in runs]
         between[0].extend([min(values), max(values), None])
         between[1].extend([label, label, None])
     line = {"color": GREY, "width": 2}
@@ -73,7 +73,10 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             label = escape(run if len(curves.series) == 1 else f"{run}, {series}")
             places = [bucket_name(point.bucket) for point in points]
             trace = _points([point.success for point in points], places, label, number)
-            spans = ["" if point.least is None else f"{point.least:,} to {point.most:,} mentions" for point in points]
+            spans = [
+                "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
+                for point in points
+            ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
             figure.add_traces([trace, _grey(trace, [point.few for point in points])])
@@ -97,19 +100,27 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     """A run's points with their intervals; along x where `flat`."""
     from plotly.graph_objects import Scatter
 
-    values = [100 * e.value for e in estimates]
+    figures = [estimate.percent for estimate in estimates]
+    values = [value for value, _, _ in figures]
     whiskers = {
-        "type": "data", "symmetric": False, "array": [100 * e.high - v for e, v in zip(estimates, values, strict=True)],
-        "arrayminus": [v - 100 * e.low for e, v in zip(estimates, values, strict=True)], "thickness": 1, "width": 0 if flat else 4,
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, _, high in figures],
+        "arrayminus": [value - low for value, low, _ in figures],
+        "thickness": 1,
+        "width": 0 if flat else 4,
         "color": COLOURS[number % len(COLOURS)],
-    }  # fmt: skip
-    said = [f"n = {e.n:,}, 95% interval {100 * e.low:.1f} to {100 * e.high:.1f}" for e in estimates]
+    }
+    hover = [
+        f"n = {estimate.n:,}, 95% interval {low:.1f} to {high:.1f}"
+        for estimate, (_, low, high) in zip(estimates, figures, strict=True)
+    ]
     value, place = ("x", "y") if flat else ("y", "x")
     return Scatter(
-        **{value: values, place: list(places), f"error_{value}": whiskers}, mode="markers", name=name, legendgroup=name, customdata=said,
+        **{value: values, place: list(places), f"error_{value}": whiskers}, mode="markers", name=name, legendgroup=name, customdata=hover,
         marker={"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9},
         hovertemplate=f"<b>%{{fullData.name}}</b><br>%{{{place}}}: %{{{value}:.1f}}%<br>%{{customdata}}<br>%{{text}}<extra></extra>",
-        text=[""] * len(said),
+        text=[""] * len(hover),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
-from backend.evaluation.report import MRR_DEPTH, Group, Report, RunReport
+from backend.evaluation.report import MRR_DEPTH, By, Group, Report, RunReport
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -102,7 +102,7 @@ def report_tables(report: Report) -> list[Table]:
     if macro:
         made.append(_macro_table(report, macro))
     if report.by is not None:
-        made += [_group_table(report, run) for run in report.runs if run.groups]
+        made += [_group_table(report, report.by, run) for run in report.runs if run.groups]
     return made
 
 
@@ -133,10 +133,9 @@ def _macro_table(report: Report, runs: list[RunReport]) -> Table:
     return "Success@k averaged over relations, %", ["Run", "Relations", "n", *_at(report)], rows
 
 
-def _group_table(report: Report, run: RunReport) -> Table:
-    rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)]
-            for group in run.groups]  # fmt: skip
-    return f"{run.name}: Success@k by {report.by}, %", [HEADINGS[report.by], "n", *_at(report)], rows
+def _group_table(report: Report, by: By, run: RunReport) -> Table:
+    rows = [[group.name, f"{group.n:,}", *(_interval(group.success.get(k)) for k in report.ks)] for group in run.groups]
+    return f"{run.name}: Success@k by {by}, %", [HEADINGS[by], "n", *_at(report)], rows
 
 
 def _at(report: Report) -> list[str]:
@@ -151,7 +150,8 @@ def _interval(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return ABSENT
     # No space inside the brackets: a narrow terminal then breaks before them.
-    return f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]"
+    value, low, high = estimate.percent
+    return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"
 
 
 def _remarks(report: Report) -> list[str]:

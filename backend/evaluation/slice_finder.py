@@ -9,7 +9,7 @@ import numpy as np
 from analysis.accuracy import found_by
 from analysis.expressions import MAX_LENGTH, And, Condition, parse
 from analysis.slices import MIN_QUESTIONS, Correction, find
-from backend.evaluation.comparison import Both, at
+from backend.evaluation.comparison import PairedFigures, at
 from backend.evaluation.slices import Facts
 
 LENGTHS = ((None, 5), (6, 7), (8, 10), (11, None))
@@ -25,7 +25,7 @@ class FoundSlice:
     """
 
     expression: str
-    figures: Both
+    figures: PairedFigures
     explained: float
     outside: float
     p: float

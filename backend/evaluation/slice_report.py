@@ -56,12 +56,12 @@ class SliceReport:
         rows = []
         for each in self.found.slices:
             both, estimate = each.figures, each.figures.difference.estimate
-            interval = f"[{100 * estimate.low:+.1f},{100 * estimate.high:+.1f}]"
+            difference, low, high = estimate.percent
             p = "<0.001" if each.p_adjusted < 0.001 else f"{each.p_adjusted:.3f}"
             shares = (
-                f"{100 * both.a.value:.1f}",
-                f"{100 * both.b.value:.1f}",
-                f"{100 * estimate.value:+.1f} {interval}",
+                f"{both.a.percent[0]:.1f}",
+                f"{both.b.percent[0]:.1f}",
+                f"{difference:+.1f} [{low:+.1f},{high:+.1f}]",
             )
             rows.append(
                 [

@@ -136,7 +136,7 @@ class Facts:
 
     def _compared(self, condition: Condition, values: np.ndarray, example: str) -> np.ndarray:
         """What is not known (NaN) fits no comparison."""
-        if condition.operator not in OPERATORS:
+        if condition.operator not in OPERATORS or condition.value is None:
             raise self._wrong(condition, example)
         return OPERATORS[condition.operator](values, float(condition.value)) & ~np.isnan(values)
 

@@ -195,8 +195,8 @@ def _neighbours(
 ) -> dict[str, list[Neighbour]]:
     """Passages nearest to the gold that stands highest in some run, by encoder; only for indexes whose vectors are there."""
     indexes = study.parts("indexes")
-    ranked = [each for each in standings if each.gold is not None]
-    centre = min(ranked, key=lambda each: each.rank).gold if ranked else gold[0]
+    ranked = [(each.rank, each.gold) for each in standings if each.rank is not None and each.gold is not None]
+    centre = min(ranked, key=lambda pair: pair[0])[1] if ranked else gold[0]
     made = {}
     for name in dict.fromkeys(each.retriever for each in standings):
         path = study.folder / "indexes" / name / "embeddings.npy"

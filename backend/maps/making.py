@@ -181,11 +181,12 @@ def _clusters(
     """The cluster of each passage by the first encoder, and each cluster's words."""
     if request.clusters == "none":
         return np.full(len(points.ordinals), clusters.NOISE, np.int32), {}
+    method = request.clusters
     of_passages = principal_components(geometry(encoder.passages, encoder.similarity), request.components)
     labels = watched(
         lambda: clusters.cluster(
             of_passages.values,
-            request.clusters,
+            method,
             count=request.cluster_count,
             min_size=request.cluster_size,
             seed=request.seed,

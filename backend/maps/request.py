@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -48,13 +48,13 @@ class MapRequest:
     random: int = 2000
     most: int = 10_000
     draw_questions: bool = True
-    method: str = "umap"
+    method: projection.Method = "umap"
     seed: int = 0
     neighbours: int = 15
     min_dist: float = 0.1
     perplexity: float = 30.0
     components: int = 50
-    clusters: str = "kmeans"
+    clusters: Literal["hdbscan", "kmeans", "none"] = "kmeans"
     cluster_count: int = 20
     cluster_size: int = 30
 
@@ -133,6 +133,7 @@ def _of(
         found = study.corpus.ordinals({id for question in questions for id in question.gold})
         return np.array(sorted(found.values()), np.int64)
     if source == "top":
+        assert request.run is not None, 'MapRequest checks that "top" comes with a run'
         run = study.run(request.run)
         rows = [row for question in questions if (row := run.row(question.id)) is not None]
         by_rank = np.asarray(run.hits.ordinals)[rows, : request.top].T.reshape(-1).astype(np.int64)

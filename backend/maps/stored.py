@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.neighbours import Neighbours, nearest
+from analysis.neighbours import Neighbours, Similarity, nearest
 from backend.core.arrays import open_array
 from backend.core.manifest import read_json, read_manifest
 from backend.core.settings import check_name
@@ -101,7 +101,7 @@ class Map:
         if each["name"] in self.outdated():
             raise Refused(f"the index {each['name']!r} is not the one this map was made of; make the map again")
         vectors = open_array(self.study.path("indexes", each["name"]) / "embeddings.npy", "index the passages again")
-        similarity = "l2" if each["distance"] == "euclidean" else "cosine"
+        similarity: Similarity = "l2" if each["distance"] == "euclidean" else "cosine"
         if point < self.drawn:
             return nearest(
                 self._array(f"questions.{encoder}.npy")[point : point + 1], vectors, min(k, len(vectors)), similarity

@@ -107,9 +107,10 @@ def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
     if kind == "flat":
         return faiss.IndexFlat(width, metric)
     if kind == "hnsw":
-        index = faiss.IndexHNSWSQ(width, faiss.ScalarQuantizer.QT_fp16, options.links, metric)
-        index.hnsw.efConstruction = options.build_effort
-        return index
+        precision: Any = faiss.ScalarQuantizer.QT_fp16  # an integer, which faiss' stubs do not know
+        hnsw: Any = faiss.IndexHNSWSQ(width, precision, options.links, metric)
+        hnsw.hnsw.efConstruction = options.build_effort
+        return hnsw
     if width % options.code_bytes:
         raise Refused(f"code_bytes must divide the {width} dimensions of the vectors, not be {options.code_bytes}")
     lists = options.lists or max(1, round(4 * len(dense.vectors) ** 0.5))
@@ -118,7 +119,7 @@ def _empty(kind: str, options: FaissOptions, dense: Dense, seed: int) -> Any:
             f"{len(dense.vectors):,} vectors are too few to train an ivfpq index of {lists:,} lists; use flat or hnsw"
         )
     quantizer = faiss.IndexFlat(width, metric)
-    index = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
+    index: Any = faiss.IndexIVFPQ(quantizer, width, lists, options.code_bytes, 8, metric)
     index.quantizer, index.cp.seed, index.pq.cp.seed = quantizer, seed + 1, seed + 1
     return index
 
@@ -148,7 +149,7 @@ def _reserve(index: Any, count: int) -> None:
     """Take the memory of all vectors and links at once: growing would hold them twice for a while."""
     import faiss
 
-    storage = faiss.downcast_index(index.storage) if isinstance(index, faiss.IndexHNSW) else index
+    storage: Any = faiss.downcast_index(index.storage) if isinstance(index, faiss.IndexHNSW) else index
     storage.codes.resize(count * storage.code_size)
     storage.codes.resize(0)
     if storage is not index:
@@ -221,6 +222,7 @@ class Approximate:
 
         flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY if manifest["kind"] == "ivfpq" else faiss.IO_FLAG_MMAP_IFC
         self.manifest, self._dense = manifest, dense
+        self._index: Any
         try:
             self._index = faiss.read_index(str(path), flags)
         except RuntimeError as error:

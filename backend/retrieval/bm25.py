@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,18 +75,15 @@ def build_index(study: Study, threads: int | None = None, progress: Progress | N
 
 
 def _write_json(corpus: Corpus, folder: Path, progress: Progress | None) -> None:
-    """Anserini's JSON collection, in files small enough that each indexing thread gets some."""
+    """Write Anserini's JSON collection, in files small enough that each indexing thread gets some."""
     folder.mkdir()
-    file = None
-    for ordinal, passage in enumerate(corpus.scan()):
-        if ordinal % PASSAGES_PER_FILE == 0:
-            if file is not None:
-                file.close()
-            if progress is not None:
-                progress(ordinal, len(corpus), "writing passages for Lucene")
-            file = open(folder / f"{ordinal:09d}.jsonl", "w", encoding="utf-8")  # noqa: SIM115
-        file.write(json.dumps({"id": passage.id, "contents": f"{passage.title} {passage.text}"}) + "\n")
-    file.close()
+    passages = iter(corpus.scan())
+    for start in range(0, len(corpus), PASSAGES_PER_FILE):
+        if progress is not None:
+            progress(start, len(corpus), "writing passages for Lucene")
+        with open(folder / f"{start:09d}.jsonl", "w", encoding="utf-8") as file:
+            for passage in islice(passages, PASSAGES_PER_FILE):
+                file.write(json.dumps({"id": passage.id, "contents": f"{passage.title} {passage.text}"}) + "\n")
 
 
 def _run_java(texts: Path, index: Path, threads: int, passages: int, progress: Progress | None) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -126,7 +126,9 @@ def encode_part(
     with study.building(f"indexes/{name}/{part.name}"):
         encoder = load_encoder(settings, device)
         _encode(study, encoder, _recipe(study, name, encoder), precision, part, progress)
-        return read_manifest(study.path("indexes", name, "shards", part.name))
+        manifest = read_manifest(study.path("indexes", name, "shards", part.name))
+        assert manifest is not None, "the shard was just finished"
+        return manifest
 
 
 def _recipe(study: Study, name: str, encoder: Encoder) -> dict:
@@ -299,7 +301,7 @@ def dense_indexes(study: Study) -> list[str]:
 class EncoderKind(RetrieverKind):
     """Base of the kinds whose retrievers are named after an encoder: "KIND:ENCODER"."""
 
-    options = EncoderOptions
+    options: ClassVar[type] = EncoderOptions
     uses_torch = True
 
     def owns(self, name: str) -> bool:
@@ -311,7 +313,7 @@ class EncoderKind(RetrieverKind):
     def options_of(self, name: str) -> dict[str, Any]:
         return {"encoder": self.encoder(name)}
 
-    def name_of(self, options: EncoderOptions) -> str:
+    def name_of(self, options: Any) -> str:
         return f"{self.name}:{options.encoder}"
 
     def parts(self, name: str) -> tuple[str, ...]:
@@ -336,7 +338,7 @@ class DenseKind(EncoderKind):
     def encoder(self, name: str) -> str:
         return name
 
-    def name_of(self, options: DenseOptions) -> str:
+    def name_of(self, options: Any) -> str:
         return options.encoder
 
     def open(

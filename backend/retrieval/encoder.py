@@ -44,7 +44,9 @@ class Encoder:
 
     @property
     def dimension(self) -> int:
-        return self.model.get_embedding_dimension()
+        dimension = self.model.get_embedding_dimension()
+        assert dimension is not None, "a model with pooling has a dimension"
+        return dimension
 
     def encode_questions(self, questions: Sequence[str]) -> np.ndarray:
         """(q, d) float32."""
@@ -91,10 +93,10 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
 
     transformers.utils.logging.disable_progress_bar()
     if settings.model is not None:
-        model, pooling = _single(settings, device)
+        model, pooling = _single(settings, settings.model, device)
     else:
         model, pooling = _two_towers(settings, device)
-    similarity = settings.similarity
+    similarity: str = settings.similarity
     if similarity == "auto":
         plain = settings.model is None or pooling != "its own"
         similarity = (
@@ -103,10 +105,10 @@ def load_encoder(settings: EncoderSettings, device: str | None = None) -> Encode
     return Encoder(model.eval(), settings, pooling, similarity, _hash(model))
 
 
-def _single(settings: EncoderSettings, device: str | None) -> tuple[SentenceTransformer, str]:
+def _single(settings: EncoderSettings, path: str, device: str | None) -> tuple[SentenceTransformer, str]:
     from sentence_transformers import SentenceTransformer
 
-    folder = open_model(settings.model)
+    folder = open_model(path)
     if not (Path(folder.path) / "modules.json").is_file():
         modules, pooling = _tower(folder, settings, "model")
         return SentenceTransformer(modules=modules, device=device), pooling
@@ -124,6 +126,7 @@ def _two_towers(settings: EncoderSettings, device: str | None) -> tuple[Sentence
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
+    assert settings.question_model is not None and settings.passage_model is not None, "EncoderSettings checks this"
     questions, pooling = _tower(open_model(settings.question_model), settings, "question_model")
     passages, _ = _tower(open_model(settings.passage_model), settings, "passage_model")
     widths = [tower[0].get_embedding_dimension() for tower in (questions, passages)]

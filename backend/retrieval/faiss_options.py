@@ -12,19 +12,19 @@ class FaissOptions:
     """Settings of an approximate index. Each kind uses its own and ignores the rest."""
 
     links: int = Field(
-        32, title="Links", description="HNSW: links per vector (M; DPR: 512, which takes 4 KB a vector)", ge=2
+        default=32, title="Links", description="HNSW: links per vector (M; DPR: 512, which takes 4 KB a vector)", ge=2
     )
     build_effort: int = Field(
-        200, title="Build effort", description="HNSW: candidates while building (efConstruction)", ge=1
+        default=200, title="Build effort", description="HNSW: candidates while building (efConstruction)", ge=1
     )
     search_effort: int = Field(
-        128, title="Search effort", description="HNSW: candidates while searching (efSearch)", ge=1
+        default=128, title="Search effort", description="HNSW: candidates while searching (efSearch)", ge=1
     )
     lists: int = Field(
-        0,
+        default=0,
         title="Lists",
         description="IVF-PQ: inverted lists; 0: four times the square root of the number of vectors",
         ge=0,
     )
-    code_bytes: int = Field(64, title="Code bytes", description="IVF-PQ: bytes per vector", ge=1)
-    probes: int = Field(64, title="Probes", description="IVF-PQ: inverted lists that a search visits", ge=1)
+    code_bytes: int = Field(default=64, title="Code bytes", description="IVF-PQ: bytes per vector", ge=1)
+    probes: int = Field(default=64, title="Probes", description="IVF-PQ: inverted lists that a search visits", ge=1)

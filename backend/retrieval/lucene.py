@@ -38,6 +38,9 @@ def java_class(name: str) -> Any:
     return jnius.autoclass(name)
 
 
+_lucene_logger: Any  # Java forgets the level of a logger that nobody holds, so `_start` keeps the logger here
+
+
 @cache
 def _start() -> None:
     """Start the Java machine. If another library of this process has started one already, that one is used."""
@@ -51,7 +54,7 @@ def _start() -> None:
         )  # -Xrs: SIGTERM and SIGINT stay Python's; Java's own end of the process can hang
     import jnius  # importing it starts the machine
 
-    global _lucene_logger  # Java forgets a logger's level when nobody holds the logger
+    global _lucene_logger
     _lucene_logger = jnius.autoclass("java.util.logging.Logger").getLogger("org.apache.lucene")
     _lucene_logger.setLevel(jnius.autoclass("java.util.logging.Level").SEVERE)
 

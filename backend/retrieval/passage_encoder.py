@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -80,7 +81,7 @@ class PassageEncoder:
 
         with torch.inference_mode(), self._arithmetic():
             if self.tokenizer is None:
-                return self._plainly(tokenised, tick)
+                return self._plainly(cast(Texts, tokenised), tick)
             lengths = np.array([len(ids) for ids in tokenised])
             order, done = np.argsort(-lengths, kind="stable"), 0
             vectors = torch.empty((len(order), self.encoder.dimension), dtype=torch.float16, device=self.device)
@@ -106,21 +107,25 @@ class PassageEncoder:
     ) -> None:
         """Encode block after block: `read` and the tokenizer's threads are one block ahead, `write` one behind."""
         blocks = list(blocks)
-        with ThreadPoolExecutor(1) as ahead, ThreadPoolExecutor(1) as behind:
-            coming = [ahead.submit(lambda block: self.tokenise(read(block)), block) for block in blocks[:1]]
-            going = []
+
+        def prepare(block: Block) -> Ids | Texts:
+            return self.tokenise(read(block))
+
+        def store(block: Block, vectors: torch.Tensor) -> None:
+            write(block, vectors.cpu().numpy())
+
+        with ThreadPoolExecutor(1) as readers, ThreadPoolExecutor(1) as writers:
+            reading = [readers.submit(prepare, block) for block in blocks[:1]]
+            writing: list[Future[None]] = []
             for number, block in enumerate(blocks):
-                tokenised = coming.pop().result()
-                coming += [
-                    ahead.submit(lambda block: self.tokenise(read(block)), block)
-                    for block in blocks[number + 1 : number + 2]
-                ]
-                vectors = self.encode(tokenised, None if tick is None else lambda done, block=block: tick(block, done))
-                if going:
-                    going.pop().result()
-                going.append(behind.submit(lambda block, vectors: write(block, vectors.cpu().numpy()), block, vectors))
-            if going:
-                going.pop().result()
+                tokenised = reading.pop().result()
+                reading += [readers.submit(prepare, following) for following in blocks[number + 1 : number + 2]]
+                vectors = self.encode(tokenised, None if tick is None else partial(tick, block))
+                if writing:
+                    writing.pop().result()
+                writing.append(writers.submit(store, block, vectors))
+            if writing:
+                writing.pop().result()
 
     def _features(self, ids: Ids) -> dict[str, Any]:
         """A batch as the model takes it, padded on the right to its longest text."""
@@ -188,7 +193,7 @@ def _same(ours: np.ndarray, exact: np.ndarray) -> bool:
 def _prompt(model: SentenceTransformer) -> str:
     """What `encode_document` puts before each text."""
     name = next((name for name in PROMPTS if name in model.prompts), model.default_prompt_name)
-    return model.prompts.get(name) or ""
+    return (model.prompts.get(name) if name is not None else None) or ""
 
 
 def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, Any]]:
@@ -201,7 +206,7 @@ def _tokenizer(model: SentenceTransformer, prompt: str) -> tuple[Any, dict[str, 
 
     given = model.preprocess(list(TRIED), prompt=prompt or None, task="document")
     towers = getattr(model[0], "sub_modules", {})
-    wrapper = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
+    wrapper: Any = getattr(towers["document"][0] if "document" in towers else model[0], "tokenizer", None)
     if not getattr(wrapper, "is_fast", False):
         return None, {}
     tokenizer = copy.deepcopy(wrapper.backend_tokenizer)  # with the truncation just set

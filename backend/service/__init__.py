@@ -1,1 +1,1 @@
-"""The retrieval backend as a process of its own: encoders and indexes held once, asked over HTTP. `docs/serve.md` shows it."""
+"""The retrieval service: a process that loads encoders and indexes once and answers over HTTP. See `docs/serve.md`."""

@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -51,31 +51,38 @@ class SearchRequest(BaseModel):
 
     retriever: Annotated[str, Field(max_length=80, description="A name that /retrievers lists.")]
     questions: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
-    k: Annotated[int, Field(ge=1, le=MAX_K, description="Passages of each question.")] = 100
+    k: Annotated[int, Field(ge=1, le=MAX_K, description="Passages per question.")] = 100
     corpus: Annotated[
-        str | None, Field(max_length=64, description="The digest of your passages: others are refused with 409.")
+        str | None,
+        Field(
+            max_length=64,
+            description="The digest of your passage collection. The service refuses another one with 409.",
+        ),
     ] = None
     indexes: Annotated[
         dict[str, str] | None,
-        Field(max_length=8, description="The manifest hash of each index that you know: others are refused with 409."),
+        Field(
+            max_length=8,
+            description="The manifest hash of each index that you know. The service refuses a different one with 409.",
+        ),
     ] = None
 
 
 class SearchAnswer(BaseModel):
-    """Best passages first. A question that finds fewer than k has a shorter list."""
+    """The best passages of each question, best first. A list is shorter than k where fewer passages match."""
 
     retriever: str
     k: int
     ordinals: Annotated[list[list[int]], Field(description="For each question, rows of the passage collection.")]
     scores: list[list[float]]
-    corpus: Annotated[str, Field(description="SHA-256 over the passage collection.")]
+    corpus: Annotated[str, Field(description="SHA-256 of the passage collection.")]
     indexes: Annotated[dict[str, str], Field(description="SHA-256 of the manifest of each index that was searched.")]
     settings: Annotated[dict, Field(description="The retriever's settings.")]
-    seconds: Annotated[float, Field(description="From the request's arrival to its answer, waiting included.")]
+    seconds: Annotated[float, Field(description="Seconds from the request to its answer, waiting included.")]
 
 
 class RetrieversAnswer(BaseModel):
-    """What can be asked."""
+    """The retrievers of the study."""
 
     study: str
     passages: int
@@ -86,37 +93,37 @@ class RetrieversAnswer(BaseModel):
 
 
 class Health(BaseModel):
-    """`ready` once every index has been opened, `starting` before that (with status 503)."""
+    """The state of the service: `ready` once every index is open, `starting` (with status 503) before that."""
 
     status: str
     failed: Annotated[dict[str, str], Field(description="Retrievers that could not be opened, each with the reason.")]
 
 
 class Error(BaseModel):
-    """One line: what, and what to do."""
+    """What is wrong, and what to do, in one line."""
 
     error: str
 
 
-ERRORS = {400: "bad request", 401: "no token, or a wrong one", 404: "no such retriever, or its index is not there",
-          409: "another passage collection or another index than you named", 413: "the request is too large",
-          422: "a field is missing, wrong or beyond its limit", 429: "too many requests wait: ask again in a moment",
-          504: "not answered within the time limit"}  # fmt: skip
+ERRORS = {400: "bad request", 401: "the token is missing or wrong", 404: "unknown retriever, or its index is missing",
+          403: "a page of another site sent the request", 409: "the passage collection or an index differs from the one you named", 413: "the request is too large",
+          422: "a field is missing, wrong or beyond its limit", 429: "too many requests; ask again in a moment",
+          504: "no answer within the time limit"}  # fmt: skip
 
 
 def make_api(
     service: Service, token: str | None = None, hosts: Hosts | None = None, time_limit: float = TIME_LIMIT
 ) -> FastAPI:
-    """The application.
+    """Return the application.
 
     Args:
-        token: what a request must bring as `Authorization: Bearer TOKEN`; None asks for none.
-        hosts: names that the service answers to; None: those of a service on localhost.
-        time_limit: seconds until a search is answered with 504.
+        token: the token that a request must send as `Authorization: Bearer TOKEN`; None: requests need no token.
+        hosts: names that the service answers to; None: loopback names.
+        time_limit: seconds after which a search gets the status 504.
     """
 
     @asynccontextmanager
-    async def alive(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         threading.Thread(target=service.warm, name="warming", daemon=True).start()
         yield
         service.close()
@@ -126,8 +133,8 @@ def make_api(
         version="1",
         docs_url=None,
         redoc_url=None,
-        lifespan=alive,
-        description="Encoders and indexes of one study, held once. Lists are rows of its passage collection.",
+        lifespan=lifespan,
+        description="Retrieval over the passages of one study. Answers name passages by their row in the passage collection.",
     )
     _say_errors_in_one_line(api)
     hosts = hosts or Hosts("localhost")
@@ -135,7 +142,7 @@ def make_api(
     wrong_tokens = RequestRate(WRONG_TOKENS_AT_ONCE, WRONG_TOKENS_PER_SECOND)
     api.add_middleware(Guard, hosts=hosts, rate=rate)
 
-    def known(request: Request) -> None:
+    def check_token(request: Request) -> None:
         given = request.headers.get("authorization", "").encode()
         if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
             return
@@ -148,7 +155,7 @@ def make_api(
             401, "this service asks for a token: send 'Authorization: Bearer TOKEN'", {"WWW-Authenticate": "Bearer"}
         )
 
-    guarded = [Depends(known)]
+    guarded = [Depends(check_token)]
 
     @api.post(
         "/search",
@@ -162,7 +169,7 @@ def make_api(
         digest = service.study.corpus.digest
         if asked.corpus not in (None, digest):
             raise HTTPException(
-                409, "the backend serves another passage collection than yours; start it with a copy of the same study"
+                409, "the service holds another passage collection than yours; start it with a copy of the same study"
             )
         try:
             found = await asyncio.wait_for(
@@ -173,14 +180,14 @@ def make_api(
                 504, f"{asked.retriever} did not answer within {time_limit:g} s; ask again in a moment"
             ) from None
         except asyncio.CancelledError:
-            raise HTTPException(503, "the backend is closing") from None
+            raise HTTPException(503, "the service is closing") from None
         if differing := [
             name for name, known in (asked.indexes or {}).items() if found.indexes.get(name, known) != known
         ]:
             raise HTTPException(
                 409,
-                f"the backend searches another index {differing[0]!r} than the one you named; "
-                "bring both to the same state, or look at its hash on /retrievers",
+                f"the service searches another index {differing[0]!r} than the one you named; "
+                "copy the index, or take the hash that /retrievers gives",
             )
         seconds = time.monotonic() - started
         service.metrics.answer_seconds.labels(asked.retriever).observe(seconds)
@@ -188,7 +195,7 @@ def make_api(
 
     @api.get("/retrievers", dependencies=guarded, response_model=RetrieversAnswer, responses=_documented(401, 404))
     def retrievers() -> dict:
-        """What can be asked, and which indexes stand behind it."""
+        """Which retrievers can answer, and which indexes they search."""
         corpus = service.study.corpus
         return {
             "study": service.study.settings.name,
@@ -199,12 +206,12 @@ def make_api(
 
     @api.get("/metrics", dependencies=guarded, response_class=PlainTextResponse, responses=_documented(401))
     def metrics() -> PlainTextResponse:
-        """Counts and times, as Prometheus reads them."""
+        """Counters and times in Prometheus' text format."""
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     @api.get("/health", response_model=Health, responses={503: {"model": Health, "description": "starting"}})
     def health() -> JSONResponse:
-        """Is everything loaded?"""
+        """Whether every index is loaded."""
         ready = service.ready.is_set()
         return JSONResponse(
             {
@@ -237,7 +244,7 @@ def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: floa
 
 
 def _say_errors_in_one_line(api: FastAPI) -> None:
-    def line(status: int, text: str, headers: dict | None = None) -> JSONResponse:
+    def line(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
         return JSONResponse({"error": " ".join(text.split())}, status, headers)
 
     @api.exception_handler(Busy)
@@ -260,10 +267,10 @@ def _say_errors_in_one_line(api: FastAPI) -> None:
             422,
             f"{place}: {first['msg']}"
             if place
-            else f"the request is no JSON object as /docs describes it: {first['msg']}",
+            else f"the request is not a JSON object as /docs describes it: {first['msg']}",
         )
 
     @api.exception_handler(Exception)
     async def fault(_: Request, error: Exception) -> JSONResponse:
         logging.getLogger(__name__).error("a request failed: %s: %s", type(error).__name__, error)
-        return line(500, "the backend failed at this; its log says why")
+        return line(500, "the service failed to answer this request; its log says why")

@@ -1,4 +1,4 @@
-"""Live questions of several people, searched together: a bounded queue and one worker thread for each index."""
+"""Search live questions of several people together: a bounded queue and one worker thread for each index."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from db.errors import BlindspotError
 from db.records import Hits
 
-WINDOW = 0.005  # seconds that the first question of a batch waits for others
-WAITING = 64  # requests that wait for one worker; the next is refused
-TOGETHER = 256  # questions searched at once
+WINDOW = 0.005  # seconds that the first request of a batch waits for others
+WAITING = 64  # requests in one worker's queue; the next one is refused
+BATCH_SIZE = 256  # questions of one search
 
 
 class Busy(BlindspotError):
-    """Too many questions wait already."""
+    """Too many requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class BatchedHits:
 
 
 Search = Callable[[str, Sequence[str], int], BatchedHits]
-"""(retriever, questions, k) to what was found."""
+"""Maps (retriever, questions, k) to hits."""
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     retriever: str
     questions: list[str]
     k: int
@@ -44,14 +44,17 @@ class _Asked:
 
 
 class Batcher:
-    """Hands questions to worker threads, and each asker a future of its own rows.
+    """Searches requests in batches on worker threads, and gives each request a future of its own rows.
 
-    Questions are searched together when they go to the same retriever with the same k, so that a question's hits do not
-    hang on who else asks. (Its scores may in their last digit: an encoder pads the texts of a batch to one length.)
+    A batch holds requests for one retriever and one k, so the hits of a question do not depend on the other requests. (The last
+    digit of a score may: an encoder pads the texts of a batch to one length.)
 
     Args:
-        search: searches several questions; called by one thread of each name that `ask` is given.
-        watch: told (retriever, requests, questions, seconds) after each batch.
+        search: searches several questions. Each worker thread calls it for its own requests only.
+        window: seconds that the first request of a batch waits for others.
+        waiting: requests in one worker's queue; `ask` refuses the next one.
+        batch_size: questions of one search.
+        on_batch: called with (retriever, requests, questions, seconds) after each batch.
     """
 
     def __init__(
@@ -59,51 +62,46 @@ class Batcher:
         search: Search,
         window: float = WINDOW,
         waiting: int = WAITING,
-        together: int = TOGETHER,
-        watch: Callable[[str, int, int, float], None] | None = None,
+        batch_size: int = BATCH_SIZE,
+        on_batch: Callable[[str, int, int, float], None] | None = None,
     ):
-        self._search, self._window, self._waiting, self._together, self._watch = (
-            search,
-            window,
-            waiting,
-            together,
-            watch,
-        )
-        self._queues: dict[str, deque[_Asked]] = {}
+        self._search, self._on_batch = search, on_batch
+        self._window, self._waiting, self._batch_size = window, waiting, batch_size
+        self._queues: dict[str, deque[_Request]] = {}
         self._changed = threading.Condition()
         self._closed = False
 
     def ask(self, thread: str, retriever: str, questions: Sequence[str], k: int) -> Future:
-        """A future of `BatchedHits`, on the worker thread named `thread`. Cancel it when nobody waits any more. Raises Busy."""
-        asked = _Asked(retriever, list(questions), k, time.monotonic())
+        """Queue a request for the worker thread of that name. Cancel the future when nobody waits for it. Raises Busy."""
+        request = _Request(retriever, list(questions), k, time.monotonic())
         with self._changed:
             if self._closed:
-                raise Busy("the backend is closing")
+                raise Busy("the service is closing")
             if thread not in self._queues:
                 self._queues[thread] = deque()
                 threading.Thread(target=self._work, args=(thread,), name=f"search {thread}", daemon=True).start()
             queue = self._queues[thread]
             if len(queue) >= self._waiting:
-                for left in [other for other in queue if other.answer.cancelled()]:
-                    queue.remove(left)
+                for cancelled in [other for other in queue if other.answer.cancelled()]:
+                    queue.remove(cancelled)
             if len(queue) >= self._waiting:
                 raise Busy(f"{len(queue)} requests wait for {retriever} already; ask again in a moment")
-            queue.append(asked)
+            queue.append(request)
             self._changed.notify_all()
-        return asked.answer
+        return request.answer
 
     def waiting(self) -> dict[str, int]:
-        """Requests in each worker's queue."""
+        """Return the number of requests in each worker's queue."""
         with self._changed:
             return {thread: len(queue) for thread, queue in self._queues.items()}
 
     def close(self) -> None:
-        """Take no more; what waits is cancelled."""
+        """Refuse further requests and cancel those that wait."""
         with self._changed:
             self._closed = True
             for queue in self._queues.values():
-                for asked in queue:
-                    asked.answer.cancel()
+                for request in queue:
+                    request.answer.cancel()
                 queue.clear()
             self._changed.notify_all()
 
@@ -111,59 +109,62 @@ class Batcher:
         while batch := self._next(self._queues[thread]):
             started = time.monotonic()
             self._answer(batch)
-            if self._watch is not None:
-                count = sum(len(asked.questions) for asked in batch)
-                self._watch(batch[0].retriever, len(batch), count, time.monotonic() - started)
+            if self._on_batch is not None:
+                count = sum(len(request.questions) for request in batch)
+                self._on_batch(batch[0].retriever, len(batch), count, time.monotonic() - started)
 
-    def _next(self, queue: deque[_Asked]) -> list[_Asked]:
-        """The oldest request and those that can be searched with it; empty when closed."""
+    def _next(self, queue: deque[_Request]) -> list[_Request]:
+        """Wait for the oldest request, and return it with those that fit into its batch; empty once closed."""
         with self._changed:
             while not self._closed:
                 while queue and queue[0].answer.cancelled():
                     queue.popleft()
                 if not queue:
                     self._changed.wait()
-                elif (left := queue[0].arrived + self._window - time.monotonic()) > 0 and _count(
-                    queue
-                ) < self._together:
-                    self._changed.wait(left)
-                elif batch := self._taken(queue):
+                    continue
+                remaining = queue[0].arrived + self._window - time.monotonic()
+                if remaining > 0 and _count_questions(queue) < self._batch_size:
+                    self._changed.wait(remaining)
+                elif batch := self._take_batch(queue):
                     return batch
         return []
 
-    def _taken(self, queue: deque[_Asked]) -> list[_Asked]:
-        first, room, batch = queue[0], self._together, []
-        for asked in list(queue):
-            fits = (asked.retriever, asked.k) == (first.retriever, first.k) and (
-                len(asked.questions) <= room or not batch
+    def _take_batch(self, queue: deque[_Request]) -> list[_Request]:
+        first, room = queue[0], self._batch_size
+        batch: list[_Request] = []
+        for request in list(queue):
+            fits = (request.retriever, request.k) == (first.retriever, first.k) and (
+                len(request.questions) <= room or not batch
             )
             if not fits:
                 continue
-            queue.remove(asked)
-            if asked.answer.set_running_or_notify_cancel():
-                batch.append(asked)
-                room -= len(asked.questions)
+            queue.remove(request)
+            if request.answer.set_running_or_notify_cancel():
+                batch.append(request)
+                room -= len(request.questions)
         return batch
 
-    def _answer(self, batch: list[_Asked]) -> None:
-        questions = [question for asked in batch for question in asked.questions]
+    def _answer(self, batch: list[_Request]) -> None:
+        questions = [question for request in batch for question in request.questions]
         try:
-            found = self._search(batch[0].retriever, questions, batch[0].k)
+            batched = self._search(batch[0].retriever, questions, batch[0].k)
         except Exception as error:
             if len(batch) == 1:
                 batch[0].answer.set_exception(error)
             else:  # one person's question must not fail those of others
-                for asked in batch:
-                    self._answer([asked])
+                for request in batch:
+                    self._answer([request])
             return
         row = 0
-        for asked in batch:
-            rows = slice(row, row + len(asked.questions))
+        for request in batch:
+            rows = slice(row, row + len(request.questions))
             row = rows.stop
-            asked.answer.set_result(
-                BatchedHits(Hits(found.hits.ordinals[rows], found.hits.scores[rows]), found.indexes, found.settings)
+            request.answer.set_result(
+                BatchedHits(
+                    Hits(batched.hits.ordinals[rows], batched.hits.scores[rows]), batched.indexes, batched.settings
+                )
             )
 
 
-def _count(queue: deque[_Asked]) -> int:
-    return sum(len(asked.questions) for asked in queue)
+def _count_questions(queue: deque[_Request]) -> int:
+    return sum(len(request.questions) for request in queue)

@@ -1,4 +1,4 @@
-"""A service beside the app: started with it, ended with it, on a port of its own with a token of its own."""
+"""Run a retrieval service beside the app: it starts and ends with the app, on its own port and with its own token."""
 
 from __future__ import annotations
 
@@ -23,52 +23,57 @@ if TYPE_CHECKING:
 SECONDS_TO_START = 60
 SECONDS_TO_RESTART = 1
 RESTARTS = 3
-OWN = "none"
+NO_SERVICE = "none"
 
 
 @contextmanager
-def asked_of(study: Study, url: str | None = None) -> Iterator[str | None]:
-    """Whom processes started within the block ask live questions; gives the URL.
+def chosen_service(study: Study, url: str | None = None) -> Iterator[str | None]:
+    """Set the environment so that processes started within the block ask one service, and yield its URL.
 
-    `url`: a service that runs already; "none": nobody, each process opens the indexes itself; None: the one that
-    BLINDSPOT_BACKEND names, else one that is started for the block. Raises Refused for an address that is none.
+    Args:
+        url: the service that is running; "none": no service, each process opens the indexes itself; None: the service that
+            BLINDSPOT_BACKEND names, else a new one for the length of the block.
+
+    Raises Refused for a malformed URL.
     """
     if url is None and not os.environ.get(BACKEND):
-        with started(study) as own:
+        with running_service(study) as own:
             yield own
     elif url is None:
         yield os.environ[BACKEND]
     else:
-        if url != OWN:
+        if url != NO_SERVICE:
             Backend(url)
-        with _environment({BACKEND: None if url == OWN else url}):
-            yield None if url == OWN else url
+        with _environment({BACKEND: None if url == NO_SERVICE else url}):
+            yield None if url == NO_SERVICE else url
 
 
 @contextmanager
-def started(study: Study) -> Iterator[str]:
-    """Start a service for `study`, give its URL, end it with the block.
+def running_service(study: Study) -> Iterator[str]:
+    """Run a service for the length of the block, and yield its URL.
 
-    Within the block BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN stand in this process's environment, so that processes started
-    there ask it. It answers when the block begins; its indexes load meanwhile. It ends too when this process is killed.
+    Within the block, BLINDSPOT_BACKEND and BLINDSPOT_BACKEND_TOKEN are set in this process's environment, so processes started
+    there ask this service. The service answers when the block begins, and loads its indexes meanwhile. It ends when this process
+    ends, however that happens.
 
-    Raises BlindspotError when it does not start.
+    Raises BlindspotError when the service does not start.
     """
     token = secrets.token_urlsafe(32)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        kept = _Kept(study, listening, token)
+        service = _ServiceProcess(study, listening, token)
         try:
-            _wait(kept, Backend(url, token))
-            kept.watch()
+            _wait(service, Backend(url, token))
+            service.watch()
             with _environment({BACKEND: url, TOKEN: token}):
                 yield url
         finally:
-            kept.end()
+            service.end()
 
 
-class _Kept:
-    """The service's process, started again on the same socket when it ends by itself (out of memory, say), a few times."""
+class _ServiceProcess:
+    """The process of the service. If it ends by itself, for example for lack of memory, it is restarted on the same socket, at most
+    three times."""
 
     def __init__(self, study: Study, listening: socket.socket, token: str):
         self._study, self._listening, self._token = study, listening, token
@@ -96,7 +101,7 @@ class _Kept:
             )
             self.process = self._start()
         self.process.wait()
-        self._listening.close()  # from now on the app is told at once that nothing answers
+        self._listening.close()  # from now on a request fails at once
 
     def end(self) -> None:
         self._ending.set()
@@ -106,12 +111,12 @@ class _Kept:
             end_child(self.process)
 
 
-def _wait(kept: _Kept, backend: Backend) -> None:
+def _wait(service: _ServiceProcess, backend: Backend) -> None:
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline:
-        if kept.process.poll() is not None:
+        if service.process.poll() is not None:
             raise BlindspotError(
-                f"the retrieval backend ended at once (exit {kept.process.returncode}); what it said stands above"
+                f"the retrieval backend ended at once (exit {service.process.returncode}); its message is above"
             )
         if backend.answers():
             return
@@ -121,7 +126,7 @@ def _wait(kept: _Kept, backend: Backend) -> None:
 
 @contextmanager
 def _environment(wanted: dict[str, str | None]) -> Iterator[None]:
-    """This process's environment with some variables set, or unset where None, for the block."""
+    """Set variables of this process's environment for the length of the block; None unsets one."""
     before = {name: os.environ.get(name) for name in wanted}
     _set(wanted)
     try:

@@ -1,4 +1,4 @@
-"""The page about the interface, from its OpenAPI description. It loads nothing from elsewhere, so it reads offline."""
+"""The documentation page of the HTTP interface, made from its OpenAPI description. It loads nothing from other sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ td, th { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; } t
 
 
 def page(description: dict) -> str:
-    """HTML of an OpenAPI description."""
+    """Return the HTML page of an OpenAPI description."""
     schemas = description["components"]["schemas"]
     parts = [
         f"<h1>{escape(description['info']['title'])}</h1><p>{escape(description['info']['description'])} "
@@ -36,15 +36,16 @@ def page(description: dict) -> str:
 
 
 def _schema(body: dict, schemas: dict) -> dict:
-    found = next(iter(body.get("content", {}).values()), {}).get("schema", {})
-    return schemas[found["$ref"].rsplit("/", 1)[-1]] if "$ref" in found else found
+    content: dict[str, dict] = body.get("content", {})
+    schema: dict = next((kind.get("schema", {}) for kind in content.values()), {})
+    return schemas[schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
 
 
 def _fields(heading: str, schema: dict) -> str:
-    needed = schema.get("required", [])
+    required = schema.get("required", [])
     rows = [
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(_kind(field))}</td><td>{escape(field.get('description', ''))}"
-        f"{_limits(field, heading == 'Send' and name in needed)}</td></tr>"
+        f"{_limits(field, heading == 'Send' and name in required)}</td></tr>"
         for name, field in schema.get("properties", {}).items()
     ]
     about = escape(" ".join(schema.get("description", "").split()))
@@ -59,16 +60,16 @@ def _kind(field: dict) -> str:
     return {"string": "text", "integer": "whole number", "number": "number"}.get(field.get("type", ""), "object")
 
 
-def _limits(field: dict, needed: bool) -> str:
+def _limits(field: dict, required: bool) -> str:
     of_items = field.get("items", {})
-    said = [
-        " Needed." if needed else "",
+    limits = [
+        " Required." if required else "",
         f" Default {field['default']}." if field.get("default") is not None else "",
         f" {field['minimum']:g} to {field['maximum']:,.0f}." if "maximum" in field else "",
         f" At most {field['maxItems']}." if "maxItems" in field else "",
         f" Each at most {of_items['maxLength']:,} characters." if "maxLength" in of_items else "",
     ]
-    return escape("".join(said))
+    return escape("".join(limits))
 
 
 def _example(path: str, schema: dict) -> str:

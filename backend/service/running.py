@@ -1,4 +1,4 @@
-"""Run the service in this process, on an address or on a socket that a parent process opened."""
+"""Run the retrieval service in this process, on an address or on a socket that the parent process opened."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.service.guard import Hosts
 
-LEAST_TOKEN = 16  # characters
+SHORTEST_TOKEN = 16  # characters
 SECONDS_TO_CLOSE = 5
 
 
 def read_token(path: str | Path) -> str:
-    """The token in a file. Raises Missing for no file, Refused for one that is too short or that others may read."""
+    """Return the token in a file. Raises Missing without the file, Refused if the token is too short or others may read the file."""
     path = Path(path)
     if not path.is_file():
         raise Missing(f"there is no file {path}; make one, as in: (umask 077; openssl rand -hex 32 > {path})")
     if path.stat().st_mode & 0o077:
         raise Refused(f"others may read {path}; run 'chmod 600 {path}'")
     token = path.read_text(encoding="utf-8").strip()
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise Refused(f"{path}: a token is one word of at least {LEAST_TOKEN} ASCII characters")
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise Refused(f"{path}: a token is one word of at least {SHORTEST_TOKEN} ASCII characters")
     return token
 
 
@@ -93,7 +93,7 @@ def run(
 
 
 def _leave_signals_to_python() -> None:
-    """A Java machine that starts later must not take Ctrl-C for itself."""
+    """Keep a Java machine that starts later from handling Ctrl-C."""
     import jnius_config
 
     if not jnius_config.vm_running:
@@ -101,7 +101,7 @@ def _leave_signals_to_python() -> None:
 
 
 def serve_beside_app(folder: str, handle: int) -> None:
-    """Serve on an inherited socket, with the token of the environment: the process that `beside.started` starts."""
+    """Serve on an inherited socket, with the token of the environment: the process of `beside.running_service`."""
     from backend.core.study import Study
     from backend.retrieval.remote import TOKEN
 

@@ -40,7 +40,7 @@ class Service:
     def __init__(self, study: Study, device: str | None = None, window: float = WINDOW, waiting: int = WAITING):
         self.study = study
         self._indexes = Indexes(study, device)
-        self._batcher = Batcher(self._search, window, waiting, watch=self._count_batch)
+        self._batcher = Batcher(self._search, window, waiting, on_batch=self._count_batch)
         self.ready = threading.Event()
         self.failed: dict[str, str] = {}
         """Retrievers that could not be opened at the start, each with the reason."""

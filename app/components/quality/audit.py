@@ -110,8 +110,8 @@ def _convention(rates: Rates) -> Html:
         ""
         if not rate.unsettled
         else (
-            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be {percent(rate.least)}% if none "
-            f"were positive, {percent(rate.most)}% if all were."
+            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be {percent(rate.lower_bound)}% if none "
+            f"were positive, {percent(rate.upper_bound)}% if all were."
         )
     )
     finished = f" A group is finished when its interval is at most {100 * rate.target:.0f} percentage points wide. "

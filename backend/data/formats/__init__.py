@@ -1,6 +1,6 @@
-"""Outside formats. Each is one module of this package that offers a list named FORMATS; nothing else needs to know of it.
+"""External file formats. A format is a module of this package with a list named FORMATS; nothing else needs to change.
 
-An installed package adds formats through the entry point group `blindspot.formats`: each entry names a `Format`, or a list of them.
+An installed package adds formats through the entry point group `blindspot.formats`. Each entry names a `Format` or a list of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backend.data.formats.base import Format, Head
 from backend.data.formats.streams import head
 from db.errors import BadInput, Refused
 
-_LAST = "plain"  # any text might be it
+_LAST = "plain"  # any text could be plain questions, so this format is tried last
 _COMMAND = {
     "passages": "passages",
     "questions": "questions",
@@ -31,8 +31,8 @@ _COMMAND = {
 REGISTRY: Registry[Format] = Registry(
     "format",
     group="blindspot.formats",
-    name=lambda each: f"{each.kind}/{each.name}",
-    order=lambda each: (each.name == _LAST, each.name),
+    name=lambda format: f"{format.kind}/{format.name}",
+    order=lambda format: (format.name == _LAST, format.name),
     check=must_be(Format),
 )
 
@@ -40,41 +40,46 @@ REGISTRY: Registry[Format] = Registry(
 @cache
 def _register_own() -> None:
     for module in pkgutil.iter_modules(__path__):
-        for each in getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMATS", []):
-            REGISTRY.register(each)
+        for format in getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMATS", []):
+            REGISTRY.register(format)
 
 
 def formats() -> tuple[Format, ...]:
-    """Return every format, by name, those of installed packages too."""
+    """Return all formats by name, including those of installed packages."""
     _register_own()
     return REGISTRY.all()
 
 
 def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
-    """The format of a file that is to be read as `kind`: the named one, else the one its contents look like.
+    """Find the format to read a file as `kind`: the one called `name`, else the one that the contents look like.
 
     Raises:
-        BadInput: no such file, or it is empty, unreadable, of another kind, or of no format or of several.
+        BadInput: no such file; or it is empty, unreadable, of another kind, of no known format, or of several formats.
     """
     path = Path(path)
-    of_kind = [each for each in formats() if each.kind == kind and each.read is not None]
-    names = ", ".join(each.name for each in of_kind)
+    of_kind = [format for format in formats() if format.kind == kind and format.read is not None]
+    names = ", ".join(format.name for format in of_kind)
     if name is not None:
-        named = next((each for each in of_kind if each.name == name), None)
+        named = next((format for format in of_kind if format.name == name), None)
         if named is None:
             raise BadInput(f"there is no format {name!r} for {kind}; there are: {names}", path)
         return named
     start = _head(path)
-    looks = [each for each in formats() if each.read is not None and each.recognise(start)]
-    fitting = [each for each in looks if each.kind == kind and (each.name != _LAST or len(looks) == 1)]
+    recognised = [format for format in formats() if format.read is not None and format.recognise(start)]
+    fitting = [
+        format for format in recognised if format.kind == kind and (format.name != _LAST or len(recognised) == 1)
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise BadInput(f"could be {' or '.join(each.name for each in fitting)}; say which with --format", path)
-    others = [each for each in looks if each.name != _LAST]
+        raise BadInput(f"could be {' or '.join(format.name for format in fitting)}; say which with --format", path)
+    others = [format for format in recognised if format.name != _LAST]
     if others:
-        raise BadInput(f"looks like {others[0].kind} ({others[0].what}), not {kind}; "
-                       f"import it with 'blindspot import {_COMMAND[others[0].kind]}'", path)  # fmt: skip
+        raise BadInput(
+            f"looks like {others[0].kind} ({others[0].what}), not {kind}; "
+            f"import it with 'blindspot import {_COMMAND[others[0].kind]}'",
+            path,
+        )
     if kind == "passages" and "\t" in start.first_line:
         raise BadInput("the header does not name the columns id, title and text", path, 1)
     if kind == "frequencies" and "\t" in start.first_line:
@@ -83,31 +88,31 @@ def find_format(path: str | Path, kind: str, name: str | None = None) -> Format:
 
 
 def find_writer(kind: str, name: str) -> Format:
-    """The format that `kind` is to be written in. Raises Refused for one that is not known."""
-    written = {each.name: each for each in formats() if each.kind == kind and each.write is not None}
-    if name not in written:
-        raise Refused(f"--format must be one of {', '.join(written)}, not {name!r}")
-    return written[name]
+    """Find the format `name` to write `kind` in. Raises Refused for an unknown format."""
+    writers = {format.name: format for format in formats() if format.kind == kind and format.write is not None}
+    if name not in writers:
+        raise Refused(f"--format must be one of {', '.join(writers)}, not {name!r}")
+    return writers[name]
 
 
-def settings_of(chosen: Format, given: Iterable[str]) -> dict[str, Any]:
-    """The settings of a format, those that were asked for as `NAME=VALUE` in place of the defaults.
+def settings_of(chosen: Format, assignments: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of a format: its defaults, changed by assignments `NAME=VALUE`.
 
     Raises:
-        Refused: a name that the format does not know, or a value of the wrong type.
+        Refused: an unknown name, or a value of the wrong type.
     """
     values = dict(chosen.settings)
-    for each in given:
-        name, sign, value = each.partition("=")
+    for assignment in assignments:
+        name, sign, value = assignment.partition("=")
         if not sign or name not in values:
             known = ", ".join(f"{key} ({default})" for key, default in values.items())
             raise Refused(
-                f"--set {each}: the format {chosen.name} knows "
-                + (f"{known}; say --set NAME=VALUE" if known else "no settings")
+                f"--set {assignment}: the format {chosen.name} has "
+                + (f"the settings {known}; use --set NAME=VALUE" if known else "no settings")
             )
         if isinstance(chosen.settings[name], int):
             if not (value.isascii() and value.isdigit() and len(value) < 16):
-                raise Refused(f"--set {each}: {name} must be a whole number")
+                raise Refused(f"--set {assignment}: {name} must be a whole number")
             values[name] = int(value)
         else:
             values[name] = value

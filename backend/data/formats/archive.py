@@ -1,4 +1,4 @@
-"""The files of a folder or of a tar archive, read as streams: nothing is ever unpacked to disk."""
+"""Read the files of a folder or a tar archive as streams. Nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pathlib import Path, PurePosixPath
 from backend.data.formats.streams import ByteSource, check_plain_file, file_sha256
 from db.errors import BadInput
 
-MAX_TOTAL = 1 << 30  # bytes of all members that are kept
-MAX_UNPACKED = 4 << 30  # bytes of an archive in all, also of members that are passed over
+MAX_TOTAL = 1 << 30  # bytes of all members that are read
+MAX_UNPACKED = 4 << 30  # bytes of the whole archive, including skipped members
 MAX_MEMBERS = 100_000
 
 
 def is_tar(start: bytes) -> bool:
-    """Whether the first 512 bytes are a tar header."""
+    """Return whether the first 512 bytes are a tar header."""
     return start[257:262] == b"ustar"
 
 
 def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """The contents of the wanted files of a folder or tar (plain or compressed), by their path inside it, sorted.
+    """Read the wanted files of a folder or tar (plain or compressed), by their path inside it, sorted.
 
     Raises:
-        BadInput: a broken or truncated archive, or one with a member that points outside it or is no plain file.
+        BadInput: a broken or truncated archive, or a member that points outside it or is not a regular file.
     """
     return dict(sorted(_folder(path, wanted) if path.is_dir() else _tar(path, wanted)))
 
 
 def members_sha256(path: Path, wanted: Callable[[str], bool]) -> str:
-    """The sha256 of an archive's bytes, or of the names and contents of a folder's wanted files."""
+    """Return the sha256 of an archive's bytes, or of the names and contents of a folder's wanted files."""
     if not path.is_dir():
         return file_sha256(path)
     digest = hashlib.sha256()
@@ -42,7 +42,7 @@ def members_sha256(path: Path, wanted: Callable[[str], bool]) -> str:
 
 
 def member_place(path: Path, name: str) -> str:
-    """How a message names a member: `folder/member` or `archive.tar.xz:member`."""
+    """Return the name of a member for messages: `folder/member` or `archive.tar.xz:member`."""
     return str(path / name) if path.is_dir() else f"{path}:{name}"
 
 
@@ -76,16 +76,19 @@ def _tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes
                 if not member.isreg() or not wanted(_inside(member)):
                     continue
                 if _inside(member) in seen or len(seen) > MAX_MEMBERS:
-                    raise BadInput("this file stands twice in the archive", f"{path}:{member.name}")
+                    raise BadInput("this file occurs twice in the archive", f"{path}:{member.name}")
                 seen.add(_inside(member))
                 total += member.size
                 _check_total(total, path)
-                yield _inside(member), archive.extractfile(member).read()
+                content = archive.extractfile(member)
+                if content is None:
+                    raise BadInput("this member cannot be read; the archive is refused", f"{path}:{member.name}")
+                yield _inside(member), content.read()
         stream.drain()
     except BadInput:
         raise
     except (tarfile.TarError, EOFError, ValueError, OverflowError, KeyError, AttributeError, MemoryError) as error:
-        # tarfile lets some of these through for headers that make no sense.
+        # tarfile raises some of these for invalid headers.
         raise BadInput(f"the archive is truncated or broken ({error}); fetch it again", path) from error
     finally:
         stream.close()
@@ -98,7 +101,7 @@ def _inside(member: tarfile.TarInfo) -> str:
 
 
 def _check(member: tarfile.TarInfo, path: Path) -> None:
-    """Refuse the whole archive for a member that no data set has a reason to hold."""
+    """Refuse the whole archive if a member has a kind or a path that no data set needs."""
     place = f"{path}:{member.name}"
     name = PurePosixPath(member.name.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or (name.parts and name.parts[0].endswith(":")):
@@ -106,9 +109,9 @@ def _check(member: tarfile.TarInfo, path: Path) -> None:
     if member.issym() or member.islnk():
         raise BadInput("this member is a link; the archive is refused", place)
     if not (member.isreg() or member.isdir()):
-        raise BadInput("this member is no plain file; the archive is refused", place)
+        raise BadInput("this member is not a regular file; the archive is refused", place)
     if member.size < 0:
-        raise BadInput("this member has no sensible size; the archive is refused", place)
+        raise BadInput("this member has an invalid size; the archive is refused", place)
 
 
 def _check_total(total: int, path: Path) -> None:
@@ -117,10 +120,10 @@ def _check_total(total: int, path: Path) -> None:
 
 
 class _Stream(io.RawIOBase):
-    """A ByteSource as the file object that tarfile reads."""
+    """A ByteSource as a file object for tarfile."""
 
     def __init__(self, source: ByteSource):
-        self._blocks, self._rest, self._end = iter(source), b"", b""
+        self._blocks, self._rest, self._end = source.__iter__(), b"", b""
         self._path, self._unpacked = source.path, 0
 
     def readable(self) -> bool:
@@ -145,7 +148,7 @@ class _Stream(io.RawIOBase):
         return data[:size]
 
     def drain(self) -> None:
-        """Read to the end, so that a compressed file's own check is made."""
+        """Read to the end, so that the checksum of a compressed file is verified."""
         while self.read(1 << 20):
             pass
 

@@ -1,9 +1,9 @@
 """Articles, one JSON object a line, `{"title", "text"}`, cut into passages.
 
 `unit=words`: blocks of `length` words (100), as in DPR. `unit=pieces`: blocks of up to `length` word pieces (288), as in REALM;
-no word is cut in two, and `tokenizer` names a folder or Hugging Face name (default: the packaged MiniLM's uncased vocabulary).
-Blocks do not overlap, the last of an article is what is left, and white space within a block becomes one space. A passage is
-called by the article's `id`, or its line, and the block's number from 0: "12-0".
+words are never split. `tokenizer` is a folder or a Hugging Face name (default: the packaged MiniLM's uncased vocabulary). Blocks do
+not overlap, the last block of an article is shorter, and white space within a block becomes one space. A passage's id is the
+article's `id`, or its line, and the number of the block from 0: "12-0".
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
         empty = False
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             id = fields.identifier(record, "id", "_id", required=False) or str(line)
             title, body = fields.text(record, "title", ""), fields.required_text(record, "text")
             if not_utf8(body) or not_utf8(title):
-                raise fields.FieldError("half a surrogate pair stands in it")
+                raise fields.FieldError("the title or text contains half a surrogate pair")
         except fields.FieldError as error:
             batch.problems.append(BadInput(str(error), path, line))
             continue
@@ -76,13 +76,14 @@ def _cutter(settings: dict[str, Any]) -> Cut:
 
 
 def word_blocks(text: str, length: int) -> Iterator[str]:
+    """Cut a text into blocks of `length` words."""
     words = text.split()
     for start in range(0, len(words), length):
         yield " ".join(words[start : start + length])
 
 
 def piece_blocks(tokenizer: str, length: int) -> Cut:
-    """Cuts a text into blocks whose words have at most `length` pieces together; a longer word is a block of its own."""
+    """Return a function that cuts a text into blocks of at most `length` word pieces. A longer word is a block of its own."""
     from transformers import AutoTokenizer
 
     from backend.core.model_files import open_model, readable_model
@@ -90,14 +91,15 @@ def piece_blocks(tokenizer: str, length: int) -> Cut:
     try:
         folder = open_model(tokenizer, weights=False)
         with readable_model(folder.path, "the tokenizer"):
-            made = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=folder.trusted)
+            model = AutoTokenizer.from_pretrained(folder.path, trust_remote_code=folder.trusted)
     except Missing as error:
         raise Refused(f"--set tokenizer={tokenizer}: {error}") from error
 
     def cut(text: str) -> Iterator[str]:
         words = text.split()
-        counts = [len(ids) for ids in made(words, add_special_tokens=False)["input_ids"]] if words else []
-        block, have = [], 0
+        counts = [len(ids) for ids in model(words, add_special_tokens=False)["input_ids"]] if words else []
+        block: list[str] = []
+        have = 0
         for word, count in zip(words, counts, strict=True):
             if block and have + count > length:
                 yield " ".join(block)

@@ -1,29 +1,37 @@
-"""What every format module is made of: the description of a format, and the checks that all rows pass."""
+"""The parts of a format module: the description of a format, the records that readers give, and the checks of all rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from backend.data.formats.streams import not_utf8
 from backend.text.answers import has_tokens, wrong_with_pattern
 from db.corpus import Row, pack
-from db.errors import BadInput
-from db.records import SPLITS, Question
+from db.errors import BadInput, Refused
+from db.records import SPLITS, Question, Split
 
 MAX_ID = 256
 MAX_TEXT = 1_000_000  # characters; a DPR passage has about 650
+_SPLITS: dict[str, Split] = {split: split for split in get_args(Split)}
 MAX_INTEGER = 2**63 - 1
 _BAD_IN_ID = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a format is recognised by: the path, whether it is a folder or a tar, and the first 64 KB as text."""
+    """The beginning of a file, by which formats recognise it.
+
+    Attributes:
+        folder: Whether the path is a folder.
+        tar: Whether the file is a tar archive, plain or compressed.
+        text: The first 64 KB, decompressed and decoded.
+    """
 
     path: Path
     folder: bool
@@ -36,30 +44,31 @@ class Head:
 
     @property
     def columns(self) -> list[str]:
-        """The first line, cut at tabs."""
+        """The first line, split at tabs."""
         return self.first_line.split("\t")
 
     @property
     def start(self) -> str:
-        """The first character that is no white space."""
+        """The first character that is not white space."""
         return self.text.lstrip()[:1]
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What lies in the folder."""
+        """The names of the files in the folder."""
         try:
             return frozenset(path.name for path in self.path.iterdir()) if self.folder else frozenset()
         except OSError:
-            return frozenset()  # reading it will say why
+            return frozenset()  # reading the folder raises the error with its reason
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the person asked for, of questions.
+    """The options of an import.
 
-    split, dataset: only questions of these are taken; a question whose file names none is put there.
-    gold: "all", or "one" to keep a single gold passage per question.
-    settings: what only one format knows of (see `Format.settings`), every one of them with its value.
+    Attributes:
+        split, dataset: Read only questions with these; they also apply to questions whose file does not name any.
+        gold: "all", or "one" to keep a single gold passage per question.
+        settings: The values of all settings of the format (see `Format.settings`).
     """
 
     split: str | None = None
@@ -73,21 +82,29 @@ NO_OPTIONS = Options()
 
 @dataclass(frozen=True)
 class Format:
-    """One outside format of one kind of thing. A module of this package offers its own in a list named FORMATS.
+    """An external file format for one kind of data. Each module of this package lists its formats in FORMATS.
 
-    kind: "passages", "questions", "frequencies", "runs" or "qrels".
-    recognise: whether a file looks like it.
-    read: gives what the reader of that kind gives (below), from a path and Options. None for a form that is only written.
-    write: takes a path and what the writer of that kind takes, streamed, and gives `WriteResult`. None where there is no writer.
-    suffix: the ending of a file that is written.
-    files: for a format that is a folder: the files of it that are read, in order.
-    settings: what can be asked for with `--set NAME=VALUE`, with its default; the default's type is the value's.
+    A reader raises BadInput if the file cannot be read any further. In place of a wrong row it yields BadInput, which the
+    importer raises or leaves out. Readers yield, by kind:
 
-    Readers *raise* BadInput where the file cannot be read on, and *give* BadInput in place of a row that is wrong, which
-    the importer raises or, when told to, leaves out:
-    passages give `PassageBatch`; questions `ImportedQuestion`; frequencies `(entity, count, line)`; runs `RunEntry`; qrels `Qrel`.
-    Writers take: passages and questions, iterables of those records; qrels, `(question id, passage id, grade)`; runs, a
-    name and an iterable of `(Question, [(Passage, score, holds an answer)])`.
+    - passages: `PassageBatch`
+    - questions: `ImportedQuestion`
+    - frequencies: `(entity, count, line)`
+    - runs: `RunEntry`
+    - qrels: `Qrel`
+
+    Writers take passages or questions as iterables of these records, qrels as `(question id, passage id, grade)`, and runs as a
+    name and an iterable of `(Question, [(Passage, score, contains an answer)])`.
+
+    Attributes:
+        kind: "passages", "questions", "frequencies", "runs" or "qrels".
+        what: A short description for messages and help.
+        recognise: Returns whether a file looks like this format.
+        read: The reader, called with a path and Options; None for a format that is only written.
+        write: The writer, called with a path and the records; None for a format that is only read.
+        suffix: File name ending of written files.
+        files: For a format that is a folder: returns the files to read, in order.
+        settings: Settings for `--set NAME=VALUE` with their defaults. A value has the type of its default.
     """
 
     name: str
@@ -100,10 +117,38 @@ class Format:
     files: Callable[[Path], list[Path]] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    @contextmanager
+    def opened(self, path: Path, options: Options = NO_OPTIONS) -> Iterator[Iterator[Any]]:
+        """Yield the reader of a file, and close it at the end of the block.
+
+        Raises:
+            BadInput: this format is only written.
+        """
+        if self.read is None:
+            raise BadInput(f"the format {self.name} can only be written, not read", path)
+        rows = self.read(path, options)
+        try:
+            yield rows
+        finally:
+            if close := getattr(rows, "close", None):
+                close()
+
+    def write_to(self, path: Path, *content: Any) -> WriteResult:
+        """Write a file. Raises Refused for a format that is only read."""
+        if self.write is None:
+            raise Refused(f"the format {self.name} can only be read, not written")
+        return self.write(path, *content)
+
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """How many rows a writer wrote, what a row is, and one line for everything that the format has no place for."""
+    """The result of writing a file.
+
+    Attributes:
+        rows: Number of rows.
+        notes: What the format cannot represent, one line each.
+        unit: What a row is.
+    """
 
     rows: int
     notes: tuple[str, ...] = ()
@@ -112,10 +157,14 @@ class WriteResult:
 
 @dataclass(slots=True)
 class PassageBatch:
-    """Some rows of a passage file, in file order; `lines[i]` is where row i begins.
+    """Consecutive rows of a passage file.
 
-    `share` is how much of the file has been read, 0 to 1; `spanning` how many rows go over several lines. `sha256` of the
-    file comes with the last batch.
+    Attributes:
+        lines: The line on which each row begins.
+        problems: The wrong rows among them.
+        share: Share of the file that has been read, 0 to 1.
+        spanning: Number of rows that span several lines.
+        sha256: Hash of the file; only the last batch has it.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -128,7 +177,7 @@ class PassageBatch:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A gold passage as a file gives it: an id that may or may not be one of the collection, and its text."""
+    """A gold passage given by its text, perhaps with an id that may belong to another collection."""
 
     title: str
     text: str
@@ -136,7 +185,7 @@ class Paragraph:
 
 
 class Context(NamedTuple):
-    """One hit of a run, as a file gives it. Title and text are None where it gives none; so is `has_answer`."""
+    """A hit of a run. Title, text and `has_answer` are None if the file lacks them; `line` is None if it is unknown."""
 
     id: str
     score: float
@@ -148,10 +197,14 @@ class Context(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """What a run's file says of one question. It names it by its id, by its text, or by both.
+    """Hits of one question in a run file. The file names the question by its id, its text, or both.
 
-    contexts: in the file's order. problems: what was wrong with those that are not among them.
-    Several entries may belong to one question (a TREC file need not keep its lines together).
+    A question may have several entries, because the lines of a TREC file may be in any order.
+
+    Attributes:
+        contexts: The hits, in the file's order.
+        line: Line of the entry; None if it is unknown.
+        problems: Errors of the hits that are not in `contexts`.
     """
 
     question_id: str | None
@@ -159,12 +212,12 @@ class RunEntry:
     answers: tuple[str, ...]
     contexts: list[Context]
     path: str
-    line: int
+    line: int | None
     problems: tuple[BadInput, ...] = ()
 
 
 class Qrel(NamedTuple):
-    """One line of qrels. Above 0 the passage is relevant."""
+    """A line of qrels. A grade above 0 means that the passage is relevant."""
 
     question_id: str
     passage_id: str
@@ -175,10 +228,11 @@ class Qrel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImportedQuestion:
-    """A question and the place it was read from.
+    """A question and its place in a file.
 
-    paragraphs: gold passages that have yet to be found in the collection, besides those that `question.gold` names.
-    gold_places: where a gold passage was named, if not at the question itself.
+    Attributes:
+        paragraphs: Gold passages to be matched to the collection, in addition to the ids in `question.gold`.
+        gold_places: File and line of gold passages that are named elsewhere than at the question.
     """
 
     question: Question
@@ -192,7 +246,7 @@ class ImportedQuestion:
 
 
 def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
-    """The rows that are sound, and what the digest is taken over. All rows at once; one by one only if one is wrong."""
+    """Return the valid rows, and their bytes for the collection's digest. Rows are checked one by one only if one is wrong."""
     rows = batch.rows
     if not rows:
         return batch, b""
@@ -224,46 +278,56 @@ def checked(batch: PassageBatch, path: Path) -> tuple[PassageBatch, bytes]:
 
 
 def wrong_with_passage(row: Row) -> str | None:
-    """What is wrong with a passage (id, title, text), or None."""
+    """Return what is wrong with a passage (id, title, text), or None."""
     id, title, text = row
     return wrong_with_id(id) or wrong_with_text("title", title, empty=True) or wrong_with_text("text", text)
 
 
 def wrong_with_id(id: str) -> str | None:
+    """Return what is wrong with an id, or None."""
     if not id:
         return "the id is empty"
     if not_utf8(id):
-        return "the id holds bytes that are not UTF-8 (or half a surrogate pair)"
+        return "the id contains bytes that are not UTF-8 (or half a surrogate pair)"
     if len(id) > MAX_ID:
         return f"the id has {len(id):,} characters; {MAX_ID} are allowed"
     if _BAD_IN_ID.search(id):
-        return f"the id {id!r} holds a space or control character; ids stand in web addresses and TREC files"
+        return f"the id {id!r} contains a space or control character; ids must fit into web addresses and TREC files"
     return None
 
 
 def wrong_with_text(name: str, text: str, empty: bool = False) -> str | None:
+    """Return what is wrong with the text of the field `name`, or None. `empty` allows empty text."""
     if not empty and (not text or text.isspace()):
         return f"the {name} is empty"
     if "\0" in text:
-        return f"the {name} holds a NUL character"
+        return f"the {name} contains a NUL character"
     if not_utf8(text):
-        return f"the {name} holds bytes that are not UTF-8 (or half a surrogate pair)"
+        return f"the {name} contains bytes that are not UTF-8 (or half a surrogate pair)"
     if len(text) > MAX_TEXT:
         return f"the {name} has {len(text):,} characters; {MAX_TEXT:,} are allowed"
     return None
 
 
 def wrong_with_question(question: Question) -> str | None:
-    """What is wrong with a question, or None. Types are right already."""
-    return (
+    """Return what is wrong with a question whose fields have the right types, or None."""
+    message = (
         wrong_with_id(question.id)
         or wrong_with_text("question", question.text)
         or _wrong_with_names(question)
         or next(filter(None, (_wrong_with_answer(answer, question.answer_rule) for answer in question.answers)), None)
         or next((f"gold: {m}" for m in map(wrong_with_id, question.gold) if m), None)
-        or (f"the split is {question.split!r}; it must be one of {', '.join(SPLITS)}" if question.split not in SPLITS
-            else None)
-    )  # fmt: skip
+    )
+    if message is None and question.split not in SPLITS:
+        return f"the split is {question.split!r}; it must be one of {', '.join(SPLITS)}"
+    return message
+
+
+def as_split(name: str) -> Split:
+    """Return the split of this name. Raises BadInput for an unknown name."""
+    if name not in _SPLITS:
+        raise BadInput(f"the split is {name!r}; it must be one of {', '.join(SPLITS)}")
+    return _SPLITS[name]
 
 
 def _wrong_with_names(question: Question) -> str | None:
@@ -283,7 +347,7 @@ def _wrong_with_answer(answer: str, rule: str) -> str | None:
         return message
     if rule == "regex":
         if reason := wrong_with_pattern(answer):
-            return f"the answer {answer[:80]!r} is no pattern that can be searched ({reason})"
+            return f"the answer {answer[:80]!r} is not a pattern that can be searched ({reason})"
     elif not has_tokens(answer):
-        return f"the answer {answer!r} holds nothing to match (no letter, digit or sign)"
+        return f"the answer {answer!r} contains nothing to match (no letter, digit or sign)"
     return None

@@ -1,8 +1,8 @@
 """BEIR: a folder with corpus.jsonl (`_id`, `title`, `text`), queries.jsonl (`_id`, `text`) and qrels/{train,dev,test}.tsv (a
 header, then question, passage, grade).
 
-A question's split is that of the qrels that name it, test before dev before train where several do; one that none names is
-unlabelled. Above 0 a grade makes gold. A single queries.jsonl or qrels file can be read by itself.
+A question has the split of the qrels that contain it; if several do, test comes before dev before train. A question in no qrels is
+unlabelled. Passages with a grade above 0 are gold. A single queries.jsonl or qrels file can be read by itself.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
     for line, text in lines:
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             columns = text.split("\t")
             if len(columns) != 3:
                 raise fields.FieldError(f"{len(columns)} fields; there must be three: {', '.join(HEADER)}")
@@ -97,7 +97,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
 
 
 class _Gold:
-    """What the qrels of a folder say: of each question its splits, its gold, and where that stands."""
+    """The qrels of a folder: each question's split, its gold, and the file and line of each gold passage."""
 
     def __init__(self) -> None:
         self.splits: dict[str, str] = {}
@@ -110,7 +110,7 @@ class _Gold:
                 yield row
             elif (row.question_id, row.passage_id) in seen:
                 yield BadInput(
-                    f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line
+                    f"question {row.question_id!r} and passage {row.passage_id!r} occur twice", row.path, row.line
                 )
             else:
                 seen.add((row.question_id, row.passage_id))
@@ -126,7 +126,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         yield from known.read(file)
     if not files[1:] and options.split is None:
         raise BadInput(
-            "there are no qrels beside it to tell the split; say --split train, dev, test or unlabelled", path
+            "there are no qrels beside the file to give the split; use --split train, dev, test or unlabelled", path
         )
     dataset = options.dataset or (stem(path) if not path.is_dir() else "-".join(path.absolute().name.split()))
     empty = True
@@ -145,7 +145,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
 
 def _item(text: str, files: list[Path], line: int, dataset: str, known: _Gold, options: Options) -> ImportedQuestion:
     if not_utf8(text):
-        raise fields.FieldError("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line contains bytes that are not UTF-8")
     record: dict[str, Any] = fields.parse_object(text)
     id = fields.identifier(record, "_id", "id")
     places = known.gold.get(id, {})
@@ -175,10 +175,10 @@ def write_qrels(path: Path, judgements: Iterable[tuple[str, str, int]]) -> Write
     return WriteResult(rows)
 
 
-def _lines(path: Path, made: Iterable[dict]) -> WriteResult:
+def _lines(path: Path, records: Iterable[dict[str, Any]]) -> WriteResult:
     rows = 0
     with written_whole(path) as file:
-        for record in made:
+        for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
             rows += 1
     return WriteResult(rows)

@@ -1,4 +1,4 @@
-"""Entries of retriever output as DPR and Pyserini write it: a question with its passages. The two differ in names only."""
+"""Entries of retriever output in the formats of DPR and Pyserini, which differ only in field names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from backend.data.formats import fields
 from backend.data.formats.base import Context, RunEntry, wrong_with_id, wrong_with_text
 from db.errors import BadInput
 
-LINES_PER_BLOCK = 300_000  # of a run without texts: about 60 MB
+LINES_PER_BLOCK = 300_000  # lines of a run without texts, about 60 MB
 IDS = ("id", "docid", "passage_id", "psg_id")
-_LARGEST = 3.4e38  # float32; scores are kept so
+_LARGEST = 3.4e38  # the largest float32; scores are stored as float32
 
 
 def entry(record: dict[str, Any], passages: str, question_id: str | None, path: Path, line: int) -> RunEntry:
-    """An entry whose passages stand under the name `passages`. Raises `fields.FieldError` where the question is wrong."""
+    """Read an entry whose passages are in the field `passages`. Raises `fields.FieldError` if the question is wrong."""
     question = fields.required_text(record, "question")
     message = wrong_with_text("question", question) or (question_id is not None and wrong_with_id(question_id))
     if message:
@@ -36,32 +36,32 @@ def entry(record: dict[str, Any], passages: str, question_id: str | None, path: 
 
 
 def by_question(path: Path, rows: Iterable[tuple[str, Context] | BadInput]) -> Iterator[RunEntry | BadInput]:
-    """Entries out of a run whose lines name a question and a passage each, in any order.
+    """Group the lines of a run, each with a question and a passage, into entries.
 
-    Lines of one question need not stand together: those within LINES_PER_BLOCK lines become one entry. A bad line comes after
-    the entries of the lines before it, so that whoever stops at the first problem stops at the file's first.
+    Lines of a question may be in any order; those within LINES_PER_BLOCK lines become one entry. A bad line follows the entries
+    of the lines before it, so a caller that stops at the first error stops at the first error of the file.
     """
     block: dict[str, list[Context]] = {}
-    held = 0
+    count = 0
 
     def entries() -> Iterator[RunEntry]:
         for question_id, contexts in block.items():
             yield RunEntry(question_id, None, (), contexts, str(path), contexts[0].line)
 
     for row in rows:
-        if isinstance(row, BadInput) or held == LINES_PER_BLOCK:
+        if isinstance(row, BadInput) or count == LINES_PER_BLOCK:
             yield from entries()
-            block, held = {}, 0
+            block, count = {}, 0
         if isinstance(row, BadInput):
             yield row
             continue
         block.setdefault(row[0], []).append(row[1])
-        held += 1
+        count += 1
     yield from entries()
 
 
 def score(value: Any) -> float:
-    """A score, which DPR writes as text. Raises `fields.FieldError`."""
+    """Read a score, which DPR writes as text. Raises `fields.FieldError`."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -89,7 +89,7 @@ def _context(value: Any, line: int) -> Context:
 
 
 def split_contents(contents: str) -> tuple[str, str]:
-    """Title and text out of Pyserini's `"title"\\ntext`; without a line end it is all text."""
+    """Split Pyserini's `"title"\\ntext` into title and text. Without a line end, everything is text."""
     title, end, text = contents.partition("\n")
     if not end:
         return "", contents

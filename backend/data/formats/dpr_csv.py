@@ -1,7 +1,7 @@
 """DPR's question "CSV": tab separated, no header, a question and its answers as a Python list, `who sang it\\t['Ada', "Bo's"]`.
 
 Fields are quoted as in CSV where they hold quotes. As in DPR, a right single quotation mark in a question becomes an
-apostrophe. The answers are read with `ast.literal_eval`: a file is never run. Ids are data set (or file name) and line.
+apostrophe. The answers are parsed with `ast.literal_eval`, so no code of the file is run. Ids are data set (or file name) and line number.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from backend.data.formats import fields
 from backend.data.formats.base import (
@@ -19,6 +20,7 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     WriteResult,
+    as_split,
     wrong_with_question,
 )
 from backend.data.formats.files import one_line, written_whole
@@ -47,13 +49,13 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         empty = False
         try:
             question, answers = _columns(text)
-            made = Question(
+            record = Question(
                 id=f"{'-'.join(dataset.split())}.{line}", text=question.replace("\u2019", "'"), answers=_answers(answers),
-                dataset=dataset, split=split,
+                dataset=dataset, split=as_split(split),
             )  # fmt: skip
-            if message := wrong_with_question(made):
+            if message := wrong_with_question(record):
                 raise fields.FieldError(message)
-            yield ImportedQuestion(made, str(path), line)
+            yield ImportedQuestion(record, str(path), line)
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     if empty:
@@ -61,17 +63,17 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _split(path: Path) -> str:
-    """DPR's files say it in their names (nq-dev.qa.csv)."""
+    """Return the split that the file name contains, as in DPR's nq-dev.qa.csv."""
     parts = path.name.lower().replace("-", ".").replace("_", ".").split(".")
-    found = [split for split in ("train", "dev", "test") if split in parts]
-    if len(found) != 1:
-        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
-    return found[0]
+    splits = [split for split in ("train", "dev", "test") if split in parts]
+    if len(splits) != 1:
+        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
+    return splits[0]
 
 
 def _columns(line: str) -> list[str]:
     if not_utf8(line):
-        raise fields.FieldError("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line contains bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])
     except csv.Error as error:
@@ -86,7 +88,7 @@ def _answers(text: str) -> tuple[str, ...]:
     if len(text) > MAX_ANSWERS_TEXT:
         raise fields.FieldError("the list of answers is too long")
     try:
-        # A wrong list warns about its escapes before it fails; the message below is enough.
+        # An invalid list may cause a warning about its escapes before the error; the message below is enough.
         value = _quietly(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise fields.FieldError(
@@ -97,7 +99,7 @@ def _answers(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _quietly(text: str):
+def _quietly(text: str) -> Any:
     import warnings
 
     with warnings.catch_warnings():
@@ -106,7 +108,7 @@ def _quietly(text: str):
 
 
 def write(path: Path, questions: Iterable[Question]) -> WriteResult:
-    """Ids, gold and all else but text and answers have no place here; tabs and line ends in a question become spaces."""
+    """Write texts and answers only. Tabs and line ends in a question become spaces."""
     rows = folded = 0
     with written_whole(path) as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
@@ -116,7 +118,7 @@ def write(path: Path, questions: Iterable[Question]) -> WriteResult:
             writer.writerow([text, repr(list(question.answers))])
             rows += 1
     return WriteResult(
-        rows, (f"{counted(folded, 'question')} held tabs or line ends, which became spaces",) if folded else ()
+        rows, (f"{counted(folded, 'question')} contained tabs or line ends, which became spaces",) if folded else ()
     )
 
 

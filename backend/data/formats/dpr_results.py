@@ -1,6 +1,6 @@
 """What DPR's retriever writes: an array of `{question, answers, ctxs: [{id, title, text, score, has_answer}]}`.
 
-Scores are text, as there. Questions have no ids: their texts name them.
+Scores are text, as in DPR. Questions have no ids and are identified by their texts.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from backend.data.formats import fields
 from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
@@ -19,7 +20,7 @@ from db.errors import BadInput
 from db.records import Passage, Question
 
 Retrieved = Sequence[tuple[Passage, float, bool]]
-"""A question's passages in rank order, each with its score and whether it holds an answer."""
+"""A question's passages in rank order, each with its score and whether it contains an answer."""
 
 
 def recognise(head: Head) -> bool:
@@ -38,7 +39,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 
 
 def write_results(path: str | Path, entries: Iterable[tuple[Question, Retrieved]]) -> int:
-    """Write entry by entry: a run of any size needs the memory of one question. Gives the number of questions."""
+    """Write the entries, holding one question in memory at a time. Return the number of questions."""
     count = 0
     with written_whole(path) as file:
         file.write("[")
@@ -54,7 +55,7 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     return WriteResult(write_results(path, entries), unit="question")
 
 
-def _entry(question: Question, retrieved: Retrieved) -> dict:
+def _entry(question: Question, retrieved: Retrieved) -> dict[str, Any]:
     contexts = [
         {"id": p.id, "title": p.title, "text": p.text, "score": str(float(score)), "has_answer": bool(has_answer)}
         for p, score, has_answer in retrieved

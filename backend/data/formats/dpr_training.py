@@ -1,9 +1,9 @@
 """DPR's training JSON: an array of `{dataset?, question, answers, positive_ctxs, negative_ctxs, hard_negative_ctxs}`, a ctx
 being `{title, text, score?, title_score?, passage_id | psg_id?}`.
 
-Read are the questions and their positives, which become gold; the negatives belong to a training set, not to the questions.
-A question without positives (DPR drops it when it trains) is kept, without gold. The split is train unless said otherwise.
-Ids are data set (or file name) and index from 0.
+Questions and positives are read; positives become gold. Negatives belong to a training set, not to the questions. A question
+without positives, which DPR drops in training, is kept without gold. The split defaults to train. Ids are data set (or file name)
+and index from 0.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     Paragraph,
+    as_split,
     wrong_with_id,
     wrong_with_question,
     wrong_with_text,
@@ -53,7 +54,7 @@ def _item(record: dict[str, Any], id: str, path: Path, line: int, options: Optio
         text=fields.required_text(record, "question"),
         answers=tuple(dict.fromkeys(fields.texts(record, "answers"))),
         dataset=options.dataset or fields.text(record, "dataset") or stem(path),
-        split=options.split or "train",
+        split=as_split(options.split or "train"),
     )
     if message := wrong_with_question(question):
         raise fields.FieldError(message)

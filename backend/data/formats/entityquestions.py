@@ -3,10 +3,10 @@
     dataset/{train,dev,test}/P19.dev.json                      -> data set "entityquestions"
     dataset/one-off/common-random-buckets/P19/bucket3.test.json   -> data set "common-random-buckets", bucket 3, split test
     dataset/one-off/no-overlap/P19/P19_no_overlap.train.json      -> data set "no-overlap", its own splits
-    relation_query_templates.json                              -> the wordings; ours are used where it is absent
+    relation_query_templates.json                              -> the templates; built-in ones are used if it is absent
 
-A file is an array of `{question, answers}`. The subject comes from inverting the wording, and the relation from the file's
-name: P131 and P276 share a wording, and "similar" uses a second one. `no-overlap` and `similar` are fine-tuning experiments
+A file is an array of `{question, answers}`. The subject is found by inverting the template, the relation comes from the
+file name: P131 and P276 share a template, and "similar" uses a second one. `no-overlap` and `similar` are fine-tuning experiments
 with splits of their own, drawn anew from the same facts: counting all of them as test would take their facts out of every
 training set, so they keep their splits, and their data set's name keeps them apart.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from backend.data.formats import fields
 from backend.data.formats.archive import member_place, read_members
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
 from backend.data.formats.json_stream import JsonStream
 from db.errors import BadInput
 from db.records import Question
@@ -31,7 +31,7 @@ from db.records import Question
 TEMPLATES_FILE = "relation_query_templates.json"
 MAIN = "entityquestions"
 
-# The wordings of the data set's 24 relations, for its `dataset.zip`, which does not hold them.
+# The templates of the data set's 24 relations, because its `dataset.zip` does not contain them.
 TEMPLATES = {
     "P17": "Which country is [X] located in?", "P19": "Where was [X] born?", "P20": "Where did [X] die?",
     "P26": "Who is [X] married to?", "P36": "What is the capital of [X]?", "P40": "Who is [X]'s child?",
@@ -57,7 +57,7 @@ _FILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What a file's path says."""
+    """The data set, relation, split and bucket that a file's path gives."""
 
     dataset: str
     relation: str
@@ -75,12 +75,12 @@ def recognise(head: Head) -> bool:
 
 
 def wanted(name: str) -> bool:
-    """Whether a file inside the folder or archive belongs to the data set."""
+    """Return whether a file inside the folder or archive belongs to the data set."""
     return _FILE.fullmatch(name) is not None or name.split("/")[-1] == TEMPLATES_FILE
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    """Raises BadInput where the archive is broken, a file is no JSON array, or nothing in it is EntityQuestions."""
+    """Read the questions. Raises BadInput for a broken archive, a file that is not a JSON array, or other contents."""
     members = read_members(path, wanted)
     templates = _templates(path, members)
     files = {name: _described(name) for name in members if _FILE.fullmatch(name)}
@@ -93,6 +93,8 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 def _described(name: str) -> _File:
     found = _FILE.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name} is not a file of EntityQuestions")
     if found["main"]:
         return _File(MAIN, found["main"], found["split"])
     if found["bucket_set"]:
@@ -100,7 +102,7 @@ def _described(name: str) -> _File:
     return _File(found["one_off"], found["one_off_relation"], found["one_off_split"])
 
 
-def _order(file: _File) -> tuple:
+def _order(file: _File) -> tuple[bool, str, int, int, int]:
     splits = ("train", "dev", "test")
     return file.dataset != MAIN, file.dataset, splits.index(file.split), int(file.relation[1:]), file.bucket or 0
 
@@ -139,7 +141,7 @@ def _questions(
             question = Question(
                 id=f"{file.prefix}.{index}", text=text, answers=fields.texts(record, "answers"), relation=file.relation,
                 subject=text[len(before) : len(text) - len(after)], template=template, bucket=file.bucket,
-                dataset=file.dataset, split=file.split,
+                dataset=file.dataset, split=as_split(file.split),
             )  # fmt: skip
             if message := wrong_with_question(question):
                 raise fields.FieldError(message)
@@ -156,10 +158,10 @@ def _decoded(data: bytes, place: str) -> str:
 
 
 def _array(text: str, place: str) -> Iterator[tuple[int, object]]:
-    """The elements of a JSON array, each with the line it begins in."""
+    """Yield the elements of a JSON array, each with its line."""
     stream = JsonStream([text], place)
     if stream.peek() != "[":
-        raise BadInput("this is no JSON array of questions", place, 1)
+        raise BadInput("this is not a JSON array of questions", place, 1)
     yield from stream.array()
     stream.end()
 

@@ -1,19 +1,19 @@
-"""Typed fields out of JSON objects, with messages that name the field."""
+"""Read typed fields of JSON objects. Error messages name the field."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal, overload
 
 from backend.data.formats.base import MAX_INTEGER
 
 
 class FieldError(ValueError):
-    """What is wrong with a record, without the place."""
+    """An error in a record. The message does not include the place."""
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises FieldError."""
+    """Parse a JSON object. Raises FieldError."""
     value = parse(text)
     if not isinstance(value, dict):
         raise FieldError(f"this is {kind_of(value)}, not a JSON object")
@@ -21,6 +21,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def parse(text: str) -> Any:
+    """Parse a JSON value. Raises FieldError."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -31,8 +32,12 @@ def parse(text: str) -> Any:
         raise FieldError(f"this JSON cannot be read ({str(error).partition(';')[0]})") from None
 
 
+@overload
+def identifier(record: dict[str, Any], *names: str, required: Literal[True] = True) -> str: ...
+@overload
+def identifier(record: dict[str, Any], *names: str, required: Literal[False]) -> str | None: ...
 def identifier(record: dict[str, Any], *names: str, required: bool = True) -> str | None:
-    """The first of the fields that is there, as an id: text, or a whole number written as text."""
+    """Return the first of the fields that is present, as an id: text, or a whole number converted to text."""
     for name in names:
         if name in record:
             value = record[name]
@@ -46,8 +51,12 @@ def identifier(record: dict[str, Any], *names: str, required: bool = True) -> st
     return None
 
 
+@overload
+def text(record: dict[str, Any], name: str, default: str) -> str: ...
+@overload
+def text(record: dict[str, Any], name: str, default: None = None) -> str | None: ...
 def text(record: dict[str, Any], name: str, default: str | None = None) -> str | None:
-    """A field that holds text; absent or null gives the default."""
+    """Return a text field; the default if it is absent or null."""
     value = record.get(name)
     if value is None:
         return default
@@ -57,6 +66,7 @@ def text(record: dict[str, Any], name: str, default: str | None = None) -> str |
 
 
 def required_text(record: dict[str, Any], *names: str) -> str:
+    """Return the first of the text fields that is present and not null."""
     for name in names:
         value = text(record, name)
         if value is not None:
@@ -65,7 +75,7 @@ def required_text(record: dict[str, Any], *names: str) -> str:
 
 
 def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
-    """A field that holds a list of texts; absent or null gives none."""
+    """Return a field with a list of texts; empty if it is absent or null."""
     value = record.get(name)
     if value is None:
         return ()
@@ -73,12 +83,12 @@ def texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
         raise FieldError(f"'{name}' is {kind_of(value)}; it must be a list of texts")
     for element in value:
         if not isinstance(element, str):
-            raise FieldError(f"'{name}' holds {kind_of(element)}; it must be a list of texts")
+            raise FieldError(f"'{name}' contains {kind_of(element)}; it must be a list of texts")
     return tuple(value)
 
 
 def integer(record: dict[str, Any], *names: str) -> int | None:
-    """The first of the fields that is there and not null, as a whole number of 0 or more."""
+    """Return the first of the fields that is present and not null, as a whole number of 0 or more."""
     for name in names:
         value = record.get(name)
         if value is None:
@@ -92,10 +102,13 @@ def integer(record: dict[str, Any], *names: str) -> int | None:
 
 
 def kind_of(value: Any) -> str:
+    """Describe the type of a JSON value for a message."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, int | float):
         return "a number"
-    return {str: "text", list: "a list", dict: "an object"}[type(value)]
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "an object"

@@ -1,4 +1,4 @@
-"""Writing a file beside its place and renaming it, so that nobody meets half of it."""
+"""Write a file under a temporary name and rename it when it is complete, so a reader never sees a partial file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BREAKS = {ord(character): " " for character in "\t\r\n"}
 
 
 def one_line(text: str) -> str:
-    """The text with a space in the place of every tab and line end, for forms that quote nothing."""
+    """Replace every tab and line end by a space, for formats without quoting."""
     return text.translate(_BREAKS)
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[TextIO]:
-    """A text file (UTF-8) to write to. It takes its place when the block ends; if anything is raised, nothing is left.
+    """Open a UTF-8 text file for writing. The file appears at `path` when the block ends; after an error nothing remains.
 
     Raises:
         Refused: the file cannot be written there.

@@ -1,4 +1,4 @@
-"""JSON of any size, read one value at a time: each element of an array or object is decoded when somebody asks for it.
+"""Read JSON of any size, one value at a time: an element of an array or object is decoded only when it is requested.
 
 Why not ijson: neither its values nor its errors say on which line they are, and every message about a bad row here names file and
 line. It is also not safe on hostile files: it keeps one object for each open bracket, and three million of them took more than 20 GB.
@@ -11,6 +11,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from backend.data.formats import fields
@@ -25,43 +26,43 @@ _LONGEST_WORD = (
 
 
 class JsonStream:
-    """Reads one JSON text out of pieces.
+    """Reads a JSON text from chunks.
 
-    `array` and `object` go through one level; whoever iterates over an object reads each member (`value`, `array` or
+    `array` and `object` iterate over one level. When iterating over an object, read each member (with `value`, `array` or
     `object`) before going on to the next.
 
     Args:
-        chunks: the text, in pieces of any length.
-        place: how messages name the file.
+        chunks: The text, in pieces of any length.
+        place: The name of the file in messages.
     """
 
-    def __init__(self, chunks: Iterable[str], place: object):
+    def __init__(self, chunks: Iterable[str], place: str | Path):
         self._chunks, self.place = iter(chunks), place
         self._decoder = json.JSONDecoder()
         self._text, self._at = "", 0
         self._line, self._counted = 1, 0
 
     def peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
+        """Return the next character that is not white space; empty at the end."""
         while True:
-            self._at = _SPACE.match(self._text, self._at).end()
+            self._at = _end_of_space(self._text, self._at)
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
     def line(self) -> int:
-        """The line of what comes next, from 1."""
+        """Return the current line, from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def array(self) -> Iterator[tuple[int, Any]]:
-        """The elements of the array that comes next, each with its line."""
+        """Yield the elements of the array that starts here, each with its line."""
         for _ in self._members("[", "]", "a JSON array"):
             line = self.line()
             yield line, self.value()
 
     def object(self) -> Iterator[tuple[int, str]]:
-        """The keys of the object that comes next, each with its line."""
+        """Yield the keys of the object that starts here, each with its line."""
         for _ in self._members("{", "}", "a JSON object"):
             line = self.line()
             if self.peek() != '"':
@@ -72,7 +73,7 @@ class JsonStream:
             yield line, key
 
     def value(self) -> Any:
-        """Decode what comes next, whole."""
+        """Decode the complete value that starts here."""
         self.peek()
         while True:
             try:
@@ -83,7 +84,7 @@ class JsonStream:
                 if self._may_go_on(error) and self._grow():
                     continue
                 raise self._broken(error) from None
-            # A number at the very end may have more digits to come.
+            # A number at the end of the text may continue in the next chunk.
             if end == len(self._text) and self._text[end - 1] not in '"]}' and self._grow():
                 continue
             self.line()
@@ -91,7 +92,7 @@ class JsonStream:
             return value
 
     def end(self) -> None:
-        """Raises BadInput unless nothing but white space is left."""
+        """Raise BadInput unless only white space is left."""
         if self.peek():
             raise BadInput("there is more after the end of the JSON", self.place, self.line())
 
@@ -122,7 +123,7 @@ class JsonStream:
         return True
 
     def _grow(self) -> bool:
-        """Read on until twice as much is there, so that a long value is not tried again for every piece."""
+        """Read until the text is twice as long, so a long value is not decoded again for every chunk."""
         have = len(self._text) - self._at
         if have > MAX_VALUE:
             raise self._bad(f"a single value of more than {MAX_VALUE >> 20} MB; is this the right file?")
@@ -147,13 +148,19 @@ class JsonStream:
         return BadInput(message, self.place, self.line())
 
 
+def _end_of_space(text: str, start: int) -> int:
+    """Return the position of the first character from `start` that is not white space."""
+    match = _SPACE.match(text, start)
+    return start if match is None else match.end()
+
+
 def open_json(source: ByteSource) -> JsonStream:
-    """The JSON of a file. Raises BadInput, here or while it is read, for bytes that are not UTF-8."""
+    """Open a file as JSON. Raises BadInput, now or while reading, for bytes that are not UTF-8."""
     return JsonStream(_decoded(source), source.path)
 
 
 def records(stream: JsonStream) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
-    """The objects of an array, each with its line; BadInput in place of an element that is none."""
+    """Yield the objects of an array, each with its line; BadInput in place of an element that is not an object."""
     for line, value in stream.array():
         if isinstance(value, dict):
             yield line, value

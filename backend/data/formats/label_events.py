@@ -1,7 +1,7 @@
 """Label events as JSON lines and as CSV: a column for each field of `db.events.EventRow`, and the question's split.
 
-CSV is opened in spreadsheets, where a cell that begins with = + - @ is a formula. Such a text (one that begins with a tab, a
-line end or an apostrophe too) gets an apostrophe before it, which is taken away when it is read. Every text is quoted.
+In a spreadsheet, a CSV cell that begins with = + - @ is a formula. Therefore a text that begins with one of these, a tab, a line
+end or an apostrophe is written with an apostrophe in front, which is removed on reading. Every text is quoted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ class EventProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventFormat:
-    """read: the lines of a file, raising BadInput where it cannot be read on. writer: takes a file, gives what writes an event."""
+    """A file format for label events.
+
+    Attributes:
+        read: Yields the lines of a file. Raises BadInput if the file cannot be read any further.
+        writer: Returns, for an open file, a function that writes an event and the split of its question.
+    """
 
     read: Callable[[Path], Iterator[EventLine | EventProblem]]
     writer: Callable[[TextIO], Callable[[EventRow, str], None]]
@@ -89,9 +94,9 @@ def _read_json(path: Path) -> Iterator[EventLine | EventProblem]:
             try:
                 value = json.loads(text)
             except (ValueError, RecursionError):
-                yield EventProblem(line, "this is no JSON")
+                yield EventProblem(line, "this is not JSON")
                 continue
-            yield _line(line, value) if isinstance(value, dict) else EventProblem(line, "this is no JSON object")
+            yield _line(line, value) if isinstance(value, dict) else EventProblem(line, "this is not a JSON object")
 
 
 def _read_csv(path: Path) -> Iterator[EventLine | EventProblem]:
@@ -107,7 +112,7 @@ def _read_csv(path: Path) -> Iterator[EventLine | EventProblem]:
                     yield _csv_line(first, header, row)
                 first = rows.line_num + 1
         except csv.Error as error:
-            raise BadInput(f"is no CSV ({error})", path, rows.line_num) from error
+            raise BadInput(f"is not CSV ({error})", path, rows.line_num) from error
 
 
 def _csv_line(line: int, header: list[str], row: list[str]) -> EventLine | EventProblem:
@@ -138,17 +143,16 @@ def _line(line: int, value: dict[str, Any]) -> EventLine | EventProblem:
 
 
 def _event(value: dict[str, Any]) -> EventRow:
-    """Raises BadInput. What depends on other events, or on the study, is not asked here."""
+    """Read an event. Raises BadInput. Checks that need other events or the study are left to the importer."""
     if absent := [name for name in HEADER if name in _NEEDED and value.get(name) is None]:
         raise BadInput(f"there is no {absent[0]}")
     for name in COLUMNS:
         _check_type(name, value.get(name))
-    event = EventRow(
-        **{
-            name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name)
-            for name in COLUMNS
-        }
-    )
+    columns: dict[str, Any] = {
+        name: float(value[name]) if name in _REAL and value.get(name) is not None else value.get(name)
+        for name in COLUMNS
+    }
+    event = EventRow(**columns)
     choices = (
         ()
         if event.passage is None or event.kind == "undo"
@@ -171,9 +175,10 @@ def _event(value: dict[str, Any]) -> EventRow:
             event.client_time,
         )
     )
-    if event.number > MAX_NUMBER:
-        raise BadInput(f"number is {event.number}; the limit is {MAX_NUMBER}")
-    if event.number < 1 or event.part < 0 or event.practice not in (0, 1) or event.blind not in (0, 1):
+    number = value["number"]
+    if number > MAX_NUMBER:
+        raise BadInput(f"number is {number}; the limit is {MAX_NUMBER}")
+    if number < 1 or event.part < 0 or event.practice not in (0, 1) or event.blind not in (0, 1):
         raise BadInput("number is from 1, part from 0, practice and blind are 0 or 1")
     if event.inclusion_probability is not None and not 0 < event.inclusion_probability <= 1:
         raise BadInput("inclusion_probability must be above 0 and at most 1")
@@ -195,12 +200,12 @@ def _check_type(name: str, value: Any) -> None:
         raise BadInput(f"{name} must be {kind}")
 
 
-def _values(event: EventRow) -> tuple:
+def _values(event: EventRow) -> tuple[Any, ...]:
     return tuple(getattr(event, name) for name in COLUMNS)
 
 
 def _bounded(file: TextIO, path: Path) -> Iterator[str]:
-    """The lines of a file. Raises BadInput for one that is longer than any event, before it is read whole."""
+    """Yield the lines of a file. Raises BadInput for a line over MAX_LINE before reading all of it."""
     line = 0
     while text := file.readline(MAX_LINE + 1):
         line += 1
@@ -211,7 +216,7 @@ def _bounded(file: TextIO, path: Path) -> Iterator[str]:
 
 def _opened(path: Path, newline: str) -> TextIO:
     if path.exists() and not path.is_file():
-        raise BadInput("is no plain file; give a file of labels", path)
+        raise BadInput("is not a regular file; give a file of labels", path)
     try:
         return open(path, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Entity frequencies: tab separated, a header, the column `entity` (or `subject`) and one other, the count.
 
-Fields are as they stand; nothing is quoted, so an entity may hold quotes.
+Fields are not quoted, so an entity may contain quotes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[tuple[str, int, 
         message = _wrong(values, entity_at)
         yield BadInput(message, path, line) if message else (values[entity_at], int(values[1 - entity_at]), line)
     if empty:
-        raise BadInput("the file holds a header and nothing else", path)
+        raise BadInput("the file has a header but no rows", path)
 
 
 def _names(line: str) -> list[str]:

@@ -1,7 +1,7 @@
 """MS MARCO passages: collection.tsv (id, text), queries.*.tsv (id, text), runs (question, passage, rank); tabs, no header, no
-quoting. There are no answers: relevance is the qrels, which are TREC's with tabs (`trec` reads them).
+quoting. There are no answers; relevance comes from the qrels, which are in TREC format with tabs (`trec` reads them).
 
-A file is recognised where the ids are numbers; name the format for other ids.
+A file is recognised if its ids are numbers; for other ids, name the format.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from backend.data.formats.base import (
     PassageBatch,
     RunEntry,
     WriteResult,
+    as_split,
     wrong_with_id,
     wrong_with_question,
 )
@@ -76,11 +77,11 @@ def read_collection(path: Path, options: Options = NO_OPTIONS) -> Iterator[Passa
 
 
 def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    """The split is asked for, or told by the file's name (queries.dev.small.tsv; eval is test)."""
-    told = [_SPLITS[part] for part in path.name.lower().split(".") if part in _SPLITS]
-    split = options.split or (told[0] if told else None)
+    """Read questions. The split comes from the options or the file name (queries.dev.small.tsv; eval is test)."""
+    splits = [_SPLITS[part] for part in path.name.lower().split(".") if part in _SPLITS]
+    split = options.split or (splits[0] if splits else None)
     if split not in SPLITS:
-        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
     dataset, empty = options.dataset or stem(path), True
     for line, text in numbered_lines(ByteSource(path)):
         empty = False
@@ -88,7 +89,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
         if len(columns) != 2:
             yield BadInput(f"{len(columns)} fields; there must be two, id and text", path, line)
             continue
-        question = Question(columns[0], columns[1], dataset=dataset, split=split)
+        question = Question(columns[0], columns[1], dataset=dataset, split=as_split(split))
         message = wrong_with_question(question)
         yield ImportedQuestion(question, str(path), line) if message is None else BadInput(message, path, line)
     if empty:
@@ -96,7 +97,7 @@ def read_queries(path: Path, options: Options = NO_OPTIONS) -> Iterator[Imported
 
 
 def read_run(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadInput]:
-    """The score is 1 / rank."""
+    """Read a run. The score of a hit is 1 / rank."""
     yield from by_question(path, _run_lines(path))
 
 
@@ -114,7 +115,7 @@ def _run_columns(text: str) -> list[str]:
     if len(columns) != 3:
         raise fields.FieldError(f"{len(columns)} fields; there must be three: question, passage, rank")
     if not_utf8(text):
-        raise fields.FieldError("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line contains bytes that are not UTF-8")
     if message := wrong_with_id(columns[0]) or wrong_with_id(columns[1]):
         raise fields.FieldError(message)
     if not (_number(columns[2]) and len(columns[2]) < 10 and int(columns[2])):
@@ -161,7 +162,7 @@ def write_run(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved
 
 
 def _folded(count: int, what: str) -> tuple[str, ...]:
-    return (f"{counted(count, what)} held tabs or line ends, which became spaces",) if count else ()
+    return (f"{counted(count, what)} contained tabs or line ends, which became spaces",) if count else ()
 
 
 FORMATS = [

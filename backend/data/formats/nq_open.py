@@ -1,6 +1,6 @@
 """NQ-open: one JSON object a line, `{"question", "answer": [...]}`. TriviaQA's open form and PAQ without metadata are the same.
 
-There are no paragraphs in it, so the questions have no gold. The split is asked for, or told by the file's name.
+The format has no paragraphs, so the questions have no gold. The split comes from the options or the file name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
@@ -26,18 +26,18 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    # "NQ-open.train-dev.jsonl" is the dev part of train: the last word tells.
-    told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
-    split = options.split or (told[-1] if told else None)
+    # "NQ-open.train-dev.jsonl" is the dev part of train: the last word decides.
+    splits = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
+    split = options.split or (splits[-1] if splits else None)
     if split is None:
-        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
     dataset, empty = options.dataset or stem(path), True
     prefix = "-".join(dataset.split())
     for line, text in numbered_lines(ByteSource(path)):
         empty = False
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             answers = tuple(dict.fromkeys(fields.texts(record, "answer")))
             question = Question(
@@ -45,7 +45,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
                 fields.required_text(record, "question"),
                 answers,
                 dataset=dataset,
-                split=split,
+                split=as_split(split),
             )
             if message := wrong_with_question(question):
                 raise fields.FieldError(message)

@@ -1,10 +1,10 @@
 """PAQ with its metadata (Lewis et al. 2021), one JSON object a line: `{"question", "answer", "answers": [{"passage_id", ...}]}`.
 
-Not all 65 million questions are taken but a sample, as in appendix B of the EntityQuestions paper: of the passages that at
-least 3 questions were asked about, 100,000 at random, and one question of each; 70, 15 and 15 in a hundred are train, dev and
-test. The passage is the gold. The file is read twice; `seed` makes the sample the same every time and is kept with the import.
+Only a sample of the 65 million questions is imported, as in appendix B of the EntityQuestions paper: 100,000 random passages
+among those with at least 3 questions, and one question for each. 70% are train, 15% dev and 15% test. The passage is the gold. The
+file is read twice. `seed` makes the sample reproducible and is stored with the import.
 
-PAQ's other file, without passages, is NQ-open's form and is read as that.
+PAQ's other file, without passages, has NQ-open's format and is read as such.
 """
 
 from __future__ import annotations
@@ -68,24 +68,26 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
 
 
 def _questions(path: Path, chosen: list[str], draw: random.Random, options: Options) -> Iterator[ImportedQuestion]:
-    """One question of each chosen passage, every one as likely; each text once."""
+    """Draw one question of each chosen passage uniformly; each text once."""
     seen: Counter[str] = Counter()
-    kept: dict[str, tuple[int, str, tuple[str, ...]]] = dict.fromkeys(chosen)
+    sampled: dict[str, tuple[int, str, tuple[str, ...]] | None] = dict.fromkeys(chosen)
     for line, record in _records(path):
         if isinstance(record, BadInput):
             continue
         for passage in _passages(record):
-            if passage in kept:
+            if passage in sampled:
                 seen[passage] += 1
                 if draw.random() * seen[passage] < 1:
-                    kept[passage] = line, record["question"], _answers(record)
-    order = list(kept)
+                    sampled[passage] = line, record["question"], _answers(record)
+    order = list(sampled)
     draw.shuffle(order)
-    dataset, texts = options.dataset or "paq", set()
+    dataset = options.dataset or "paq"
+    texts: set[str] = set()
     for number, passage in enumerate(order):
-        line, text, answers = kept[passage]
-        if text in texts:
-            continue  # one text in two splits would leak
+        question = sampled[passage]
+        if question is None or question[1] in texts:
+            continue  # the same text in two splits would leak
+        line, text, answers = question
         texts.add(text)
         split: Any = next(name for name, share in SHARES if number < share * len(order))
         if options.split in (None, split):
@@ -99,7 +101,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any] | BadInput]]:
     for line, text in numbered_lines(ByteSource(path)):
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             question = Question("x", fields.required_text(record, "question"), _answers(record))
             if message := wrong_with_question(question) or next(

@@ -1,4 +1,4 @@
-"""Passages, one JSON object a line: `{"id", "title", "text"}`. `_id` is taken for `id`; the title may be absent."""
+"""Passages as JSON lines: `{"id", "title", "text"}`. `_id` may replace `id`; the title may be absent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def recognise(head: Head) -> bool:
     try:
         record = fields.parse_object(head.first_line)
     except fields.FieldError:
-        # A line longer than the head: judge by how it begins.
+        # The line is longer than the head, so decide by its beginning.
         named = '"id"' in head.text or '"_id"' in head.text
         return (
             len(head.first_line) == len(head.text)
@@ -35,7 +35,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
         empty = False
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             record = fields.parse_object(text)
             id = fields.identifier(record, "id", "_id")
             batch.rows.append((id, fields.text(record, "title", ""), fields.required_text(record, "text")))

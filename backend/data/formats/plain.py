@@ -1,4 +1,4 @@
-"""Plain questions, one a line, without answers. They are always of the split "unlabelled"."""
+"""Plain questions, one per line, without answers. Their split is always "unlabelled"."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from db.records import Question
 
 
 def recognise(head: Head) -> bool:
-    """Text that is nothing else: any text could be questions, so the importer asks this format last."""
+    """Recognise text of no other format. Any text could be questions, so this format is tried last."""
     start = head.text.lstrip()[:1]
     return not head.folder and not head.tar and bool(start) and start not in "{[<" and "\t" not in head.first_line
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    """Raises BadInput unless the split asked for is "unlabelled"."""
+    """Read the questions. Raises BadInput unless the split in the options is "unlabelled"."""
     if options.split != "unlabelled":
-        raise BadInput("plain questions have no answers; say --split unlabelled, or use JSON lines with answers", path)
+        raise BadInput("plain questions have no answers; use --split unlabelled, or use JSON lines with answers", path)
     empty = True
     for line, text in numbered_lines(ByteSource(path)):
         empty = False

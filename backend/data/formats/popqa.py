@@ -1,7 +1,7 @@
-"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. Read are `id`, `question`, `subj`, `prop`
+"""PopQA (Mallen et al. 2023): tab separated with a header, fields quoted as in CSV. The columns that are read are `id`, `question`, `subj`, `prop`
 (the relation), `s_pop` (the subject's popularity, which becomes its frequency) and `possible_answers`, a JSON list.
 
-It is a test set. Without `id` questions are called by data set and line.
+It is a test set. A question without `id` gets its data set and line number as its id.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.data.formats import fields
-from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, wrong_with_question
+from backend.data.formats.base import NO_OPTIONS, Format, Head, ImportedQuestion, Options, as_split, wrong_with_question
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
 from db.records import Question
@@ -43,7 +43,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         except fields.FieldError as error:
             yield BadInput(str(error), path, line)
     if empty:
-        raise BadInput("the file holds a header and nothing else", path)
+        raise BadInput("the file has a header but no rows", path)
 
 
 def _names(header: str) -> list[str]:
@@ -52,7 +52,7 @@ def _names(header: str) -> list[str]:
 
 def _columns(line: str, width: int) -> list[str]:
     if not_utf8(line):
-        raise fields.FieldError("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line contains bytes that are not UTF-8")
     try:
         columns = next(csv.reader([line], delimiter="\t"), [])
     except csv.Error as error:
@@ -71,7 +71,7 @@ def _question(row: dict[str, str], dataset: str, line: int, options: Options) ->
         id=row.get("id") or f"{'-'.join(dataset.split())}.{line}", text=row["question"],
         answers=tuple(dict.fromkeys(fields.texts({"possible_answers": answers}, "possible_answers"))),
         relation=row["prop"] or None, subject=row["subj"] or None, frequency=int(popularity), dataset=dataset,
-        split=options.split or "test",
+        split=as_split(options.split or "test"),
     )  # fmt: skip
 
 

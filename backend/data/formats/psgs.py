@@ -1,5 +1,5 @@
 """DPR's passage file, `psgs_w100.tsv`: tab separated with a header naming id, text and title in any order, fields quoted as
-in CSV (inner quotes doubled). Nothing is stripped. Further columns are passed over."""
+in CSV (inner quotes doubled). Nothing is stripped. Other columns are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH = 4096
 
 
 class _Open(Exception):
-    """A quote is still open where the text ends."""
+    """The text ends inside a quoted field."""
 
 
 class _Malformed(Exception):
@@ -34,7 +34,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[PassageBatch]:
-    """Passages in batches, streamed. Raises BadInput for a header without the columns or a broken file."""
+    """Yield the passages in batches. Raises BadInput for a header without the columns or a broken file."""
     quotes = {**SETTINGS, **options.settings}["quotes"]
     if quotes not in QUOTES:
         raise Refused(f"--set quotes={quotes}: quotes must be one of {', '.join(QUOTES)}")
@@ -58,7 +58,7 @@ def _shared(batches: Iterator[PassageBatch], source: ByteSource) -> Iterator[Pas
 
 
 class _Parser:
-    """Lines to rows. A line without quotes, or whose quoted fields end in it, takes the short way: a split at tabs."""
+    """Parses lines into rows. A line whose quoted fields all end on it is split at tabs, which is faster."""
 
     def __init__(self, path: Path, header: str, quoted: bool = True):
         self.path, self.quoted = path, quoted
@@ -75,10 +75,10 @@ class _Parser:
         self.kept_line = 0
 
     def parse(self, raw: list[str], line: int, last: bool = False) -> Iterator[PassageBatch]:
-        """The rows of a block of whole lines. A record that is open at its end is kept for the next block."""
+        """Yield the rows of a block of whole lines. A record that is incomplete at its end is kept for the next block."""
         if self.kept:
             raw, line, self.kept = self.kept + raw, self.kept_line, []
-        lines = [each.removesuffix("\r") for each in raw] if self.crlf else raw
+        lines = [text.removesuffix("\r") for text in raw] if self.crlf else raw
         batch = PassageBatch()
         rows, numbers = batch.rows, batch.lines
         first, second, third = self.order
@@ -119,7 +119,7 @@ class _Parser:
             yield from self.parse([], self.kept_line, last=True)
 
     def _long(self, raw: list[str], start: int, last: bool) -> tuple[list[str], int]:
-        """The record that begins at line `start` and may go on over several; and the line after it."""
+        """Return the record that begins at line `start`, perhaps over several lines, and the line after it."""
         for count in (1, 16, MAX_RECORD_LINES):
             chunk = "\n".join(raw[start : start + count])
             try:
@@ -138,7 +138,7 @@ class _Parser:
 
 
 def _quoted(row: str) -> list[str] | None:
-    """The fields of a line whose quoted fields hold neither tabs nor line ends; None where that is not so."""
+    """Return the fields of a line; None if a quoted field contains a tab or a line end."""
     fields = row.split("\t")
     for i, value in enumerate(fields):
         if value[:1] != '"':
@@ -156,9 +156,9 @@ def _quoted(row: str) -> list[str] | None:
 
 
 def _record(text: str) -> tuple[list[str], int]:
-    """The fields of the first record of a text, and the offset at which it ends.
+    """Return the fields of the first record of a text, and the offset of its end.
 
-    Raises _Open where the text ends inside quotes, _Malformed where something stands between a closing quote and the tab.
+    Raises _Open if the text ends inside quotes, _Malformed if other characters follow a closing quote.
     """
     fields, at = [], 0
     while True:
@@ -200,7 +200,7 @@ def _fields(line: str, path: Path) -> list[str]:
 
 
 def write(path: Path, passages: Iterable[Passage]) -> WriteResult:
-    """Fields that hold a quote, a tab or a line end are quoted."""
+    """Write the passages. Fields that contain a quote, a tab or a line end are quoted."""
     rows = 0
     with written_whole(path) as file:
         file.write("id\ttext\ttitle\n")

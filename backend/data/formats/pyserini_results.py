@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from backend.data.formats import fields
 from backend.data.formats.base import NO_OPTIONS, Format, Head, Options, RunEntry, WriteResult
@@ -28,7 +29,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
         record = stream.value()
         try:
             if key in seen:
-                raise fields.FieldError(f"the question id {key[:60]!r} stands twice")
+                raise fields.FieldError(f"the question id {key[:60]!r} occurs twice")
             seen.add(key)
             if not isinstance(record, dict):
                 raise fields.FieldError(f"this is {fields.kind_of(record)}, not an object")
@@ -39,7 +40,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[RunEntry | BadIn
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    """Tabs and line ends within a passage become spaces: Pyserini's evaluation takes the first for the end of the title."""
+    """Write a run. Tabs and line ends within a passage become spaces: Pyserini's evaluation ends the title at the first line end."""
     count = 0
     with written_whole(path) as file:
         file.write("{")
@@ -53,7 +54,7 @@ def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) 
     return WriteResult(count, unit="question")
 
 
-def _entry(question: Question, retrieved: Retrieved) -> dict:
+def _entry(question: Question, retrieved: Retrieved) -> dict[str, Any]:
     contexts = [
         {"docid": p.id, "score": str(float(score)), "text": _contents(p.title, p.text), "has_answer": bool(has_answer)}
         for p, score, has_answer in retrieved

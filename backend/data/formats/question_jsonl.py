@@ -1,9 +1,9 @@
-"""Questions, one JSON object a line, with our fields: id, question (or text), answers, relation, subject, template,
-frequency, bucket, dataset, split, gold, answer_rule. Only the question is required.
+"""Questions as JSON lines with Blindspot's own fields: id, question (or text), answers, relation, subject, template, frequency,
+bucket, dataset, split, gold, answer_rule. Only the question is required.
 
-`set` in place of dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a data set of its own
-(a bucket set), which counts as test. `subject_mentions` is taken for frequency. A question without an id is called by its
-data set and line.
+`set` may replace dataset and split: "train" and "dev" are splits of EntityQuestions; any other name is a data set of its own (a
+bucket set), which counts as test. `subject_mentions` may replace frequency. A question without an id gets its data set and line
+number as its id.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from backend.data.formats.base import (
 from backend.data.formats.files import written_whole
 from backend.data.formats.streams import ByteSource, not_utf8, numbered_lines
 from db.errors import BadInput
-from db.records import SPLITS, Question
+from db.records import SPLITS, AnswerRule, Question
 
-_TELLING = {"answers", "gold", "relation", "split", "set", "subject"}
+_RULES: dict[str, AnswerRule] = {"string": "string", "regex": "regex"}
+_QUESTION_FIELDS = {"answers", "gold", "relation", "split", "set", "subject"}
 
 
 def recognise(head: Head) -> bool:
@@ -42,7 +43,7 @@ def recognise(head: Head) -> bool:
         return False  # NQ-open's
     if isinstance(record.get("answers"), list) and any(isinstance(answer, dict) for answer in record["answers"]):
         return False  # PAQ's
-    return "question" in record or ("text" in record and bool(_TELLING & set(record)))
+    return "question" in record or ("text" in record and bool(_QUESTION_FIELDS & set(record)))
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
@@ -51,7 +52,7 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         empty = False
         try:
             if not_utf8(text):
-                raise fields.FieldError("this line holds bytes that are not UTF-8")
+                raise fields.FieldError("this line contains bytes that are not UTF-8")
             question = _question(fields.parse_object(text), path, line, options)
             if message := wrong_with_question(question):
                 raise fields.FieldError(message)
@@ -69,7 +70,7 @@ def _question(record: dict[str, Any], path: Path, line: int, options: Options) -
     split, dataset = _split_and_dataset(record, options)
     id = fields.identifier(record, "id", "_id", required=False)
     rule = fields.text(record, "answer_rule", "string")
-    if rule not in ("string", "regex"):
+    if rule not in _RULES:
         raise fields.FieldError(f"'answer_rule' is {rule!r}; it must be string or regex")
     return Question(
         id=f"{dataset or stem(path)}.{line}" if id is None else id,
@@ -83,7 +84,7 @@ def _question(record: dict[str, Any], path: Path, line: int, options: Options) -
         dataset=dataset,
         split=split,
         gold=_gold(record, options.gold),
-        answer_rule=rule,
+        answer_rule=_RULES[rule],
     )
 
 
@@ -95,14 +96,14 @@ def _split_and_dataset(record: dict[str, Any], options: Options) -> tuple[Any, s
         split, dataset = split or "test", dataset or name
     split = split or options.split
     if split is None:
-        raise fields.FieldError("there is no 'split'; add it, or say --split train, dev, test or unlabelled")
+        raise fields.FieldError("there is no 'split'; add it, or use --split train, dev, test or unlabelled")
     if split not in SPLITS:
         raise fields.FieldError(f"'split' is {split!r}; it must be one of {', '.join(SPLITS)}")
     return split, dataset or options.dataset or ""
 
 
 def _gold(record: dict[str, Any], keep: str) -> tuple[str, ...]:
-    """All gold passages, or one: the first in the subject's own article, else the first that names it, else the first."""
+    """Return all gold passages, or one: the first of the subject's own article, else the first that mentions it, else the first."""
     gold = _ids(record, "gold")
     if keep == "all":
         return gold
@@ -118,12 +119,12 @@ def _ids(record: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def stem(path: Path) -> str:
-    """The file's name without its endings, as the beginning of ids."""
+    """Return the file name without its endings, as a prefix of ids."""
     return "-".join(path.name.split(".")[0].split()) or "question"
 
 
 def write(path: Path, questions: Iterable[Question]) -> WriteResult:
-    """All that is known of each question; fields that are empty are left out."""
+    """Write all fields of each question except empty ones."""
     rows = 0
     with written_whole(path) as file:
         for question in questions:

@@ -1,7 +1,7 @@
 """SQuAD 1.1 and 2.0: `{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}`.
 
-A question's paragraph is looked for in the collection and becomes its gold. A question that its paragraph does not answer
-(2.0's `is_impossible`) has neither answers nor gold. The split is asked for, or told by the file's name.
+A question's paragraph is matched to the collection and becomes its gold. A question that its paragraph does not answer (2.0's
+`is_impossible`) has neither answers nor gold. The split comes from the options or the file name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backend.data.formats.base import (
     ImportedQuestion,
     Options,
     Paragraph,
+    as_split,
     wrong_with_question,
     wrong_with_text,
 )
@@ -34,13 +35,13 @@ def recognise(head: Head) -> bool:
 
 
 def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion | BadInput]:
-    told = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
-    split = options.split or (told[0] if told else None)
+    splits = [word for word in re.split(r"[._-]", path.name.lower()) if word in ("train", "dev", "test")]
+    split = options.split or (splits[0] if splits else None)
     if split is None:
-        raise BadInput("the file's name does not tell the split; say --split train, dev or test", path)
+        raise BadInput("the file name does not give the split; use --split train, dev or test", path)
     stream, found = open_json(ByteSource(path)), False
     if stream.peek() != "{":
-        raise BadInput("this is no SQuAD file: it must be an object with 'data'", path, 1)
+        raise BadInput("this is not a SQuAD file: it must be an object with 'data'", path, 1)
     for _, key in stream.object():
         if key != "data":
             stream.value()
@@ -50,11 +51,11 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
             yield from _article(article, path, line, options.dataset or stem(path), split)
     stream.end()
     if not found:
-        raise BadInput("this is no SQuAD file: there is no 'data'", path)
+        raise BadInput("this is not a SQuAD file: there is no 'data'", path)
 
 
 def _article(article: Any, path: Path, line: int, dataset: str, split: str) -> Iterator[ImportedQuestion | BadInput]:
-    """An article's questions. Its lines are not known, so a message names the article and the question."""
+    """Read an article's questions. Their lines are unknown, so messages name the article and the question."""
     try:
         title = fields.text(_object(article, "an article"), "title", "") or ""
         for paragraph in _list(article, "paragraphs"):
@@ -82,7 +83,7 @@ def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str,
     )
     question = Question(
         fields.identifier(record, "id"), fields.required_text(record, "question"), tuple(dict.fromkeys(answers)),
-        dataset=dataset, split=split,
+        dataset=dataset, split=as_split(split),
     )  # fmt: skip
     if message := wrong_with_question(question):
         raise fields.FieldError(message)

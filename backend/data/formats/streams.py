@@ -1,4 +1,4 @@
-"""Bytes out of a file, decompressed and read ahead in a thread, and text lines out of the bytes."""
+"""Read files as streams: bytes, decompressed and read ahead in a thread, and lines of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from db.errors import BadInput
 
 BLOCK = 1 << 20
-UNPACKED_BLOCK = 4 << 20  # larger: after each, the thread waits for its turn with the interpreter
-MAX_LINE = 32 << 20  # bytes; nothing sensible has longer lines, and without a limit a wrong file fills the memory
+UNPACKED_BLOCK = 4 << 20  # larger, because the thread waits for the interpreter lock after each block
+MAX_LINE = 32 << 20  # bytes; real data has shorter lines, and without a limit a wrong file could fill the memory
 _AHEAD = 4
 
 
@@ -31,7 +31,7 @@ class _Decompressor(Protocol):
 
 
 class _Gunzip:
-    """zlib in the manner of the other two."""
+    """zlib with the interface of the lzma and bz2 decompressors."""
 
     def __init__(self) -> None:
         self._zlib, self._tail = zlib.decompressobj(31), b""
@@ -39,7 +39,7 @@ class _Gunzip:
     def decompress(self, data: bytes, max_length: int) -> bytes:
         out = self._zlib.decompress(self._tail + data, max_length)
         self._tail = self._zlib.unconsumed_tail
-        # A full block may have more behind it even where all the input is taken.
+        # A full block may be followed by more output even if all input has been consumed.
         self._full = len(out) == max_length
         return out
 
@@ -71,13 +71,16 @@ _UNREADABLE = {
 
 
 class ByteSource:
-    """The contents of a file, decompressed if its first bytes say so (its name does not count).
+    """The contents of a file. Compression is recognised by the first bytes, not by the file name.
 
-    A thread of its own reads, hashes and decompresses ahead of whoever iterates. After the last block `sha256` (of the
-    file as it lies on disk) is known. `read` and `size` are bytes of the file as it lies, for progress.
+    A separate thread reads, hashes and decompresses ahead of the consumer.
+
+    Attributes:
+        size, read: Bytes of the file on disk, and how many of them have been read, for progress.
+        sha256: Hash of the file on disk; None until the last block has been read.
 
     Raises:
-        BadInput: no such file, a broken or truncated one, or one of a kind that is not read.
+        BadInput: no such file, or it is broken, truncated or of an unsupported kind.
     """
 
     def __init__(self, path: str | Path):
@@ -86,11 +89,11 @@ class ByteSource:
         self.size, self.read = self.path.stat().st_size, 0
         self.sha256: str | None = None
 
-    def __iter__(self) -> Iterator[bytes]:
-        ahead: queue.Queue = queue.Queue(_AHEAD)
+    def __iter__(self) -> Generator[bytes, None, None]:
+        ahead: queue.Queue[bytes | BaseException | None] = queue.Queue(_AHEAD)
         stop = threading.Event()
 
-        def put(item: object) -> None:
+        def put(item: bytes | BaseException | None) -> None:
             while not stop.is_set():
                 try:
                     ahead.put(item, timeout=0.1)
@@ -127,7 +130,7 @@ class ByteSource:
                 first = next(raw, b"")
                 for magic, what in _UNREADABLE.items():
                     if first.startswith(magic):
-                        raise BadInput(f"this is {what}, which is not read; unpack it first", self.path)
+                        raise BadInput(f"this is {what}, which is not supported; unpack it first", self.path)
                 kinds = [kind for magic, kind in _COMPRESSIONS.items() if first.startswith(magic)]
                 if kinds:
                     yield from self._decompressed(first, raw, *kinds[0])
@@ -144,21 +147,22 @@ class ByteSource:
             self.read += len(block)
             yield block
 
-    def _decompressed(self, data: bytes, raw: Iterator[bytes], name: str, new: Any) -> Iterator[bytes]:
-        """One or more compressed streams, one after the other, as gzip, xz and bzip2 files may hold."""
+    def _decompressed(self, start: bytes, raw: Iterator[bytes], name: str, new: Any) -> Iterator[bytes]:
+        """Decompress one or more consecutive streams, as gzip, xz and bzip2 files may contain."""
+        data: bytes | None = start
         stream: _Decompressor = new()
         try:
-            while True:
+            while data is not None:
                 block = stream.decompress(data, UNPACKED_BLOCK)
                 if block:
                     yield block
                 if stream.eof:
                     data = stream.unused_data.lstrip(b"\0")
                     while not data:
-                        data = next(raw, None)
-                        if data is None:
+                        following = next(raw, None)
+                        if following is None:
                             return
-                        data = data.lstrip(b"\0")
+                        data = following.lstrip(b"\0")
                     stream = new()
                 elif stream.needs_input:
                     data = next(raw, None)
@@ -171,9 +175,9 @@ class ByteSource:
 
 
 def head(path: str | Path, size: int = 1 << 16) -> bytes:
-    """The first decompressed bytes of a file. Raises BadInput as ByteSource does."""
+    """Return the first decompressed bytes of a file. Raises BadInput as ByteSource does."""
     parts, have = [], 0
-    blocks = iter(ByteSource(path))
+    blocks = ByteSource(path).__iter__()
     try:
         for block in blocks:
             parts.append(block)
@@ -187,15 +191,18 @@ def head(path: str | Path, size: int = 1 << 16) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """Whole lines, without their LF. `line` is the 1-based number of the first. Bytes that are not UTF-8 stand in the lines as
-    surrogates (U+DC80 to U+DCFF, Python's surrogateescape)."""
+    """Whole lines without their LF. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF, Python's surrogateescape).
+
+    Attributes:
+        line: Number of the first line, from 1.
+    """
 
     line: int
     lines: list[str]
 
 
 def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
-    """Cut a source at line ends and decode it, a block at a time.
+    """Decode a source and split it into lines, a block at a time.
 
     Raises:
         BadInput: UTF-16 or UTF-32, or a line beyond MAX_LINE.
@@ -219,7 +226,8 @@ def text_blocks(source: ByteSource) -> Iterator[TextBlock]:
 
 
 def _decoded(data: bytes) -> list[str]:
-    # Line by line: nearly all lines are ASCII, whose decoding is a copy, while one other sign makes a whole block wide.
+    # Decode line by line: nearly all lines are ASCII, which is only copied, while a single other character would make a whole block
+    # use wide characters.
     lines = data.split(b"\n")
     try:
         return list(map(bytes.decode, lines))
@@ -228,14 +236,14 @@ def _decoded(data: bytes) -> list[str]:
 
 
 def without_mark(block: bytes, path: Path) -> bytes:
-    """The first bytes of a text without its byte order mark. Raises BadInput for UTF-16 and UTF-32."""
+    """Remove the byte order mark from the first bytes of a text. Raises BadInput for UTF-16 and UTF-32."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise BadInput("this is UTF-16; save it as UTF-8", path, 1)
     return block.removeprefix(b"\xef\xbb\xbf")
 
 
 def numbered_lines(source: ByteSource) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, without their line ends, with their numbers from 1."""
+    """Yield the lines that are not blank, without line ends, with their numbers from 1."""
     for block in text_blocks(source):
         for offset, text in enumerate(block.lines):
             if text and not text.isspace():
@@ -243,7 +251,7 @@ def numbered_lines(source: ByteSource) -> Iterator[tuple[int, str]]:
 
 
 def not_utf8(text: str) -> bool:
-    """Whether a decoded text stands for bytes that were not UTF-8, or holds half a surrogate pair."""
+    """Return whether a decoded text contains surrogates: bytes that were not UTF-8, or half a surrogate pair."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -252,18 +260,18 @@ def not_utf8(text: str) -> bool:
 
 
 def check_plain_file(path: Path) -> None:
-    """Raise BadInput unless the path is a file with contents. Reading a pipe would wait for ever."""
+    """Raise BadInput unless the path is a regular file. Reading a pipe could wait forever."""
     if path.is_file():
         return
     if path.is_dir():
         raise BadInput("this is a folder", path)
     if os.path.lexists(path):
-        raise BadInput("this is no plain file (a pipe, a device, or a link that leads nowhere); give a file", path)
+        raise BadInput("this is not a regular file (but a pipe, a device, or a broken link); give a file", path)
     raise BadInput("there is no such file", path)
 
 
 def file_sha256(path: str | Path) -> str:
-    """The sha256 of a file as it lies on disk."""
+    """Return the sha256 of a file on disk, without decompressing it."""
     check_plain_file(Path(path))
     try:
         with open(path, "rb") as file:

@@ -1,6 +1,6 @@
 """TREC runs, `question Q0 passage rank score run`, and qrels, `question 0 passage grade`: separated by white space.
 
-Of a run the scores count, as in trec_eval; its ranks are not looked at. MS MARCO's qrels are the same with tabs.
+As in trec_eval, the scores of a run count and its ranks are ignored. MS MARCO's qrels are the same with tabs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_qrels(path: Path, options: Options = NO_OPTIONS) -> Iterator[Qrel | Bad
 
 
 def grade(text: str) -> int:
-    """A relevance grade. Raises `fields.FieldError`."""
+    """Read a relevance grade. Raises `fields.FieldError`."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise fields.FieldError(f"the grade is {text[:40]!r}; it must be a whole number")
@@ -76,7 +76,7 @@ def grade(text: str) -> int:
 
 def _parts(text: str, count: int, form: str) -> list[str]:
     if not text.isascii() and not_utf8(text):
-        raise fields.FieldError("this line holds bytes that are not UTF-8")
+        raise fields.FieldError("this line contains bytes that are not UTF-8")
     parts = text.split()
     if len(parts) != count:
         raise fields.FieldError(f"{len(parts)} fields; there must be {count}: {form}")
@@ -86,7 +86,7 @@ def _parts(text: str, count: int, form: str) -> list[str]:
 
 
 def write(path: Path, name: str, entries: Iterable[tuple[Question, Retrieved]]) -> WriteResult:
-    """A run. Questions without a hit have no line in it."""
+    """Write a run. A question without hits has no line."""
     entries = iter(entries)
     questions = 0
     silent = 0
@@ -127,10 +127,10 @@ def write_run(
     passage_ids: Iterable[Sequence[str]],
     scores: Sequence[np.ndarray],
 ) -> int:
-    """Write a run. Gives the number of lines.
+    """Write a run. Return the number of lines.
 
-    Evaluation tools order by score and break ties each in its own way. So the scores written fall strictly: one that does
-    not is lowered to the next smaller float32. Numbers are written so that they read back as the same float32.
+    Evaluation tools sort by score and break ties in different ways. Therefore the written scores fall strictly: a score that does
+    not is lowered to the next smaller float32. Numbers are written with enough digits to read back as the same float32.
 
     Args:
         passage_ids: for each question the ids in rank order; a row may be shorter than the scores' row.
@@ -158,7 +158,7 @@ def _write_lines(path: str | Path, run_name: str, rows: Iterable[tuple[str, Sequ
 
 
 def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
-    """The scores (k,) as float32, each below the one before it."""
+    """Return the scores as (k,) float32, each smaller than the one before."""
     values = np.array(scores, dtype=np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():
         raise Refused(f"question {question_id!r}: its scores are not falling numbers; retrieve the run again")
@@ -170,7 +170,7 @@ def falling(scores: np.ndarray, question_id: str = "") -> np.ndarray:
 
 def _refuse_space(what: str, value: str) -> None:
     if not value or value.split() != [value]:
-        raise Refused(f"{what} is {value!r}; TREC files are separated by spaces, so it must hold none")
+        raise Refused(f"{what} is {value!r}; TREC files are separated by spaces, so it must contain none")
 
 
 FORMATS = [

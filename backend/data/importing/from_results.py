@@ -1,4 +1,4 @@
-"""A study out of retriever output alone: the questions, answers, passages and scores that the files hold, and nothing else."""
+"""Make a study from retriever output alone: the questions, answers, passages and scores in the files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from backend.core.runs import write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
-from backend.data.formats.base import Context, Options, RunEntry, wrong_with_passage, wrong_with_question
+from backend.data.formats.base import Context, RunEntry, as_split, wrong_with_passage, wrong_with_question
 from backend.data.formats.question_jsonl import stem
 from backend.data.formats.streams import file_sha256
 from backend.data.importing.gold import other_form
@@ -40,7 +39,7 @@ _BATCH = 2000
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What came of one file. `changed`: questions whose answers were others than in an earlier file."""
+    """The run made from a file. `changed` is the number of questions whose answers differ from an earlier file."""
 
     run: str
     file: str
@@ -64,12 +63,12 @@ def study_from_results(
     folder: str | Path, files: Sequence[str | Path], title: str | None = None, split: str = "test", skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ResultsImport:  # fmt: skip
-    """Make a study of results files, whole or not at all. Every file becomes a run, named after it.
+    """Make a study from results files, completely or not at all. Every file becomes a run, named after the file.
 
-    Files over the same questions are told by the questions' texts; a passage that several hold is kept once.
+    Questions of several files are identified by their texts. A passage of several files is stored once.
 
     Args:
-        split: of all the questions. Results are usually over a test set, and one that counts as test leaks into no training.
+        split: The split of all questions. Results are usually on a test set, and questions of the split test never train.
 
     Raises:
         BadInput: the first thing that is wrong, with file and line; also one id with two different texts, with both places.
@@ -91,7 +90,7 @@ def study_from_results(
             )
             for store in (study.questions, study.corpus):
                 store.close()
-            # The settings come last: a folder without them is no study.
+            # The settings come last, because a folder is a study only with its settings.
             for part in sorted(building.iterdir(), key=lambda part: part.name == SETTINGS_FILE):
                 part.rename(folder / part.name)
             building.rmdir()
@@ -120,7 +119,7 @@ def _moved(result: FileResult, folder: Path) -> FileResult:
 
 def _fill(
     study: Study, files: list[Path], split: str, skip_bad: bool, report: ThrottledProgress, progress: Progress | None
-):
+) -> tuple[int, list[FileResult]]:
     gathered, readings = _ResultsCollector(split), []
     with CorpusWriter(study.folder / "corpus.db") as writer:
         for number, path in enumerate(files):
@@ -133,7 +132,7 @@ def _fill(
         hashes = [file_sha256(path) for path in files]
         writer.finish(", ".join(path.name for path in files), hashes[0] if len(files) == 1 else _joint(hashes))
     study.questions.add(gathered.questions)
-    results = []
+    results: list[FileResult] = []
     for path, sha256, (reading, rejected) in zip(files, hashes, readings, strict=True):
         results.append(
             _keep(study, path, sha256, reading, rejected, [result.run for result in results], split, progress)
@@ -174,7 +173,7 @@ def _run_name(path: Path, taken: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _RunFile:
-    """One file, read."""
+    """The content of a results file."""
 
     format: str
     rows: RunRows = field(default_factory=RunRows)
@@ -182,7 +181,7 @@ class _RunFile:
 
 
 class _ResultsCollector:
-    """Questions and passages of all files so far, each once."""
+    """Collects the questions and passages of all files, each once."""
 
     def __init__(self, split: str):
         self.questions: list[Question] = []
@@ -199,7 +198,7 @@ class _ResultsCollector:
         self._files.append(path)
         chosen = find_format(path, "runs", None)
         reading, index = _RunFile(chosen.name), 0
-        with closing(chosen.read(path, Options())) as entries:
+        with chosen.opened(path) as entries:
             for entry in entries:
                 if isinstance(entry, BadInput):
                     rejected.add(entry)
@@ -226,15 +225,15 @@ class _ResultsCollector:
         except BadInput as problem:
             rejected.add(problem)
             return
-        for problem in entry.problems:
-            rejected.add(problem)
+        for wrong in entry.problems:
+            rejected.add(wrong)
         hits, seen = [], set()
         for context in entry.contexts:
             try:
                 ordinal = self._passage(context, entry, file)
                 if ordinal in seen:
                     raise BadInput(
-                        f"the passage {context.id!r} stands twice for one question", entry.path, context.line
+                        f"the passage {context.id!r} occurs twice for one question", entry.path, context.line
                     )
             except BadInput as problem:
                 rejected.add(problem)
@@ -244,8 +243,9 @@ class _ResultsCollector:
         reading.rows.add(question.id, hits)
 
     def _question(self, entry: RunEntry, index: int, reading: _RunFile) -> Question:
-        same = self._by_text.setdefault(text_key(entry.question), [])
-        # A text that stands twice in a file is two questions; the next file's first is then the first of them.
+        text = entry.question or ""
+        same = self._by_text.setdefault(text_key(text), [])
+        # A text that occurs twice in a file is two questions; the next file's first is then the first of them.
         known = next((question for question in same if question.id not in reading.rows), None)
         if known is not None:
             reading.changed += set(known.answers) != set(entry.answers)
@@ -256,7 +256,7 @@ class _ResultsCollector:
             id = entry.question_id
         while id in self._ids:
             id += "-2"
-        question = Question(id, entry.question, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=self._split)
+        question = Question(id, text, tuple(dict.fromkeys(entry.answers)), dataset=dataset, split=as_split(self._split))
         if message := wrong_with_question(question):
             raise BadInput(message, entry.path, entry.line)
         same.append(question)
@@ -265,7 +265,7 @@ class _ResultsCollector:
         return question
 
     def _passage(self, context: Context, entry: RunEntry, file: int) -> int:
-        """The ordinal of a passage, which is new or the same as before."""
+        """Return the row of a passage, new or known. Raises BadInput if a known id has another text."""
         if context.text is None:
             raise BadInput(f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",
                            entry.path, context.line)  # fmt: skip

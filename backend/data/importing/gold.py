@@ -1,4 +1,4 @@
-"""Gold passages that a file gives by an id of its own, or by text: which passages of the collection they are."""
+"""Resolve gold passages that a file gives by ids of another collection or by text to passages of this collection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE, rule_for
 from backend.text.counting import counted, noun
 from backend.text.gold_matching import THRESHOLD, GoldParagraph, containment, lower_tokens, match_gold
+from db.corpus import Corpus
 from db.gold import GoldMatch
 from db.records import Question
 
@@ -22,20 +23,20 @@ PREFIX = "wiki:"  # newer DPR files write it before their passages' ids, older o
 
 
 def other_form(id: str) -> str:
-    """The id with `wiki:` before it, or without."""
+    """Return the id with the prefix `wiki:` added or removed."""
     return id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
 
 
-def find_ordinals(corpus, ids: Iterable[str]) -> dict[str, int]:
-    """The row of each id as it stands, or with or without `wiki:`. Unknown ids are left out."""
+def find_ordinals(corpus: Corpus, ids: Iterable[str]) -> dict[str, int]:
+    """Return the row of each id, also if the collection has it with or without the prefix `wiki:`. Unknown ids are left out."""
     ids = list(ids)
     found = corpus.ordinals(ids)
     absent = {other_form(id): id for id in ids if id not in found}
     return found | {absent[form]: ordinal for form, ordinal in corpus.ordinals(absent).items()} if absent else found
 
 
-def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
-    """The collection's own form of each id: as it stands, or with or without `wiki:`. Unknown ids are left out."""
+def known_ids(corpus: Corpus, ids: Iterable[str]) -> dict[str, str]:
+    """Return the collection's form of each id, with or without the prefix `wiki:`. Unknown ids are left out."""
     ordinals = find_ordinals(corpus, ids)
     rows = sorted(set(ordinals.values()))
     own = {ordinal: passage.id for ordinal, passage in zip(rows, corpus.passages(rows), strict=True)}
@@ -45,10 +46,10 @@ def known_ids(corpus, ids: Iterable[str]) -> dict[str, str]:
 def resolve(
     study: Study, items: Sequence[ImportedQuestion], progress: Progress | None = None
 ) -> tuple[list[Question], list[GoldMatch]]:
-    """The items' questions, with the passages that their paragraphs are as gold, and how each pair was found.
+    """Return the questions with their paragraphs resolved to gold passages, and how each paragraph was matched.
 
-    A paragraph whose id the collection knows is that passage, unless the two texts have nothing in common: then the id
-    belongs to some other collection, and the text decides.
+    A paragraph with an id of the collection is that passage, unless the two texts have nothing in common. In that case the id
+    belongs to another collection, and the text decides.
     """
     if not any(item.paragraphs for item in items):
         return [item.question for item in items], []
@@ -73,7 +74,13 @@ def resolve(
             else:
                 match = found[key]
                 made.append(
-                    GoldMatch(item.question.id, ids.get(match.ordinal), match.how, round(match.score, 4), match.reason)
+                    GoldMatch(
+                        item.question.id,
+                        None if match.ordinal is None else ids[match.ordinal],
+                        match.how,
+                        round(match.score, 4),
+                        match.reason,
+                    )
                 )
         gold = dict.fromkeys([*item.question.gold, *(match.passage for match in made if match.passage is not None)])
         questions.append(replace(item.question, gold=tuple(gold)))
@@ -82,13 +89,13 @@ def resolve(
 
 
 def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) -> tuple[str, ...]:
-    """What to say about the gold that was looked for."""
+    """Summarise for the user how gold passages were matched, one line each."""
     if not any(item.paragraphs for item in items):
         return ()
     ways = Counter(match.how for match in matches)
     named = (("id", "id"), ("same text", "the same text"), ("overlap", "overlap"))
     parts = [f"{ways[how]:,} by {name}" for how, name in named if ways[how]]
-    overlaps = [match.score for match in matches if match.how == "overlap"]
+    overlaps = [match.score for match in matches if match.how == "overlap" and match.score is not None]
     if overlaps:
         parts[-1] += f" (scores {min(overlaps):.2f} to {max(overlaps):.2f})"
     lines = [f"Gold passages found: {', '.join(parts) or 'none'}, of {len(matches):,} named."]
@@ -102,16 +109,19 @@ def gold_notes(items: Sequence[ImportedQuestion], matches: Sequence[GoldMatch]) 
 
 
 def _by_id(study: Study, items: Sequence[ImportedQuestion]) -> dict[tuple[str, int], str]:
-    """(question, number of the paragraph) to the passage that its id names."""
+    """Map (question id, number of the paragraph) to the passage with the paragraph's id."""
     named = [
-        (item.question.id, number, p) for item in items for number, p in enumerate(item.paragraphs) if p.id is not None
+        (item.question.id, number, p, p.id)
+        for item in items
+        for number, p in enumerate(item.paragraphs)
+        if p.id is not None
     ]
-    ordinals = find_ordinals(study.corpus, {paragraph.id for _, _, paragraph in named})
+    ordinals = find_ordinals(study.corpus, {id for _, _, _, id in named})
     found: dict[tuple[str, int], str] = {}
     for start in range(0, len(named), 1000):
-        block = [one for one in named[start : start + 1000] if one[2].id in ordinals]
-        passages = study.corpus.passages(ordinals[paragraph.id] for _, _, paragraph in block)
-        for (question, number, paragraph), passage in zip(block, passages, strict=True):
+        block = [row for row in named[start : start + 1000] if row[3] in ordinals]
+        passages = study.corpus.passages(ordinals[id] for _, _, _, id in block)
+        for (question, number, paragraph, _), passage in zip(block, passages, strict=True):
             if _same(paragraph.text, passage.text):
                 found[question, number] = passage.id
     return found

@@ -1,11 +1,10 @@
-"""Bringing files into a study. Each import is all or nothing: after an error, a cancel or Ctrl-C the study is as before."""
+"""Import files into a study. An import that fails, is cancelled or is interrupted leaves the study unchanged."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,14 @@ COUNTED = "counted in the passages"
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What an import did. `left_out_file` lists the rows left out; `unchanged`: all of it was in the study already."""
+    """The result of an import.
+
+    Attributes:
+        rows: Number of imported rows.
+        left_out: Number of rows left out; `left_out_file` lists them.
+        unchanged: The study already had all of the file.
+        notes: Remarks for the user, one line each.
+    """
 
     rows: int
     left_out: int = 0
@@ -52,16 +58,16 @@ def import_passages(
     settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import the study's passage collection, streamed: memory does not grow with the file.
+    """Import the study's passage collection. The file is streamed, so memory does not grow with its size.
 
     Args:
-        format: a name from `backend.data.formats`; else the contents decide.
-        skip_bad: leave out what is wrong and list it in a file of the study, instead of raising.
-        settings: of the format, as "name=value".
+        format: A name from `backend.data.formats`; by default the contents decide.
+        skip_bad: Leave out wrong rows and list them in a file of the study, instead of raising.
+        settings: Settings of the format, as "name=value".
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line.
-        Refused: the study holds a (different) collection, or the format knows no such setting.
+        BadInput: the first error, with file and line.
+        Refused: the study already has a different collection, or the format has no such setting.
     """
     began, path = time.monotonic(), Path(path)
     if study.has_corpus:
@@ -71,10 +77,10 @@ def import_passages(
     with writable(study.folder), RejectedRows(study.folder, path, skip_bad) as rejected:
         try:
             written = _build_corpus(study, chosen, path, options, rejected, {}, report)
-        except DuplicateId as error:
+        except _DuplicateRows as error:
             if not skip_bad:
                 raise _with_lines(error, chosen, path, options) from None
-            # Rows are numbered without gaps, so the file is read once more, without them.
+            # Rows are numbered without gaps, so the file is read again without the duplicates.
             rejected.restart()
             written = _build_corpus(study, chosen, path, options, rejected, error.all, report)
     size = path.stat().st_size
@@ -100,16 +106,16 @@ def import_questions(
     settings: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import questions. Gold passages that a file gives by text are looked for in the collection.
+    """Import questions. Gold passages given by text are matched to the collection.
 
     Args:
-        split, dataset: take only questions of these; a question whose file names none is put there.
-        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so that the others
-            become positives that nobody labelled.
-        settings: of the format, as "name=value".
+        split, dataset: Import only questions with these; they also apply to questions whose file does not name any.
+        gold: "one" keeps a single gold passage per question (see `backend/data/formats/question_jsonl.py`), so the others become
+            unlabelled positives.
+        settings: Settings of the format, as "name=value".
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also a gold passage that the collection does not hold.
+        BadInput: the first error, with file and line; also a gold passage that is not in the collection.
         Refused: an unknown split, gold or setting.
     """
     began, path = time.monotonic(), Path(path)
@@ -142,10 +148,10 @@ def import_questions(
 def import_frequencies(
     study: Study, path: str | Path, format: str | None = None, skip_bad: bool = False, progress: Progress | None = None
 ) -> ImportResult:
-    """Import how often entities are mentioned, for the questions in the study. `rows` is the number of questions set.
+    """Import mention counts of entities for the questions in the study. `rows` is the number of questions updated.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line.
+        BadInput: the first error, with file and line.
         Refused: there are no questions with a subject yet.
     """
     began, path = time.monotonic(), Path(path)
@@ -173,10 +179,10 @@ def import_frequencies(
 
 @job("count frequencies")
 def count_frequencies(study: Study, progress: Progress | None = None) -> ImportResult:
-    """Give the questions that have a subject but no frequency one: the number of passages that mention the subject.
+    """Set missing frequencies of questions with a subject: the number of passages that mention the subject.
 
     Raises:
-        Missing: the study holds no passages.
+        Missing: the study has no passages.
     """
     began = time.monotonic()
     subjects = study.questions.subjects(without_frequency=True)
@@ -187,7 +193,9 @@ def count_frequencies(study: Study, progress: Progress | None = None) -> ImportR
     record = ImportRecord("frequencies", COUNTED, corpus.digest, 0, len(counts))
     rows = study.questions.set_frequencies(counts, record, only_missing=True)
     mixed = before not in (None, COUNTED)
-    notes = (f"the other questions keep their frequencies from {before}: two counts side by side",) if mixed else ()
+    notes = (
+        (f"the other questions keep their frequencies from {before}, so the study mixes two counts",) if mixed else ()
+    )
     return ImportResult(rows, seconds=time.monotonic() - began, notes=notes)
 
 
@@ -201,8 +209,8 @@ class _CorpusStats:
     spanning: int = 0
 
 
-class _Duplicates(DuplicateId):
-    """`all`: every row to be left out, with the row in which its id stands first."""
+class _DuplicateRows(DuplicateId):
+    """Duplicate ids. `all` maps every row to be left out to the first row with the same id."""
 
     def __init__(self, error: DuplicateId, all: dict[int, int]):
         super().__init__(error.id, error.first, error.second)
@@ -219,7 +227,7 @@ def _build_corpus(
     report: ThrottledProgress,
 ) -> _CorpusStats:
     written = _CorpusStats()
-    with CorpusWriter(study.folder / "corpus.db") as writer, closing(chosen.read(path, options)) as batches:
+    with CorpusWriter(study.folder / "corpus.db") as writer, chosen.opened(path, options) as batches:
         for batch, contents in _sound(batches, path, rejected, drop):
             writer.add_rows(batch.rows, contents)
             written.spanning += batch.spanning
@@ -232,39 +240,39 @@ def _build_corpus(
         try:
             writer.finish(path.name, written.sha256, lambda: report.now(writer.count, writer.count, "indexing ids"))
         except DuplicateId as error:
-            raise _Duplicates(error, dict(writer.duplicates())) from None
+            raise _DuplicateRows(error, dict(writer.duplicates())) from None
     return written
 
 
 def _sound(
     batches: Iterator[PassageBatch], path: Path, rejected: RejectedRows, drop: dict[int, int]
 ) -> Iterator[tuple[PassageBatch, bytes]]:
-    """The rows that may be written, with their digest's bytes. The others go to `left`; `drop` are rows by number."""
+    """Yield the valid rows with their bytes for the digest. The others, and the row numbers in `drop`, are rejected."""
     firsts, lines, row = set(drop.values()), {}, 0
     for batch in batches:
         batch, contents = checked(batch, path)
         for problem in batch.problems:
             rejected.add(problem)
         if drop:
-            kept = []
+            rows = []
             for number, (values, line) in enumerate(zip(batch.rows, batch.lines, strict=True), row):
                 if number in firsts:
                     lines[number] = line
                 if number in drop:
                     rejected.add(_twice(values[0], path, lines[drop[number]], line))
                 else:
-                    kept.append(values)
+                    rows.append(values)
             row += len(batch.rows)
-            batch.rows = kept
-            contents = pack(kept) if kept else b""
+            batch.rows = rows
+            contents = pack(rows) if rows else b""
         yield batch, contents
 
 
 def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options) -> BadInput:
-    """The message for an id that stands twice: the file is read again to find the lines of the two rows."""
+    """Return the error for an id that occurs twice. The file is read again to find the lines of the two rows."""
     lines: dict[int, int] = {}
     row = 0
-    with closing(chosen.read(path, options)) as batches:
+    with chosen.opened(path, options) as batches:
         for batch in batches:
             for wanted in (error.first, error.second):
                 if row <= wanted < row + len(batch.rows):
@@ -276,7 +284,7 @@ def _with_lines(error: DuplicateId, chosen: Format, path: Path, options: Options
 
 
 def _twice(id: str, path: Path | str, first: int | None, second: int | None) -> BadInput:
-    return BadInput(f"the id {id!r} stands twice, first in line {first}", path, second)
+    return BadInput(f"the id {id!r} occurs twice, first in line {first}", path, second)
 
 
 def _second_collection(study: Study, path: Path) -> ImportResult:
@@ -284,8 +292,8 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
     source = study.corpus.source
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    raise Refused(f"{study.folder}: holds a passage collection already ({source.name}, {counted(len(study.corpus), 'passage')}); "
-                  "make a new study for another one")  # fmt: skip
+    raise Refused(f"{study.folder}: the study already has a passage collection ({source.name}, {counted(len(study.corpus), 'passage')}); "
+                  "make a new study for another collection")  # fmt: skip
 
 
 # Questions and frequencies
@@ -294,9 +302,9 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
 def _items(
     chosen: Format, path: Path, options: Options, rejected: RejectedRows, report: ThrottledProgress
 ) -> list[ImportedQuestion]:
-    """The questions of a file, each id once."""
+    """Read the questions of a file, each id once."""
     found: dict[str, ImportedQuestion] = {}
-    with closing(chosen.read(path, options)) as items:
+    with chosen.opened(path, options) as items:
         for item in items:
             if isinstance(item, BadInput):
                 rejected.add(item)
@@ -304,7 +312,7 @@ def _items(
             earlier = found.setdefault(item.question.id, item)
             if earlier is not item:
                 where = f"line {earlier.line}" if earlier.path == item.path else f"{earlier.path}:{earlier.line}"
-                rejected.add(item.wrong(f"the id {item.question.id!r} stands twice, first in {where}"))
+                rejected.add(item.wrong(f"the id {item.question.id!r} occurs twice, first in {where}"))
             report(len(found), None, "reading questions")
     return list(found.values())
 
@@ -318,12 +326,12 @@ def _new(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) ->
 
 
 def _with_gold(study: Study, items: list[ImportedQuestion], rejected: RejectedRows) -> list[ImportedQuestion]:
-    """The questions whose gold passages all exist."""
+    """Return the questions whose gold passages all exist."""
     first = next((item for item in items if item.question.gold or item.paragraphs), None)
     if first is None:
         return items
     if not study.has_corpus:
-        raise first.wrong("names gold passages, but the study holds no passages yet; import the passages first")
+        raise first.wrong("names gold passages, but the study has no passages yet; import the passages first")
     known = study.corpus.ordinals(id for item in items for id in item.question.gold)
     good = []
     for item in items:
@@ -343,9 +351,9 @@ def _first_absent(question: Question, known: dict[str, int]) -> str | None:
 def _counts(
     chosen: Format, path: Path, rejected: RejectedRows, report: ThrottledProgress
 ) -> dict[str, tuple[int, int]]:
-    """Entity to its count and line."""
+    """Read each entity's count and line."""
     found: dict[str, tuple[int, int]] = {}
-    with closing(chosen.read(path)) as rows:
+    with chosen.opened(path) as rows:
         for row in rows:
             if isinstance(row, BadInput):
                 rejected.add(row)
@@ -353,7 +361,7 @@ def _counts(
             entity, count, line = row
             if entity in found:
                 rejected.add(
-                    BadInput(f"the entity {entity!r} stands twice, first in line {found[entity][1]}", path, line)
+                    BadInput(f"the entity {entity!r} occurs twice, first in line {found[entity][1]}", path, line)
                 )
                 continue
             found[entity] = count, line
@@ -364,7 +372,7 @@ def _counts(
 
 
 def _is_last_word(study: Study, sha256: str) -> bool:
-    """Whether this frequency file was imported and neither questions nor other frequencies came since."""
+    """Return whether this frequency file was imported and neither questions nor other frequencies have been imported since."""
     since = [record for record in _imports(study).all() if record.kind != "passages"]
     return bool(since) and since[-1].kind == "frequencies" and since[-1].sha256 == sha256
 

@@ -1,4 +1,4 @@
-"""How many passages mention each entity: its tokens stand consecutively in the title or the text (DPR's tokens, no case)."""
+"""Count the passages that mention each entity: its tokens, as in DPR and in lower case, are consecutive in the title or text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from backend.progress import Progress
 from backend.text.answers import joined, nfd
 from db.corpus import Row
 
-_BETWEEN = "\n"  # no token is a line end, so nothing matches across title and text
+_BETWEEN = "\n"  # no token is a line end, so no match spans title and text
 
 
 class MentionCounter:
-    """Counts passages by entity, in one pass over passages: memory grows with the entities only.
+    """Counts passages by entity in one pass over the passages. Memory grows only with the number of entities.
 
-    An entity is found by its first two tokens, then compared whole: a passage costs a look-up per token, however many
-    entities there are. Entities that differ only in case or in their Unicode form share a count; one without tokens has 0.
+    An entity is found by its first two tokens and then compared completely, so the cost of a passage is one look-up per token for
+    any number of entities. Entities that differ only in case or Unicode form share a count; an entity without tokens has count 0.
     """
 
     def __init__(self, entities: Iterable[str]):
@@ -36,12 +36,12 @@ class MentionCounter:
             self._counts.update(self.mentioned(row))
 
     def mentioned(self, row: Row) -> set[str]:
-        """Keys of the entities that a passage mentions."""
+        """Return the keys of the entities that a passage mentions."""
         _, title, text = row
         return self._found([*_tokens(title), _BETWEEN, *_tokens(text)])
 
     def counts(self) -> dict[str, int]:
-        """The number of passages so far, by entity."""
+        """Return the number of passages by entity."""
         return {entity: self._counts[key] for entity, key in self._keys.items()}
 
     def _found(self, tokens: list[str]) -> set[str]:
@@ -63,7 +63,7 @@ def count_mentions(
     total: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, int]:
-    """The number of passages that mention each entity. `total` is the number of passages, for the progress."""
+    """Count the passages that mention each entity. `total` is the number of passages, for progress reports."""
     counter, done, last = MentionCounter(entities), 0, 0.0
     for rows in blocks:
         if progress and time.monotonic() - last > 0.3:

@@ -1,9 +1,8 @@
-"""Qrels brought into a study: the passages that they call relevant become gold of the questions."""
+"""Import qrels into a study. Their relevant passages become gold of the questions."""
 
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from backend.data.importing.rejected_rows import RejectedRows
 from backend.data.importing.tools import ThrottledProgress, writable
 from backend.progress import Progress
 from backend.text.counting import counted, noun
+from db.corpus import Corpus
 from db.errors import BadInput, Missing
 from db.gold import GoldMatch
 from db.imports import ImportRecord, Imports
@@ -35,16 +35,16 @@ def import_qrels(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Import qrels. Gold is added, none is taken away; a grade of 0 or less is recorded and makes no gold. `rows` are lines.
+    """Import qrels. Gold is only added, never removed. Grades of 0 or less are recorded but make no gold. `rows` are lines.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also a question or passage that the study does not hold.
-        Missing: the study holds no passages or no questions.
+        BadInput: the first error, with file and line; also a question or passage that is not in the study.
+        Missing: the study has no passages or no questions.
     """
     began, path = time.monotonic(), Path(path)
     chosen, report = find_format(path, "qrels", format), ThrottledProgress(progress)
     if not len(study.questions):
-        raise Missing("the study holds no questions yet; import them before their qrels")
+        raise Missing("the study has no questions yet; import them before their qrels")
     corpus, sha256 = study.corpus, file_sha256(path)
     imports = Imports(study.labels_path)
     if imports.find("qrels", sha256):
@@ -53,7 +53,7 @@ def import_qrels(
         matches: list[GoldMatch] = []
         seen: set[tuple[str, str]] = set()
         block: list[Qrel] = []
-        with closing(chosen.read(path)) as rows:
+        with chosen.opened(path) as rows:
             for row in rows:
                 if isinstance(row, BadInput):
                     rejected.add(row)
@@ -69,20 +69,22 @@ def import_qrels(
         record = ImportRecord("qrels", path.name, sha256, path.stat().st_size, len(matches), rejected.count)
         report.now(len(matches), len(matches), "saving qrels")
         grown = study.questions.add_gold(matches, record)
-    least = sum(match.score <= 0 for match in matches)
+    ungraded = sum(match.score is not None and match.score <= 0 for match in matches)
     notes = [f"{counted(grown, 'question')} {noun(grown, 'has')} more gold than before"]
     notes += (
-        [f"{counted(least, 'line')} with a grade of 0 or less {noun(least, 'makes', 'make')} no gold"] if least else []
+        [f"{counted(ungraded, 'line')} with a grade of 0 or less {noun(ungraded, 'makes', 'make')} no gold"]
+        if ungraded
+        else []
     )
     return ImportResult(len(matches), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
 def _matches(
-    study: Study, corpus, block: list[Qrel], seen: set[tuple[str, str]], rejected: RejectedRows
+    study: Study, corpus: Corpus, block: list[Qrel], seen: set[tuple[str, str]], rejected: RejectedRows
 ) -> list[GoldMatch]:
     questions = study.questions.known({row.question_id for row in block})
     passages = known_ids(corpus, {row.passage_id for row in block})
-    made = []
+    matches = []
     for row in block:
         passage = passages.get(row.passage_id)
         if row.question_id not in questions:
@@ -91,9 +93,9 @@ def _matches(
             rejected.add(BadInput(f"the passage {row.passage_id!r} is not in the collection", row.path, row.line))
         elif (row.question_id, passage) in seen:
             rejected.add(
-                BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} stand twice", row.path, row.line)
+                BadInput(f"question {row.question_id!r} and passage {row.passage_id!r} occur twice", row.path, row.line)
             )
         else:
             seen.add((row.question_id, passage))
-            made.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))
-    return made
+            matches.append(GoldMatch(row.question_id, passage, "qrels", float(row.grade)))
+    return matches

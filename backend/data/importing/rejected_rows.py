@@ -1,4 +1,4 @@
-"""The rows that an import leaves out: raised at once, or, when the person said so, listed in a file."""
+"""The rows that an import rejects: raised at once, or, with `skip_bad`, left out and listed in a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ FOLDER = "left-out"
 
 
 class RejectedRows:
-    """What was wrong with a file. A context manager: the list is kept if the block ends well, else thrown away.
+    """The rejected rows of a file. A context manager: it keeps the list if the block ends without an error, else deletes it.
 
-    Each line is the place and the reason, with a tab between. `file` is its path after the block, None if nothing was left out.
+    Each line of the list has the place and the reason, separated by a tab.
+
+    Attributes:
+        count: Number of rejected rows.
+        first: The first error.
+        file: The list, after the block; None if no row was rejected.
     """
 
     def __init__(self, study_folder: Path, source: Path, skip_bad: bool):
@@ -31,37 +36,40 @@ class RejectedRows:
         if self._out is None:
             return
         self._out.close()
-        if error is None:
-            self._partial.rename(self.file)
+        partial = Path(self._out.name)
+        if error is None and self.file is not None:
+            partial.rename(self.file)
         else:
-            self._partial.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             self.file = None
-            with suppress(OSError):  # it holds the lists of earlier imports
+            with suppress(OSError):  # the folder may contain the lists of earlier imports
                 self._folder.rmdir()
 
     def add(self, problem: BadInput) -> None:
-        """Note a problem; raises it unless bad rows are to be skipped."""
+        """Reject a row. Raises the problem unless bad rows are to be skipped."""
         if not self._skip:
             raise problem
         if self._out is None:
-            self._open()
+            self._out = self._open()
         self.count += 1
         self.first = self.first or problem
         place = f"{problem.path}:{problem.line}" if problem.line is not None else f"{problem.path}"
         self._out.write(f"{place}\t{problem.message}\n")
 
     def restart(self) -> None:
-        """Forget what was noted: the file is read from the beginning again."""
+        """Clear the list, because the file is read from the beginning again."""
         self.count, self.first = 0, None
         if self._out is not None:
             self._out.seek(0)
             self._out.truncate()
 
-    def _open(self) -> None:
+    def _open(self) -> TextIO:
         self._folder.mkdir(exist_ok=True)
         number = 1
         while (file := self._folder / f"{self._source.name}.{number}.tsv").exists():
             number += 1
-        self.file, self._partial = file, file.with_name(file.name + ".partial")
-        # A message may quote what stood in the file, half a surrogate pair included.
-        self._out = open(self._partial, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
+        self.file = file
+        # A message may quote the file's content, including half a surrogate pair.
+        return open(
+            file.with_name(file.name + ".partial"), "w", encoding="utf-8", errors="backslashreplace", newline="\n"
+        )  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""Runs out of files: the hits gathered question by question, made into the arrays of a run, the file's own answer flags beside."""
+"""Collect the hits of a run file by question and convert them to arrays, together with the file's answer flags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class FlagComparison:
-    """How a file's `has_answer` agrees with the rule here: of `compared` flags, `only_file` are true in the file alone."""
+    """Comparison of a file's `has_answer` flags with the matching rule.
+
+    Attributes:
+        compared: Number of flags compared.
+        only_file: Flags that are true only in the file.
+        only_here: Flags that are true only by the rule.
+    """
 
     compared: int = 0
     only_file: int = 0
@@ -33,7 +39,7 @@ class FlagComparison:
 
     def summary(self, file: str, rule: str) -> str:
         if not self.compared:
-            return f"{file} says of no passage whether it holds an answer."
+            return f"{file} has no answer flags."
         if not self.differing:
             return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
         return (f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule {rule!r} "
@@ -41,7 +47,7 @@ class FlagComparison:
 
 
 class RunRows:
-    """Hits by question. What a question's entries say may come in several parts."""
+    """Hits by question. The hits of a question may be added in several steps."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[np.ndarray]] = {}
@@ -53,20 +59,20 @@ class RunRows:
         return question_id in self._parts
 
     def known(self, question_id: str) -> set[int]:
-        """The ordinals this question has already."""
+        """Return the rows that this question already has."""
         return {int(ordinal) for part in self._parts.get(question_id, ()) for ordinal in part["ordinal"]}
 
     def add(self, question_id: str, hits: Sequence[tuple[int, float, bool | None]]) -> None:
-        """Hits as (ordinal, score, has_answer), each ordinal once a question; none for a question that found nothing."""
+        """Add hits of a question as (row, score, has_answer), each row once; an empty list for a question without hits."""
         rows = [(ordinal, score, UNKNOWN if holds is None else holds) for ordinal, score, holds in hits]
         part = np.array(rows, dtype=[("ordinal", np.int32), ("score", np.float32), ("holds", np.int8)])
         self._parts.setdefault(question_id, []).append(part)
 
     def finish(self, silent: Iterable[str] = ()) -> tuple[list[str], Hits, np.ndarray]:
-        """Question ids, their hits by falling score (equal ones as they came), and the flags (q, k) int8 (-1 where unknown).
+        """Return question ids, hits by descending score (ties in order of addition), and flags as (q, k) int8 (-1: unknown).
 
         Args:
-            silent: ids of questions that are to have a row though nothing was found for them.
+            silent: Ids of questions that get a row without hits.
         """
         for question_id in silent:
             self._parts.setdefault(question_id, [])
@@ -74,7 +80,7 @@ class RunRows:
         k = max((sum(map(len, parts)) for parts in self._parts.values()), default=0)
         if len(ids) * k > MAX_CELLS:
             raise Refused(
-                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; cut the file's depth"
+                f"{counted(len(ids), 'question')} with up to {counted(k, 'hit')} each are too many for a run; reduce the depth of the file"
             )
         ordinals = np.full((len(ids), max(k, 1)), -1, dtype=np.int32)
         scores = np.full(ordinals.shape, -np.inf, dtype=np.float32)
@@ -89,7 +95,7 @@ class RunRows:
 
 
 def compare_flags(run: Run, flags: np.ndarray, rule: str) -> FlagComparison:
-    """The file's flags beside the run's answer matrix."""
+    """Compare the file's flags with the run's answer matrix."""
     here, known = np.asarray(run.answers(rule)), flags != UNKNOWN
     there = flags == 1
     return FlagComparison(int(known.sum()), int((known & there & ~here).sum()), int((known & ~there & here).sum()))

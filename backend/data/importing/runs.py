@@ -1,10 +1,9 @@
-"""A run that some other tool made, brought into a study that holds its passages and questions."""
+"""Import a run of another tool into a study that has its passages and questions."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from backend.data.importing.tools import ThrottledProgress, writable
 from backend.progress import Progress
 from backend.text.answers import DEFAULT_RULE
 from backend.text.counting import counted, noun
+from db.corpus import Corpus
 from db.errors import BadInput
 from db.records import Hits, Question
 
@@ -53,14 +53,14 @@ def import_run(
     """Import a run. `rows` is the number of its questions. Scores order the hits.
 
     Args:
-        split: as `retrieve` takes it. Its questions alone are looked for, and one that the file does not name found nothing.
-        ties: the order of hits with equal scores: "id", "row" of the collection, or as in the "file".
-        rule: of the answer matrix; the file's own flags are compared with it and not used.
+        split: Import only the questions of this split, as in `retrieve`. Its questions that the file lacks get no hits.
+        rule: Matching rule of the answer matrix. The file's own flags are compared with it but not used.
+        ties: The order of hits with equal scores: "id", "row" of the collection, or as in the "file".
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; also a question or passage that the study does not hold.
-        Refused: there is a run of that name, made from something else.
-        Missing: the study holds no passages, or no questions of that split.
+        BadInput: the first error, with file and line; also a question or passage that is not in the study.
+        Refused: a run of this name exists and was made from another file.
+        Missing: the study has no passages, or no questions of that split.
     """
     began, path = time.monotonic(), Path(path)
     check_name(name, "run")
@@ -81,7 +81,8 @@ def import_run(
         writable(study.folder),
         RejectedRows(study.folder, path, skip_bad) as rejected,
     ):
-        rows = _rows(corpus, questions, chosen.read(path, Options(split=split)), rejected, report)
+        with chosen.opened(path, Options(split=split)) as entries:
+            rows = _rows(corpus, questions, entries, rejected, report)
         if not len(rows):
             raise rejected.first or BadInput("holds no hits", path)
         silent = [q.id for q in questions if q.id not in rows] if split is not None else []
@@ -104,8 +105,8 @@ def import_run(
     return ImportResult(len(ids), rejected.count, rejected.file, time.monotonic() - began, notes=tuple(notes))
 
 
-def _reordered(corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
-    """The hits and the file's flags with equal scores in another order."""
+def _reordered(corpus: Corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, np.ndarray]:
+    """Return the hits and the file's flags with hits of equal scores in the order `ties`."""
     ordinals, scores, flags = hits.ordinals.copy(), hits.scores.copy(), flags.copy()
     for row in range(len(ordinals)):
         found = int((ordinals[row] >= 0).sum())
@@ -116,31 +117,36 @@ def _reordered(corpus, hits: Hits, flags: np.ndarray, ties: str) -> tuple[Hits, 
     return Hits(ordinals, scores), flags
 
 
-def _rows(corpus, questions: Sequence[Question], entries, rejected: RejectedRows, report: ThrottledProgress) -> RunRows:
+def _rows(
+    corpus: Corpus,
+    questions: Sequence[Question],
+    entries: Iterable[RunEntry | BadInput],
+    rejected: RejectedRows,
+    report: ThrottledProgress,
+) -> RunRows:
     matcher, rows = _QuestionMatcher(questions), RunRows()
-    with closing(entries) as entries:
-        for entry, ordinals in _with_ordinals(corpus, entries):
-            if isinstance(entry, BadInput):
-                rejected.add(entry)
-                continue
-            for problem in entry.problems:
-                rejected.add(problem)
-            try:
-                question = matcher.find(entry)
-                if entry.question is not None and question.id in rows:
-                    raise BadInput(f"the question {question.id!r} stands twice", entry.path, entry.line)
-            except BadInput as problem:
-                rejected.add(problem)
-                continue
-            rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), rejected))
-            report(len(rows), None, "reading the run")
+    for entry, ordinals in _with_ordinals(corpus, entries):
+        if isinstance(entry, BadInput):
+            rejected.add(entry)
+            continue
+        for problem in entry.problems:
+            rejected.add(problem)
+        try:
+            question = matcher.find(entry)
+            if entry.question is not None and question.id in rows:
+                raise BadInput(f"the question {question.id!r} occurs twice", entry.path, entry.line)
+        except BadInput as problem:
+            rejected.add(problem)
+            continue
+        rows.add(question.id, _hits(ordinals, entry, rows.known(question.id), rejected))
+        report(len(rows), None, "reading the run")
     return rows
 
 
 def _with_ordinals(
-    corpus, entries: Iterable[RunEntry | BadInput]
+    corpus: Corpus, entries: Iterable[RunEntry | BadInput]
 ) -> Iterator[tuple[RunEntry | BadInput, Mapping[str, int]]]:
-    """Each entry with the rows of its passages. Many entries are looked up at once: a file may hold one hit an entry."""
+    """Yield each entry with the rows of its passages. Many entries are looked up at once, because an entry may have one hit."""
     waiting: list[RunEntry | BadInput] = []
     ids: set[str] = set()
     count = 0
@@ -151,22 +157,22 @@ def _with_ordinals(
             count += len(entry.contexts)
         if isinstance(entry, BadInput) or count >= HITS_LOOKED_UP:
             ordinals = find_ordinals(corpus, ids)
-            yield from ((each, ordinals) for each in waiting)
+            yield from ((pending, ordinals) for pending in waiting)
             waiting, ids, count = [], set(), 0
     ordinals = find_ordinals(corpus, ids)
-    yield from ((each, ordinals) for each in waiting)
+    yield from ((pending, ordinals) for pending in waiting)
 
 
 def _hits(
     ordinals: Mapping[str, int], entry: RunEntry, seen: set[int], rejected: RejectedRows
-) -> Iterable[tuple[int, float, bool | None]]:
+) -> list[tuple[int, float, bool | None]]:
     hits = []
     for context in entry.contexts:
         if context.id not in ordinals:
             rejected.add(BadInput(f"the passage {context.id!r} is not in the collection", entry.path, context.line))
         elif (ordinal := ordinals[context.id]) in seen:
             rejected.add(
-                BadInput(f"the passage {context.id!r} stands twice for one question", entry.path, context.line)
+                BadInput(f"the passage {context.id!r} occurs twice for one question", entry.path, context.line)
             )
         else:
             seen.add(ordinal)
@@ -175,12 +181,12 @@ def _hits(
 
 
 def text_key(text: str) -> str:
-    """What two writings of one question share: DPR straightens apostrophes, and spaces get lost on the way."""
+    """Return a key of a question's text that ignores spaces and the shape of apostrophes, which DPR changes."""
     return " ".join(text.replace("\u2019", "'").split())
 
 
 class _QuestionMatcher:
-    """The study's question that an entry is about: by id, else by text, for DPR's form names no ids."""
+    """Finds the study's question of an entry by id, else by text, because DPR's format has no ids."""
 
     def __init__(self, questions: Sequence[Question]):
         self._by_id = {question.id: question for question in questions}
@@ -192,10 +198,10 @@ class _QuestionMatcher:
     def find(self, entry: RunEntry) -> Question:
         """Raises BadInput for a question that is not there, or that the text alone does not report."""
         key = None if entry.question is None else text_key(entry.question)
-        named = self._by_id.get(entry.question_id)
+        named = None if entry.question_id is None else self._by_id.get(entry.question_id)
         if named is not None and key in (None, text_key(named.text)):
             return named
-        if key is None:
+        if key is None or entry.question is None:
             raise BadInput(f"the question {entry.question_id!r} is not in the study", entry.path, entry.line)
         found = self._by_text.get(key, [])
         same = [question for question in found if set(question.answers) == set(entry.answers)]
@@ -205,7 +211,7 @@ class _QuestionMatcher:
         if len({(question.dataset, question.split) for question in found}) > 1:
             where = ", ".join(question.id for question in found[:3])
             raise BadInput(
-                f"the question {entry.question[:80]!r} stands in several sets ({where}); say --split",
+                f"the question {entry.question[:80]!r} is in several sets ({where}); use --split",
                 entry.path,
                 entry.line,
             )

@@ -1,4 +1,4 @@
-"""What every import needs: progress that is paced, errors of the disk in one line, the files that are hashed."""
+"""Helpers of all imports: throttled progress, disk errors in one line, and hashes of source files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from backend.data.formats.streams import file_sha256
 from backend.progress import Progress
 from db.errors import Refused
 
-_TELL_EVERY = 0.3  # seconds
+_INTERVAL = 0.3  # seconds
 
 
 class ThrottledProgress:
-    """Calls the progress now and then only: a row costs far less than a call."""
+    """Reports progress at most every 0.3 seconds, because a report costs far more than a row."""
 
     def __init__(self, progress: Progress | None):
         self._progress, self._last = progress, 0.0
 
     def __call__(self, done: int, total: int | None, doing: str) -> None:
-        if self._progress and time.monotonic() - self._last > _TELL_EVERY:
+        if self._progress and time.monotonic() - self._last > _INTERVAL:
             self.now(done, total, doing)
 
     def now(self, done: int, total: int | None, doing: str) -> None:
@@ -36,7 +36,7 @@ class ThrottledProgress:
 
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """A full disk or a folder that may not be written to, in one line. Reading has errors of its own."""
+    """Turn write errors, such as a full disk or missing rights, into Refused with one line."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:
@@ -45,12 +45,12 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def source_file(chosen: Format, path: Path) -> Path:
-    """The file that holds the rows: of a format that is a folder, the first of its files."""
+    """Return the file with the rows. If the format is a folder, that is the first of its files."""
     return chosen.files(path)[0] if chosen.files is not None and path.is_dir() else path
 
 
 def source_sha256(chosen: Format, path: Path) -> str:
-    """The sha256 of a file as it lies on disk; of a folder, over the files of it that are read."""
+    """Return the sha256 of a file on disk. For a folder, hash the names and contents of the files that are read."""
     if chosen.files is None or not path.is_dir():
         return members_sha256(path, lambda name: name.endswith(".json"))
     digest = hashlib.sha256()
@@ -60,5 +60,6 @@ def source_sha256(chosen: Format, path: Path) -> str:
 
 
 def refuse_other(name: str, value: str | None, allowed: tuple[str | None, ...]) -> None:
+    """Raise Refused unless the value of the option `name` is one of `allowed`."""
     if value not in allowed:
         raise Refused(f"{name} is {value!r}; it must be one of {', '.join(filter(None, allowed))}")

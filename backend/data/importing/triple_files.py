@@ -1,12 +1,13 @@
-"""Triples out of a file: a subject, a relation, an object, and how often the subject is mentioned where that is known.
+"""Read triples: a subject, a relation, an object, and optionally how often the subject is mentioned.
 
-Tab separated with a header that names the columns `subject`, `relation`, `object` and perhaps `frequency`, or JSON lines with these
-fields, where `object` may be a list. Templates are one JSON object: a relation to its question, with [X] for the subject.
+The file is tab separated with a header that names the columns `subject`, `relation`, `object` and optionally `frequency`, or JSON
+lines with these fields, where `object` may be a list. Templates are a JSON object from relations to questions, with [X] for the
+subject.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ COLUMNS = ("subject", "relation", "object")
 
 
 class Triple(NamedTuple):
-    """One fact. objects: one, or several of the same kind. frequency: None where it is not given."""
+    """A fact with one or several objects. `frequency` is None if the file does not give it."""
 
     subject: str
     relation: str
@@ -28,11 +29,12 @@ class Triple(NamedTuple):
 
 
 def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
-    """The triples, streamed; in place of a row that is wrong, what is wrong with it. Raises BadInput for a file that is none."""
+    """Yield the triples; BadInput in place of a wrong row. Raises BadInput for a file of another format."""
     lines = numbered_lines(source)
     number, first = next(lines, (1, None))
     if first is None:
         raise BadInput("the file is empty", source.path)
+    read: Callable[[str], Triple]
     if first.lstrip().startswith("{"):
         yield _or_wrong(_from_json, first, source.path, number)
         rows, read = lines, _from_json
@@ -42,16 +44,16 @@ def read_triples(source: ByteSource) -> Iterator[Triple | BadInput]:
         yield _or_wrong(read, text, source.path, number)
 
 
-def _or_wrong(read, text: str, path: Path, line: int) -> Triple | BadInput:
+def _or_wrong(read: Callable[[str], Triple], text: str, path: Path, line: int) -> Triple | BadInput:
     try:
         if not_utf8(text):
-            raise fields.FieldError("this line holds bytes that are not UTF-8")
+            raise fields.FieldError("this line contains bytes that are not UTF-8")
         return _checked(read(text))
     except fields.FieldError as error:
         return BadInput(str(error), path, line)
 
 
-def _from_columns(header: str, path: Path, line: int):
+def _from_columns(header: str, path: Path, line: int) -> Callable[[str], Triple]:
     names = [name.strip().lower() for name in header.split("\t")]
     if absent := [name for name in COLUMNS if name not in names]:
         raise BadInput(
@@ -109,7 +111,7 @@ def _checked(triple: Triple) -> Triple:
 
 
 def read_templates(path: str | Path) -> dict[str, str]:
-    """A question for each relation. Raises BadInput where the file is no such object."""
+    """Read a question template for each relation. Raises BadInput for a file of another format."""
     path = Path(path)
     check_plain_file(path)
     if path.stat().st_size > MAX_LINE:

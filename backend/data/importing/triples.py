@@ -1,9 +1,9 @@
-"""Question sets in the manner of EntityQuestions, from any triples (Sciavolino et al. 2021, section 3).
+"""Build question sets like EntityQuestions from any triples (Sciavolino et al. 2021, section 3).
 
-Facts become questions through one template for each relation; all objects of a subject are answers. The paper takes relations with
-more than 2,000 triples and without a mere handful of answers, triples that a sentence of Wikipedia tells, and draws up to 1,000 facts of
-a relation for each of its dev and test sets, up to 8,000 to train on (eight, one and one of ten). Here a fact is told where one passage
-names the subject, in title or text, and holds an object in its text; such passages become gold, the subject's own article first.
+Each relation has a question template; all objects of a subject are answers. The paper uses relations with more than 2,000 triples and
+more than a few answers, and facts that a sentence of Wikipedia states. For each relation it draws up to 1,000 facts for dev, up to
+1,000 for test and up to 8,000 for train (10%, 10% and 80%). Here a passage covers a fact if it mentions the subject in its title or
+text and contains an object in its text. Such passages become gold, those of the subject's own article first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.buckets import subject_key
 from analysis.relations import relation_order
 from backend.core.jobs import job
 from backend.core.sampling import nested_sample
 from backend.core.settings import check_name
-from backend.data.formats.base import wrong_with_question
+from backend.data.formats.base import as_split, wrong_with_question
 from backend.data.formats.entityquestions import TEMPLATES
 from backend.data.formats.streams import ByteSource
 from backend.data.importing.importer import ImportResult
@@ -44,7 +44,7 @@ MIN_FACTS, MIN_ANSWERS = 2000, 20
 MAX_QUESTIONS, MAX_TRAINING = 1000, 8000
 MAX_GOLD = 10
 SHARE = 0.1  # of a relation's facts for dev, and as many for test
-"""The paper says more than 2,000 triples and 1,000 questions; how few answers are too few it does not say."""
+"""The paper gives the limits of 2,000 triples and 1,000 questions, but no minimum number of answers."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def import_triples(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Make questions of triples, and add them to a study that holds passages.
+    """Make questions from triples and add them to a study that has passages.
 
     Args:
         dataset: name of the question set; default the file's name.
@@ -94,7 +94,7 @@ def import_triples(
         seed: of drawing. A larger `most` only adds to what a smaller one draws.
 
     Raises:
-        BadInput: the first thing that is wrong, with file and line; or nothing is left to ask.
+        BadInput: the first error, with file and line; or no relation has enough facts.
         Refused: values that make no sense, or questions of that set are there already. Missing: there are no passages.
     """
     began, path = time.monotonic(), Path(path)
@@ -137,7 +137,7 @@ def import_triples(
 
 def _facts(
     source: ByteSource, wordings: Mapping[str, str], rejected: RejectedRows, report: ThrottledProgress
-) -> tuple[dict[tuple[str, str], Fact], Counter]:
+) -> tuple[dict[tuple[str, str], Fact], Counter[str]]:
     """(facts by relation and subject, triples without a template by relation)."""
     facts: dict[tuple[str, str], Fact] = {}
     unknown: Counter[str] = Counter()
@@ -157,10 +157,10 @@ def _facts(
 
 
 class _Aligner(MentionCounter):
-    """Finds the passages that report facts while it counts how many mention their subjects."""
+    """Finds the passages that cover facts, and counts the passages that mention their subjects."""
 
     def __init__(self, facts: Iterable[Fact]):
-        self._facts: dict[str, list[tuple[Fact, object]]] = {}
+        self._facts: dict[str, list[tuple[Fact, tuple[Any, ...]]]] = {}
         facts, rule = list(facts), RULES[DEFAULT_RULE]
         super().__init__({fact.subject for fact in facts})
         for fact in facts:
@@ -211,26 +211,26 @@ def questions_from_facts(
     questions: list[Question] = []
     notes: list[str] = []
     for relation in sorted(by_relation, key=relation_order):
-        told = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
-        answers = len({answer for fact in told for answer in fact.answers})
-        said = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(told):,} told by a passage, {counted(answers, 'different answer')}"
-        if len(told) < least:
-            notes.append(f"{said}; left out, fewer than {least:,} facts")
+        covered = sorted((fact for fact in by_relation[relation] if fact.is_covered), key=lambda fact: fact.subject)
+        answers = len({answer for fact in covered for answer in fact.answers})
+        summary = f"{relation}: {counted(len(by_relation[relation]), 'fact')}, {len(covered):,} covered by a passage, {counted(answers, 'different answer')}"
+        if len(covered) < least:
+            notes.append(f"{summary}; left out, fewer than {least:,} facts")
         elif answers < least_answers:
-            notes.append(f"{said}; left out, fewer than {least_answers:,} answers")
+            notes.append(f"{summary}; left out, fewer than {least_answers:,} answers")
         else:
-            parts = _parts(told, split, most, seed)
+            parts = _parts(covered, split, most, seed)
             questions += [
                 _question(fact, wordings[relation], dataset, part, number, gold)
-                for part, some in parts.items()
-                for number, fact in enumerate(some)
+                for part, drawn in parts.items()
+                for number, fact in enumerate(drawn)
             ]
             notes.append(
-                f"{said}; questions: {', '.join(f'{len(some):,} {part}' for part, some in parts.items() if some)}"
+                f"{summary}; questions: {', '.join(f'{len(some):,} {part}' for part, some in parts.items() if some)}"
             )
     order = ("train", "dev", "test")
     return sorted(
-        questions, key=lambda question: (order.index(question.split), relation_order(question.relation))
+        questions, key=lambda question: (order.index(question.split), relation_order(question.relation or ""))
     ), notes
 
 
@@ -257,10 +257,10 @@ def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, g
     return Question(
         id=f"{dataset}.{'-'.join(fact.relation.split())}.{split}.{number}", text=wording.replace("[X]", fact.subject),
         answers=tuple(fact.answers), relation=fact.relation, subject=fact.subject, template=wording, frequency=fact.frequency,
-        dataset=dataset, split=split, gold=fact.gold if gold else (),
+        dataset=dataset, split=as_split(split), gold=fact.gold if gold else (),
     )  # fmt: skip
 
 
-def _counts(unknown: Counter) -> str:
+def _counts(unknown: Counter[str]) -> str:
     most = ", ".join(f"{relation} ({counted(count, 'triple')})" for relation, count in unknown.most_common(5))
     return most + (f" and {len(unknown) - 5:,} more" if len(unknown) > 5 else "")

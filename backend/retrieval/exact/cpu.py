@@ -119,8 +119,8 @@ def multiplies_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 itself, twice as fast as float32 or faster."""
     import torch
 
-    able = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 class _Product:

@@ -225,7 +225,7 @@ class GPUShard:
 
         wanted = rounded.operand.to(self.device)
         factors = torch.from_numpy(rounded.factors).to(self.device)
-        scores = ordinals = None
+        best: tuple[torch.Tensor, torch.Tensor] | None = None
         for first, rows in self._read(
             min(ROWS_PER_BLOCK, max(GROUP, self._scores_per_block // len(wanted) // GROUP * GROUP))
         ):
@@ -236,14 +236,16 @@ class GPUShard:
             found, where = best_rows(product, min(count, len(rows)))
             where += first
             del product  # before the next one is made
-            if scores is None:
-                scores, ordinals = found, where
+            if best is None:
+                best = found, where
                 continue
-            scores, ordinals = torch.cat((scores, found), 1), torch.cat((ordinals, where), 1)
+            scores, ordinals = torch.cat((best[0], found), 1), torch.cat((best[1], where), 1)
             if scores.shape[1] > count:
-                scores, kept = scores.topk(count, dim=1, sorted=False)
-                ordinals = ordinals.gather(1, kept)
-        return scores, ordinals
+                scores, columns = scores.topk(count, dim=1, sorted=False)
+                ordinals = ordinals.gather(1, columns)
+            best = scores, ordinals
+        assert best is not None, "there is at least one block of rows"
+        return best
 
     def _ordered(self, questions: np.ndarray, ordinals: torch.Tensor, k: int) -> Hits:
         """The best k by exact score, ties by ordinal, of the rows `ordinals` (q, m)."""

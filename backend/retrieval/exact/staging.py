@@ -72,25 +72,26 @@ class _Copies:
     def send(self, slot: int, source: torch.Tensor, target: torch.Tensor) -> None:
         import torch
 
-        if self._used[slot] is not None:
-            self._stream.wait_event(self._used[slot])
+        if (used := self._used[slot]) is not None:
+            self._stream.wait_event(used)
         with torch.cuda.stream(self._stream):
             target.copy_(source, non_blocking=True)
             self._copied[slot] = self._stream.record_event()
 
     def host_is_free(self, slot: int) -> None:
         """Wait until what was read into the slot before has left the host."""
-        if self._copied[slot] is not None:
-            self._copied[slot].synchronize()
+        if (copied := self._copied[slot]) is not None:
+            copied.synchronize()
 
     def arrived(self, slot: int) -> None:
         """Let the products wait for the copy."""
         import torch
 
-        torch.cuda.current_stream(self._device).wait_event(self._copied[slot])
+        if (copied := self._copied[slot]) is not None:
+            torch.cuda.current_stream(self._device).wait_event(copied)
 
     def used(self, slot: int) -> None:
-        """What was asked of the device so far is what uses the rows."""
+        """Record an event after the work queued so far, which reads these rows."""
         import torch
 
         self._used[slot] = torch.cuda.current_stream(self._device).record_event()
