@@ -52,9 +52,8 @@ def found_by(first: np.ndarray, k: int) -> np.ndarray:
 
 
 def success_at(relevant: np.ndarray, k: int) -> np.ndarray:
-    """Is there a relevant passage among the first k? (q, K) bool -> (q,) bool."""
-    found: np.ndarray = np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1)
-    return found
+    """Return whether each question has a relevant passage among the first k. (q, K) bool -> (q,) bool."""
+    return np.asarray(np.asarray(relevant, dtype=bool)[:, : _rank(k)].any(axis=1))
 
 
 def reciprocal_rank(relevant: np.ndarray, k: int = 10) -> np.ndarray:

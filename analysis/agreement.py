@@ -1,9 +1,9 @@
-"""How far people agree: Krippendorff's alpha over all of them, Cohen's kappa of two.
+"""Agreement of annotators: Krippendorff's alpha for any number of them, Cohen's kappa for two.
 
-Both say how much of the disagreement that chance would bring is absent: 1 is none left, 0 is no better than chance, below 0 is
-worse. Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of agreement for nominal
-scales". Intervals draw questions again (see `analysis.by_question`): they say what the figure may be over other questions, judged
-by the same people. How other people would agree, they do not say.
+Both measure agreement beyond chance: 1 is perfect agreement, 0 is agreement by chance, and a negative value is worse than chance.
+Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability"; Cohen (1960), "A coefficient of agreement for nominal scales".
+The intervals resample questions (see `analysis.by_question`). They estimate the figure over other questions judged by the same
+annotators, not the agreement of other annotators.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from analysis.by_question import LEVEL, RESAMPLES, percentiles, resampled, summe
 class Agreement:
     """Alpha or kappa with its interval.
 
-    value: None where it is not defined: nothing was judged twice, or all labels are the same, so that chance agrees as well.
-    low, high: percentile bootstrap; None where value is None. With fewer than about 20 questions it is too narrow. Where there
-        was no disagreement at all it is the point 1: the bootstrap cannot see more.
-    passages: (question, passage) pairs that count, each judged by two people or more. questions: of how many questions.
-    agreed: share of these on which everybody gave the same label; None where there are none.
+    value: None if it is undefined: no pair was judged twice, or all labels are the same.
+    low, high: percentile bootstrap interval; None if value is None. It is too narrow with fewer than about 20 questions. Without any
+        disagreement it is the point 1, because every resample agrees as well.
+    passages: number of (question, passage) pairs judged by two or more annotators. questions: number of their questions.
+    agreed: share of these pairs on which all annotators gave the same label; None if there are no such pairs.
     """
 
     value: float | None
@@ -38,10 +38,10 @@ class Agreement:
 def alpha(
     counts: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Agreement:
-    """Krippendorff's alpha for nominal labels; people may be missing anywhere.
+    """Return Krippendorff's alpha for nominal labels. An annotator need not judge every passage.
 
     Args:
-        counts: (n, v) int, how many people gave passage n the label v. Passages that fewer than two judged do not count.
+        counts: (n, v) int, how many annotators gave passage n the label v. Passages with fewer than two judgements do not count.
         questions: (n,) the question of each passage, any sortable labels.
     """
     counts, questions = np.asarray(counts), np.asarray(questions)
@@ -63,7 +63,7 @@ def alpha(
 def kappa(
     a: np.ndarray, b: np.ndarray, questions: np.ndarray, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Agreement:
-    """Cohen's kappa of two people, not weighted.
+    """Return Cohen's kappa of two annotators, unweighted.
 
     Args:
         a, b: (n,) labels as whole numbers from 0, one row for each passage that both judged.
@@ -85,14 +85,14 @@ def kappa(
 
 
 def _coincidences(counts: np.ndarray) -> np.ndarray:
-    """(n, 1 + v): what a passage adds to the diagonal of the coincidence matrix, and to each of its margins."""
-    people = counts.sum(axis=1)
-    alike = (counts * (counts - 1)).sum(axis=1) / (people - 1)
+    """Return (n, 1 + v): the contribution of a passage to the coincidence matrix's diagonal and to each of its margins."""
+    annotators = counts.sum(axis=1)
+    alike = (counts * (counts - 1)).sum(axis=1) / (annotators - 1)
     return np.column_stack([alike, counts])
 
 
 def _alpha_of(totals: np.ndarray) -> np.ndarray:
-    """Alpha of each row of totals, (m, 1 + v) -> (m,); NaN where all labels are the same."""
+    """Return the alpha of each row of totals, (m, 1 + v) -> (m,); NaN where all labels are the same."""
     alike, margins = totals[:, 0], totals[:, 1:]
     n = margins.sum(axis=1)
     by_chance = n**2 - (margins**2).sum(axis=1)
@@ -101,7 +101,7 @@ def _alpha_of(totals: np.ndarray) -> np.ndarray:
 
 
 def _kappa_of(tables: np.ndarray) -> np.ndarray:
-    """Kappa of each table, (m, v, v) -> (m,); NaN where all labels are the same."""
+    """Return the kappa of each table, (m, v, v) -> (m,); NaN where all labels are the same."""
     n = tables.sum(axis=(1, 2))
     alike = np.trace(tables, axis1=1, axis2=2) / n
     by_chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / n**2

@@ -1,8 +1,8 @@
 """The rate of false negatives among unlabelled passages, from a random sample of questions.
 
-Only a sample whose inclusion probabilities are known can say how many false negatives there are: what was chosen to be judged
-because it looked like one says nothing about the rest. Each passage weighs 1 / its inclusion probability, and the rate is a ratio
-of weighted sums (Hajek 1971), so that weights need not add up to anything. The unit is the question, for questions were drawn.
+Only a sample with known inclusion probabilities can estimate the rate of false negatives. Passages that were judged because they
+looked like false negatives say nothing about the other passages. Each passage has the weight 1 / its inclusion probability, and the
+rate is a ratio of weighted sums (Hajek 1971), so the weights need no particular sum. The sampling unit is the question.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from analysis.by_question import LEVEL, RESAMPLES, ratio_error, share_interval, 
 
 WIDTH = 0.10
 FEW = 10
-"""Questions below which the spread itself is not known: nothing is called finished, nor is it said what it takes."""
+"""With fewer questions the variance is unknown: no slice counts as finished, and `more` is None."""
 _MOST_QUESTIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A weighted share of passages, its interval, and whether enough was judged.
+    """A weighted share of passages with its interval, and whether enough passages have been judged.
 
-    value, low, high: None where nothing settled was sampled; the interval also where it comes from fewer than 2 questions.
-    questions, passages: the settled ones, which count. unsettled: sampled passages on which people are unsure or disagree, left
-        out of the three.
-    least, most: the rate, were every unsettled passage a miss, or a hit.
+    value, low, high: None without settled passages. low and high are also None with fewer than 2 questions.
+    questions, passages: numbers of settled questions and passages, the base of the rate. unsettled: number of sampled passages on
+        which annotators are unsure or disagree; they do not enter the rate.
+    lower_bound, upper_bound: the rate if every unsettled passage were a miss, or a hit.
     target: width of the interval at which a slice is finished.
-    more: about how many more questions that takes, were they like those seen; 0 where it is finished, None where it cannot be said
-        (fewer than `FEW` questions).
+    more: estimated number of further questions until then; 0 if the slice is finished, None if it cannot be estimated (fewer than
+        `FEW` questions).
     """
 
     value: float | None
@@ -39,8 +39,8 @@ class Rate:
     questions: int
     passages: int
     unsettled: int
-    least: float | None
-    most: float | None
+    lower_bound: float | None
+    upper_bound: float | None
     target: float
     more: int | None
     method: str
@@ -65,10 +65,10 @@ def rate(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Rate:
-    """The share of hits, such as positives, in the population that the passages were sampled from.
+    """Estimate the share of hits, such as positives, in the population from which the passages were sampled.
 
     Args:
-        hits: (n,) bool. settled: (n,) bool; where it is False, `hits` is not looked at.
+        hits: (n,) bool. settled: (n,) bool; `hits` is ignored where it is False.
         probabilities: (n,) inclusion probabilities, above 0 and at most 1.
         questions: (n,) any sortable labels.
 
@@ -79,20 +79,20 @@ def rate(
     if not len(hits) == len(settled) == len(probabilities) == len(questions):
         raise ValueError("hits, settled, probabilities and questions must be of one length")
     if not ((probabilities > 0) & (probabilities <= 1)).all():
-        raise ValueError("an inclusion probability lies above 0 and is at most 1")
+        raise ValueError("an inclusion probability must be above 0 and at most 1")
     weights = 1 / probabilities
     method = f"weights 1 / inclusion probability; error from questions drawn again {resamples} times, seed {seed}; t on log odds"
-    least, most = (_share(taken, weights) for taken in (hits & settled, hits | ~settled))
+    lower, upper = _share(hits & settled, weights), _share(hits | ~settled, weights)
     unsettled = int((~settled).sum())
     hits, weights, questions = hits[settled], weights[settled], questions[settled]
     if not len(hits):
-        return Rate(None, None, None, 0, 0, unsettled, least, most, target, None, method)
+        return Rate(None, None, None, 0, 0, unsettled, lower, upper, target, None, method)
     top, bottom = summed(np.stack([hits * weights, weights], axis=1), questions).T
     value, n = float(top.sum() / bottom.sum()), len(top)
     error = ratio_error(top, bottom, resamples, seed) if n > 1 else 0.0
     low, high = share_interval(value, error, n, level)
     return Rate(
-        value, low, high, n, len(hits), unsettled, least, most, target, _more(value, error, n, target, level), method
+        value, low, high, n, len(hits), unsettled, lower, upper, target, _more(value, error, n, target, level), method
     )
 
 
@@ -128,7 +128,7 @@ def _share(hits: np.ndarray, weights: np.ndarray) -> float | None:
 
 
 def _more(value: float, error: float, questions: int, target: float, level: float) -> int | None:
-    """Questions to add until the interval is narrow enough: the error falls with the root of their number."""
+    """Return how many questions to add until the interval is narrow enough. The error falls with the root of their number."""
     if questions < FEW:
         return None
 

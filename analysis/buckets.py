@@ -14,25 +14,25 @@ FREQUENCY_STEPS = ((1, "<=1"), (3, "2-3"), (9, "4-9"), (29, "10-29"), (99, "30-9
 UNKNOWN = "frequency unknown"
 BUCKETS = 8
 NONE_KNOWN, NEVER = -1, BUCKETS
-"""Codes of `cumulative_buckets`: the frequency is not known; it is 0."""
+"""Codes of `cumulative_buckets`: the frequency is unknown; the frequency is 0."""
 FEW = 30
-"""Fewer questions than this make no point worth reading: it is drawn grey."""
+"""A point with fewer questions is unreliable; plots draw it grey."""
 
 
 def frequency_group(frequency: int) -> str:
-    """The label of the group of a subject mentioned this often."""
+    """Return the label of the frequency group of a subject with this many mentions."""
     return next((label for highest, label in FREQUENCY_STEPS if frequency <= highest), "100+")
 
 
 def bucket_group(bucket: int | None, frequency: int | None) -> str:
-    """The official bucket where there is one, else the frequency's group, else that it is not known."""
+    """Return the label of the official bucket if there is one, else of the frequency group, else `UNKNOWN`."""
     if bucket is not None:
         return f"bucket {bucket}"
     return UNKNOWN if frequency is None else f"{frequency_group(frequency)} mentions"
 
 
 def bucket_order(label: str) -> tuple[int, int]:
-    """A sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then unknown."""
+    """Return a sort key for `bucket_group`'s labels: official buckets, then groups from rare to frequent, then unknown."""
     if label == UNKNOWN:
         return 2, 0
     if label.startswith("bucket "):
@@ -41,17 +41,17 @@ def bucket_order(label: str) -> tuple[int, int]:
 
 
 def cumulative_buckets(frequency: np.ndarray, groups: np.ndarray | None = None, count: int = BUCKETS) -> np.ndarray:
-    """Buckets of about equal cumulative frequency: 0 the most frequent subjects, count - 1 the rarest.
+    """Return buckets of about equal cumulative frequency: 0 for the most frequent subjects, count - 1 for the rarest.
 
-    The questions of a relation are ordered by the frequency of their subject, and cut so that the frequencies of every bucket add
-    up to about the same: the rare end has many more questions (EntityQuestions, section 3). Equal frequencies stay together, in the
-    bucket where the middle of their mass lies; a very frequent value may leave a bucket empty.
+    The questions of a relation are sorted by the frequency of their subject and cut so that the frequencies of each bucket have about
+    the same sum. Buckets of rare subjects therefore have many more questions (EntityQuestions, section 3). Equal frequencies share the
+    bucket that contains the middle of their mass. A very frequent value may leave a bucket empty.
 
     Args:
         frequency: (q,) int mentions of the subject; negative where unknown.
-        groups: (q,) relations, each cut by itself; None cuts all questions together.
+        groups: (q,) relations, each cut separately; None cuts all questions together.
 
-    Returns: (q,) int8: 0 to count - 1; `count` for a frequency of 0, which is a group of its own; -1 where unknown.
+    Returns: (q,) int8: 0 to count - 1; `count` for a frequency of 0; -1 if the frequency is unknown.
     """
     frequency = np.asarray(frequency, dtype=np.int64)
     made = np.full(len(frequency), NONE_KNOWN, dtype=np.int8)
@@ -84,14 +84,14 @@ class Point:
     """One point of a curve.
 
     bucket: 0 most frequent to 7 rarest, 8 where the frequency is 0.
-    least, most: the range of the frequencies in it; None where they are not known (official buckets).
+    min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
     """
 
     bucket: int
     n: int
     success: Estimate
-    least: int | None
-    most: int | None
+    min_frequency: int | None
+    max_frequency: int | None
 
     @property
     def few(self) -> bool:
@@ -105,7 +105,7 @@ def curves(
     frequency: np.ndarray | None = None,
     level: float = 0.95,
 ) -> dict[str, list[Point]]:
-    """Success@k of each run by bucket, buckets without questions left out.
+    """Return Success@k of each run by bucket. Buckets without questions are omitted.
 
     Args:
         first: by run, (q,) rank of the first relevant passage, 0 for none.
@@ -123,12 +123,12 @@ def curves(
 
 
 def seen(subjects: Sequence[str | None], training: set[str]) -> np.ndarray:
-    """Does the training data ask about a question's subject? (q,) bool. `training` holds subjects as `subject_key` makes them."""
+    """Return whether the training data asks about each question's subject. (q,) bool. `training` holds `subject_key`s."""
     return np.fromiter(
         (subject is not None and subject_key(subject) in training for subject in subjects), bool, len(subjects)
     )
 
 
 def subject_key(subject: str) -> str:
-    """A subject without case and spare spaces."""
+    """Return a subject case-folded, with single spaces."""
     return " ".join(subject.casefold().split())

@@ -1,4 +1,4 @@
-"""Groups of passages that lie together in the original space, and the words that tell them apart."""
+"""Clusters of passages in the original vector space, and the words that distinguish them."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def words(text: str) -> set[str]:
-    """The different words of a text: letters only, three or more, case folded."""
+    """Return the distinct words of a text: letters only, at least three, case-folded."""
     return set(_WORD.findall(text.casefold()))
 
 
 def telling_words(
     texts: Sequence[Iterable[str]], labels: np.ndarray, top: int = 5, prior: float = 0.01
 ) -> dict[int, list[str]]:
-    """The words that tell each cluster from the rest, most telling first.
+    """Return the words that distinguish each cluster from the rest, most distinctive first.
 
     Log-odds with an informative Dirichlet prior, by its z-score (Monroe et al. 2008, "Fightin' Words", section 3.3.1): a word
     counts once in a passage, so that one long passage cannot name a cluster, and the prior is the words of all passages.
@@ -101,7 +101,7 @@ def log_odds_z(inside: np.ndarray, outside: np.ndarray, alpha: np.ndarray) -> np
 
 
 def _counts(texts: Sequence[Iterable[str]], labels: np.ndarray) -> tuple[dict[int, np.ndarray], list[str]]:
-    """Passages of each cluster that hold each word."""
+    """Return how many passages of each cluster contain each word, and the words."""
     places: dict[str, int] = {}
     members: dict[int, list[int]] = {}
     for text, label in zip(texts, np.asarray(labels).tolist(), strict=True):

@@ -1,6 +1,6 @@
-"""Several judges on the same pairs of a question and a passage: by rank, who says that the passage answers, and who stands alone.
+"""Disagreements of several judges on the same (question, passage) pairs, counted by rank.
 
-Counting, no estimate: what was judged is seldom a sample of what was found.
+The counts are not estimates: judged pairs are seldom a random sample of the retrieved passages.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from itertools import product
 import numpy as np
 
 YES, NO, SILENT = 1, 0, -1
-"""What a judge says of a pair; SILENT says nothing."""
+"""A judge's verdict on a pair: yes, no, or no verdict."""
 SPANS = ((1, 1), (2, 5), (6, 20), (21, 100))
 """Ranks, first and last of each span."""
 Pattern = tuple[int, ...]
-"""What each judge says, YES or NO."""
+"""The verdict of each judge, YES or NO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def tabulate(ranks: np.ndarray, verdicts: np.ndarray, spans: Sequence[tuple[int,
 
 
 def same(verdicts: np.ndarray, pattern: Pattern) -> np.ndarray:
-    """(n,) bool: where the judges say just this."""
+    """Return the pairs on which the judges gave exactly this pattern. (n,) bool."""
     matches: np.ndarray = (verdicts == np.array(pattern)[:, None]).all(0)
     return matches
 

@@ -1,7 +1,7 @@
-"""How much of a run was judged, and its accuracy before and after labels correct what counts as relevant.
+"""How much of a run has been judged, and its accuracy before and after labels correct the relevance.
 
-Arrays are (q, k): row i is a question, column j is rank j + 1. `labels` holds codes: what is settled of a pair, by adjudication or
-because all who judged it agree. Unsure and disputed pairs are not settled.
+Arrays are (q, k): row i is a question, column j is rank j + 1. `labels` holds codes of settled labels. A label is settled by
+adjudication or because all annotators agree. Unsure and disputed pairs are not settled.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ import numpy as np
 from analysis.accuracy import Estimate, mean, proportion, success_at
 
 NONE, POSITIVE, OTHER = 0, 1, 2
-"""Codes of labels: not settled; answers the question; settled as related or negative, which does not answer it."""
+"""Codes of labels: not settled; the passage answers the question; settled as related or negative, so it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedFigures:
-    """A run at one cut-off. All but `judged` are Success@k with Wilson's interval, over the same questions.
+    """Figures of a run at one cut-off. All but `judged` are Success@k with Wilson's interval, over the same questions.
 
-    judged: Judged@k, the mean over questions, with a bootstrap interval; its n leaves out questions without a hit.
-    original: by the relevance that was there before labels. corrected: with labels.
-    least, most: corrected, were every passage that nobody judged not relevant, or relevant. They bound what labels can still
-        change; they are no confidence interval.
+    judged: Judged@k, the mean over questions with a bootstrap interval; questions without hits do not count in its n.
+    original: Success@k by the relevance before labels. corrected: Success@k with labels.
+    lower_bound, upper_bound: the corrected figure if every unjudged passage were not relevant, or relevant. Further labels cannot
+        move the figure beyond them. They are not a confidence interval.
     """
 
     k: int
     judged: Estimate
     original: Estimate
     corrected: Estimate
-    least: Estimate
-    most: Estimate
+    lower_bound: Estimate
+    upper_bound: Estimate
 
 
 def is_judged(gold: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Whether anybody has said what a hit is: it is gold, or its label is settled. (q, k) bool."""
+    """Return whether each hit is judged: it is gold, or its label is settled. (q, k) bool."""
     judged: np.ndarray = np.asarray(gold, bool) | (np.asarray(labels) != NONE)
     return judged
 
 
 def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
-    """Judged@k: the share of a question's first k hits that were judged.
+    """Return Judged@k: the share of a question's first k hits that are judged.
 
-    A row shorter than k is measured by the hits that it has, as ir_measures does.
+    For a row with fewer than k hits, the share is over the hits it has, as in ir_measures.
 
     Args:
         judged: (q, K) bool. present: (q, K) bool, False where a row is padded.
@@ -61,10 +61,10 @@ def judged_at(judged: np.ndarray, present: np.ndarray, k: int) -> np.ndarray:
 
 
 def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Relevance as corrected by labels: a settled label counts, else what was there before. (q, k) bool.
+    """Return the relevance corrected by labels: the settled label if there is one, else the original relevance. (q, k) bool.
 
     Args:
-        relevant: (q, k) bool, by gold or by answers. A passage that holds an answer by chance and was judged so is taken out.
+        relevant: (q, k) bool, by gold or by answers. A label can remove a passage that contains an answer only by chance.
     """
     labels = np.asarray(labels)
     result: np.ndarray = (np.asarray(relevant, bool) & (labels != OTHER)) | (labels == POSITIVE)
@@ -74,10 +74,10 @@ def corrected(relevant: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def bounds(
     relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Corrected relevance, were everything that nobody judged not relevant, and were it relevant. Two (q, k) bool.
+    """Return the corrected relevance if every unjudged passage were not relevant, and if it were relevant. Two (q, k) bool.
 
-    A passage that holds an answer and is neither gold nor judged counts as not judged. A gold passage without an answer is
-    judged, and is relevant only where relevance is gold.
+    A passage that contains an answer but is neither gold nor labelled counts as unjudged. A gold passage without an answer counts as
+    judged, and is relevant only if relevance is by gold.
     """
     known, right = is_judged(gold, labels), corrected(relevant, labels)
     return right & known, right | (~known & np.asarray(present, bool))
@@ -86,17 +86,17 @@ def bounds(
 def figures(
     relevant: np.ndarray, gold: np.ndarray, labels: np.ndarray, present: np.ndarray, ks: Sequence[int], seed: int = 0
 ) -> list[JudgedFigures]:
-    """All of these at each cut-off, which must not be deeper than the run. (q, K) arrays, as above."""
+    """Return the figures at each cut-off; a cut-off must not be deeper than the run. (q, K) arrays, as above."""
     known, right = is_judged(gold, labels), corrected(relevant, labels)
-    least, most = bounds(relevant, gold, labels, present)
-    made = []
+    lower, upper = bounds(relevant, gold, labels, present)
+    result = []
     for k in ks:
         shares = judged_at(known, present, k)
-        made.append(
+        result.append(
             JudgedFigures(
                 k,
                 mean(shares[np.isfinite(shares)], seed=seed),
-                *(proportion(success_at(each, k)) for each in (relevant, right, least, most)),
+                *(proportion(success_at(each, k)) for each in (relevant, right, lower, upper)),
             )
         )
-    return made
+    return result

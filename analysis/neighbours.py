@@ -1,4 +1,4 @@
-"""Exact nearest neighbours in the space the vectors came from, in blocks: the map's picture is never asked for them."""
+"""Exact nearest neighbours in the original vector space, computed in blocks. The map's coordinates are never used for them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SPARE = 16  # candidates beyond k that are compared in float64
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The nearest rows of each query, nearest first; of equals the lower row first.
+    """The nearest rows of each query, nearest first; ties by row.
 
-    rows: (q, k) int64. similarity: (q, k) float32, the cosine; for l2 the distance with its sign turned, so that more is nearer.
+    rows: (q, k) int64. similarity: (q, k) float32: the cosine, or for l2 the negative distance, so that a higher value is nearer.
     """
 
     rows: np.ndarray
@@ -25,7 +25,7 @@ class Neighbours:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows at length 1; a row of zeros stays. (n, d) -> (n, d) float32."""
+    """Return the rows scaled to unit length; a row of zeros stays zero. (n, d) -> (n, d) float32."""
     vectors = np.asarray(vectors, dtype=np.float32)
     scaled: np.ndarray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return scaled
@@ -38,18 +38,18 @@ def nearest(
     similarity: Similarity = "cosine",
     without: np.ndarray | None = None,
 ) -> Neighbours:
-    """The k nearest rows of `vectors` to each query: found in float32 with some to spare, ordered in float64.
+    """Return the k nearest rows of `vectors` to each query. Candidates are found in float32 and ordered in float64.
 
     Args:
         queries: (q, d) float. vectors: (n, d) float16 or float32, maybe a memory map; read once, in blocks.
-        without: (q,) int, a row that is no neighbour of query i (itself); -1 for none.
+        without: (q,) int, a row to exclude for query i (the query itself); -1 for none.
 
-    Raises: ValueError for a k that there are not enough rows for.
+    Raises: ValueError if there are fewer than k rows.
     """
     asked, queries = np.asarray(queries), _prepared(queries, similarity)
     left = len(vectors) - (0 if without is None or not len(without) else int(np.max(np.asarray(without) >= 0)))
     if not 1 <= k <= left:
-        raise ValueError(f"{k} neighbours asked for of {left} rows")
+        raise ValueError(f"k is {k}; it must be from 1 to {left}, the number of other rows")
     wide = min(k + _SPARE, left)
     rows = np.empty((len(queries), 0), np.int64)
     found = np.empty((len(queries), 0), np.float32)
@@ -78,7 +78,7 @@ def _exact(query: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np
 
 
 def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """(q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the l2 distance with its sign turned."""
+    """(q, d) and (n, d), at unit length for cosine -> (q, n) float32: the cosine, or the negative l2 distance."""
     product: np.ndarray = queries @ vectors.T
     if similarity == "cosine":
         return product
@@ -89,16 +89,16 @@ def _similarities(queries: np.ndarray, vectors: np.ndarray, similarity: Similari
 
 def _prepared(vectors: np.ndarray, similarity: Similarity) -> np.ndarray:
     if similarity not in SIMILARITIES:
-        raise ValueError(f"similarity is one of {', '.join(SIMILARITIES)}, not {similarity!r}")
+        raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
     return unit(vectors) if similarity == "cosine" else np.asarray(vectors, dtype=np.float32)
 
 
 def _order(values: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
-    """Places of the k highest values of each line, falling; of equals the lower row first."""
+    """Return the columns of the k highest values of each line, highest first; ties by row."""
     k = min(k, values.shape[1])
     kth = np.partition(values, values.shape[1] - k, axis=1)[:, values.shape[1] - k]
     order = np.empty((len(values), k), np.int64)
-    for line, (value, row, least) in enumerate(zip(values, rows, kth)):
-        near = np.flatnonzero(value >= least)
+    for line, (value, row, threshold) in enumerate(zip(values, rows, kth)):
+        near = np.flatnonzero(value >= threshold)
         order[line] = near[np.lexsort((row[near], -value[near]))[:k]]
     return order

@@ -1,4 +1,4 @@
-"""How alike two ranked lists are: rank-biased overlap (Webber, Moffat and Zobel 2010, ACM TOIS 28(4))."""
+"""The similarity of two ranked lists: rank-biased overlap (Webber, Moffat and Zobel 2010, ACM TOIS 28(4))."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ ROWS_PER_BLOCK = 4096
 
 
 def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) -> np.ndarray:
-    """Extrapolated rank-biased overlap of two runs' lists, question by question: 1 the same list, 0 nothing shared.
+    """Return the extrapolated rank-biased overlap of two runs for each question: 1 for the same list, 0 for disjoint lists.
 
-    Their RBO_ext for lists of one length: the agreement at the depth where the lists end is taken to go on. Each row is compared down to
-    the end of its shorter list; a row of which one list is empty is NaN, but 1 where both are.
+    This is RBO_ext for lists of equal length: it assumes that the agreement at the end of the lists continues beyond it. Each row is
+    compared down to the end of its shorter list. A row is NaN if one list is empty, and 1 if both are.
 
     Args:
-        a, b: (q, k) int ordinals, rank j + 1 in column j, -1 pads the end of a row. No ordinal stands twice in a row. The two
-            may be of different depth.
+        a, b: (q, k) int ordinals, rank j + 1 in column j, -1 pads the end of a row. No ordinal occurs twice in a row. The two
+            may have different depths.
         p: persistence, between 0 and 1; the first 10 ranks hold about 86% of the weight at 0.9.
 
     Returns: (q,) float64.
@@ -25,7 +25,7 @@ def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) ->
     if len(a) != len(b):
         raise ValueError(f"two runs over different questions: {len(a)} and {len(b)}")
     if not 0 < p < 1:
-        raise ValueError(f"p is {p}; it lies between 0 and 1")
+        raise ValueError(f"p is {p}; it must be between 0 and 1")
     depth = min(a.shape[1], b.shape[1])
     blocks = [_overlap(a[start : start + ROWS_PER_BLOCK, :depth], b[start : start + ROWS_PER_BLOCK, :depth], p)
               for start in range(0, len(a), ROWS_PER_BLOCK)]  # fmt: skip
@@ -52,7 +52,7 @@ def _overlap(a: np.ndarray, b: np.ndarray, p: float) -> np.ndarray:
 
 
 def _shared(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row of every passage that stands in both lists, and the depth from which both hold it: two (m,) int64."""
+    """Return the row of every passage that both lists contain, and the depth from which both contain it: two (m,) int64."""
     both = np.concatenate([a, b], axis=1).astype(np.int64)
     width = both.shape[1]
     if not both.size:

@@ -1,7 +1,7 @@
-"""Maps: many dimensions on a plane, how far the plane can be trusted, and two encoders on one plane.
+"""Maps: projections of vectors to a plane, the quality of a map, and two encoders on one plane.
 
-A map keeps near things near, as well as two dimensions allow. Distances between far groups, the sizes of groups and the empty
-space between them say nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al. 2016).
+A map keeps near points near, as far as two dimensions allow. Distances between far groups, the sizes of groups and the empty
+space between them mean nothing (McInnes et al. 2018, UMAP; van der Maaten and Hinton 2008, t-SNE; Wattenberg et al. 2016).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionQuality:
-    """How far a map keeps the neighbourhoods of the original space.
+    """How well a map preserves the neighbourhoods of the original space.
 
     k: neighbours looked at. points: how many are on the map; rows: how many of them were measured (a seeded sample), each
     against all points. trustworthiness: 1 where no point that is near on the map is far in truth (Venna and Kaski 2001).
@@ -73,7 +73,7 @@ def project(
     seed: int = 0,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Points on a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
+    """Project points to a plane, by Euclidean distance. (n, c) float -> (n, 2) float32.
 
     Args:
         points: principal components, say; at least 10 rows.
@@ -128,7 +128,7 @@ def rotation_onto(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
 def quality(
     original: np.ndarray, coordinates: np.ndarray, k: int = 15, rows: int = 1000, seed: int = 0
 ) -> ProjectionQuality:
-    """Trustworthiness and neighbour overlap of a map.
+    """Return the trustworthiness and the neighbour overlap of a map.
 
     Args:
         original: (n, d) vectors, all their dimensions, compared by Euclidean distance (for unit vectors the order of cosines).
@@ -158,7 +158,7 @@ def quality(
 
 
 def _squared(points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Squared distances of some rows to all, infinite to itself. (n, d), (b,) -> (b, n) float32."""
+    """Return squared distances of some rows to all rows; the distance of a row to itself is infinite. (n, d), (b,) -> (b, n) float32."""
     squares = np.einsum("ij,ij->i", points, points)
     distances: np.ndarray = squares[rows, None] + squares[None] - 2 * points[rows] @ points.T
     distances[np.arange(len(rows)), rows] = np.inf

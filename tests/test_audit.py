@@ -86,7 +86,7 @@ def test_by_hand():
     # Question a: weights 2, hits 1 of 2. Question b: weight 10, hits 0 of 1. (1 x 2) / (2 x 2 + 10) = 1/7.
     found = rate([True, False, False], [True] * 3, [0.5, 0.5, 0.1], ["a", "a", "b"])
     assert found.value == pytest.approx(1 / 7) and (found.questions, found.passages, found.unsettled) == (2, 3, 0)
-    assert found.least == found.most == found.value
+    assert found.lower_bound == found.upper_bound == found.value
 
 
 def test_the_error_is_that_of_cluster_robust_least_squares():
@@ -123,9 +123,9 @@ def test_where_no_question_has_any_the_interval_is_wilsons():
 def test_what_is_not_settled_is_left_out_and_bounds_the_rate():
     found = rate([True, True, False, True], [True, True, True, False], [1.0] * 4, ["a", "b", "c", "c"])
     assert found.value == pytest.approx(2 / 3) and (found.passages, found.unsettled) == (3, 1)
-    assert (found.least, found.most) == (0.5, 0.75)
+    assert (found.lower_bound, found.upper_bound) == (0.5, 0.75)
     nothing = rate([True], [False], [0.5], ["a"])
-    assert (nothing.value, nothing.low, nothing.more, nothing.unsettled, nothing.least, nothing.most) == (
+    assert (nothing.value, nothing.low, nothing.more, nothing.unsettled, nothing.lower_bound, nothing.upper_bound) == (
         None,
         None,
         None,

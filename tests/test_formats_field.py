@@ -229,7 +229,7 @@ def test_the_settings_of_an_import_are_recorded(study, tmp_path):
         "SELECT options FROM import_record WHERE kind = 'questions'"
     ).fetchone()[0]
     assert json.loads(options)["seed"] == 7 and json.loads(options)["least"] == 4
-    for wrong, says in (("seed=x", "whole number"), ("depth=3", "knows sample"), ("seed", "NAME=VALUE")):
+    for wrong, says in (("seed=x", "whole number"), ("depth=3", "has the settings sample"), ("seed", "NAME=VALUE")):
         with pytest.raises(Refused, match=says):
             import_questions(study, path, settings=[wrong])
 

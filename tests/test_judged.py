@@ -58,9 +58,9 @@ def test_by_hand():
     assert [made[k].original.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])
     assert [made[k].corrected.value for k in (1, 3, 4)] == pytest.approx([third, 2 * third, 1])
     # The answer of the second question at rank 3 is nobody's judgement: it may be chance.
-    assert [made[k].least.value for k in (1, 3, 4)] == pytest.approx([third, third, 2 * third])
+    assert [made[k].lower_bound.value for k in (1, 3, 4)] == pytest.approx([third, third, 2 * third])
     # Unjudged: rank 3 of the first question, all of the second.
-    assert [made[k].most.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])
+    assert [made[k].upper_bound.value for k in (1, 3, 4)] == pytest.approx([2 * third, 1, 1])
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -215,7 +215,7 @@ def test_an_audit_question_counts_when_its_own_batch_has_judged_all_of_it(desk):
     assert (found.drawn, found.bad, found.waiting) == (4, 0, 2), "labels from elsewhere do not make a question count"
     rates = found.overall.positive
     assert (rates.value, rates.passages, rates.unsettled, rates.questions) == (pytest.approx(1 / 3), 3, 1, 2)
-    assert (rates.least, rates.most) == (0.25, 0.5)
+    assert (rates.lower_bound, rates.upper_bound) == (0.25, 0.5)
     desk.label("ben", "q3", {}, kind="bad_question")
     assert (audit(study).bad, audit(study).waiting, audit(study).overall.positive.value) == (1, 2, 1.0)
     desk.label("ada", "q0", {"p2": "negative"}, kind="adjudicate")
@@ -251,11 +251,11 @@ def test_labels_correct_a_run(audited):
     assert (before.labels == POSITIVE).sum() == (right & judged).sum() and not (right & (before.labels == OTHER)).any()
     for figures in before.figures((1, 5, 100)):
         assert (
-            figures.least.value <= figures.corrected.value <= figures.most.value
+            figures.lower_bound.value <= figures.corrected.value <= figures.upper_bound.value
             and figures.original.value <= figures.corrected.value
         )
         true = right[:, : figures.k].any(axis=1).mean()
-        assert figures.least.value <= true <= figures.most.value, "the truth lies within the bounds"
+        assert figures.lower_bound.value <= true <= figures.upper_bound.value, "the truth lies within the bounds"
     assert [figures.k for figures in before.figures((1, 5, 100))] == [1, 5]
 
 

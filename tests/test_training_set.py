@@ -29,7 +29,7 @@ from backend.training_sets.sources import NOT_SEARCHED
 from backend.training_sets.spec import TrainingSetSpec
 from backend.training_sets.stratified_sample import KEPT, PSEUDO, REMOVED, queue_stratified_sample, stratified_sample
 from backend.training_sets.training_set import TrainingSet, read_groups, roles, training_sets
-from db.errors import BadInput, Missing, Refused
+from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
@@ -447,7 +447,7 @@ def test_a_full_disk_leaves_nothing_half(study, monkeypatch):
     for what in ("write_table", "ParquetWriter"):
         with monkeypatch.context() as patched:
             patched.setattr(parquet, what, full)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(BlindspotError, match="No space left"):
                 build(study, "answer_match", "full")
         assert list(training_sets(study)) == ["whole"]
     assert content(build(study, "answer_match", "full")) == wanted

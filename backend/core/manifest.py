@@ -82,6 +82,14 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"is not valid JSON ({str(error)[:120]}); {_AGAIN}", path) from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file of the study that holds an object. Raises BadInput as `read_json` does, and for another value."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise BadInput(f"is not a JSON object; {_AGAIN}", path)
+    return content
+
+
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Finish a part: write `manifest.json` with the time and the versions added. Return the manifest."""
     sealed = {**content, "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions()}

@@ -32,25 +32,31 @@ model = "minilm"  # all-MiniLM-L6-v2, which its Python package installs: no down
 
 @settings_class
 class BM25Settings:
-    k1: float = Field(0.9, title="k1", description="Saturation of a term's frequency in a passage", ge=0, le=1000)
-    b: float = Field(0.4, title="b", description="Normalisation by passage length: 0 none, 1 full", ge=0, le=1000)
+    k1: float = Field(
+        default=0.9, title="k1", description="Saturation of a term's frequency in a passage", ge=0, le=1000
+    )
+    b: float = Field(
+        default=0.4, title="b", description="Normalisation by passage length: 0 none, 1 full", ge=0, le=1000
+    )
 
 
 @settings_class
 class HybridSettings:
     method: Literal["auto", "weighted", "rrf"] = Field(
-        "auto",
+        default="auto",
         title="Fusion",
         description="weighted: BM25 + weight x dense; rrf: reciprocal rank fusion; auto: rrf for encoders with unit vectors, "
         "whose scores would vanish beside BM25's, else weighted",
     )
     weight: float = Field(
-        1.1, title="Weight", description="Weight of the dense score in weighted fusion (DPR: 1.1)", ge=0
+        default=1.1, title="Weight", description="Weight of the dense score in weighted fusion (DPR: 1.1)", ge=0
     )
     rrf_k: int = Field(
-        60, title="RRF k", description="Constant of reciprocal rank fusion: 1 / (rrf_k + rank)", ge=0, le=10**9
+        default=60, title="RRF k", description="Constant of reciprocal rank fusion: 1 / (rrf_k + rank)", ge=0, le=10**9
     )
-    depth: int = Field(2000, title="Depth", description="Hits of each retriever that fusion joins", ge=1, le=10**9)
+    depth: int = Field(
+        default=2000, title="Depth", description="Hits of each retriever that fusion joins", ge=1, le=10**9
+    )
 
 
 @settings_class
@@ -61,28 +67,30 @@ class EncoderSettings:
     model. A sentence-transformers folder may hold two towers.
     """
 
-    model: str | None = Field(None, title="Model", description="A sentence-transformers or Hugging Face folder or name")
+    model: str | None = Field(
+        default=None, title="Model", description="A sentence-transformers or Hugging Face folder or name"
+    )
     question_model: str | None = Field(
-        None, title="Question model", description="The question tower (DPR), together with a passage model"
+        default=None, title="Question model", description="The question tower (DPR), together with a passage model"
     )
     passage_model: str | None = Field(
-        None, title="Passage model", description="The passage tower (DPR), together with a question model"
+        default=None, title="Passage model", description="The passage tower (DPR), together with a question model"
     )
     pooling: Literal["auto", "cls", "mean"] = Field(
-        "auto", title="Pooling", description="How token vectors become one vector; auto: as the model says"
+        default="auto", title="Pooling", description="How token vectors become one vector; auto: as the model says"
     )
     similarity: Literal["auto", "dot", "cosine", "l2"] = Field(
-        "auto", title="Similarity", description="How vectors are compared; auto: as the model says"
+        default="auto", title="Similarity", description="How vectors are compared; auto: as the model says"
     )
     passage_template: str = Field(
-        "{title} [SEP] {text}",
+        default="{title} [SEP] {text}",
         title="Passage template",
         description="The text of a passage that is encoded, of {title} and {text}",
     )
     max_tokens: int = Field(
-        256, title="Tokens", description="Maximum tokens of a text; longer texts are cut", ge=1, le=1_000_000
+        default=256, title="Tokens", description="Maximum tokens of a text; longer texts are cut", ge=1, le=1_000_000
     )
-    batch_size: int = Field(32, title="Batch size", description="Texts encoded at a time", ge=1, le=1_000_000)
+    batch_size: int = Field(default=32, title="Batch size", description="Texts encoded at a time", ge=1, le=1_000_000)
 
     @field_validator("passage_template")
     @classmethod
@@ -98,11 +106,11 @@ class EncoderSettings:
 
 @settings_class
 class Settings:
-    name: str = Field("study", title="Name", description="The study's name, as the app shows it")
-    seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
-    k: int = Field(100, title="k", description="Hits kept per question", ge=1, le=10**9)
-    bm25: BM25Settings = field(default_factory=BM25Settings)  # type: ignore[arg-type]  # Field gives the defaults
-    hybrid: HybridSettings = field(default_factory=HybridSettings)  # type: ignore[arg-type]  # Field gives the defaults
+    name: str = Field(default="study", title="Name", description="The study's name, as the app shows it")
+    seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    k: int = Field(default=100, title="k", description="Hits kept per question", ge=1, le=10**9)
+    bm25: BM25Settings = field(default_factory=BM25Settings)
+    hybrid: HybridSettings = field(default_factory=HybridSettings)
     encoders: dict[str, EncoderSettings] = field(default_factory=dict)
 
 

@@ -158,7 +158,9 @@ def _curves(curves, members: Sequence[str]) -> Table:
     rows = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[members[0]]):
-            span = ABSENT if point.least is None else f"{point.least:,}\N{EN DASH}{point.most:,}"
+            span = (
+                ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
+            )
             shares = [_interval(by_run[run][number].success) for run in members]
             rows.append([series, report_plots.bucket_name(point.bucket), span, f"{point.n:,}", *shares])
     return (

@@ -73,7 +73,10 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             label = escape(run if len(curves.series) == 1 else f"{run}, {series}")
             places = [bucket_name(point.bucket) for point in points]
             trace = _points([point.success for point in points], places, label, number)
-            spans = ["" if point.least is None else f"{point.least:,} to {point.most:,} mentions" for point in points]
+            spans = [
+                "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
+                for point in points
+            ]
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
             figure.add_traces([trace, _grey(trace, [point.few for point in points])])

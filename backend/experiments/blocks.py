@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import read_json, write_json
+from backend.core.manifest import read_object, write_json
 from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
 from backend.experiments.hits import RunPart
-from backend.experiments.parts import Part, StudyEncoder
+from backend.experiments.parts import Part, StudyEncoder, required
 from backend.experiments.plan import Success
 from backend.progress import Progress
 from db.corpus import CorpusWriter
@@ -58,13 +58,15 @@ class BlockStudy(Study):
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        return read_json(self.folder / ABOUT)
+        return read_object(self.folder / ABOUT)
 
 
 def _longer(settings: EncoderSettings, tokens: int) -> EncoderSettings:
     """The encoder with a limit of `tokens`, or of the model's maximum."""
-    path = Path(locate(settings.passage_model or settings.model)) / "config.json"
-    places = read_json(path).get("max_position_embeddings") if path.is_file() else None
+    model = settings.passage_model or settings.model
+    assert model is not None, "an encoder names a model, or one for passages"
+    path = Path(locate(model)) / "config.json"
+    places = read_object(path).get("max_position_embeddings") if path.is_file() else None
     return replace(settings, max_tokens=max(settings.max_tokens, min(tokens, places or settings.max_tokens)))
 
 
@@ -220,7 +222,7 @@ class BlockIndex(Part):
 class BlockHits(RunPart):
     """A run over the blocks. Only answers judge it: gold names passages, not blocks."""
 
-    index: BlockIndex = None
+    index: BlockIndex = required()
 
     def title(self) -> str:
         return "searching blocks"

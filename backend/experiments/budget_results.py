@@ -34,9 +34,12 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
         rows = []
         for seed in asked.seeds:
             folder = cell(budget, seed)
-            first = corrected_run(asked.study, Run(folder, read_manifest(folder)))
+            manifest = read_manifest(folder)
+            assert manifest is not None, "every run of the experiment is finished"
+            first = corrected_run(asked.study, Run(folder, manifest))
             rows.append(success_at(corrected(first.relevant, first.labels), asked.k))
         found[budget.share] = np.array(rows)
+    assert first is not None, "there are at least two budgets and a seed"
     groups = np.array([bucket_group(question.bucket, question.frequency) for question in first.questions])
     names = sorted(set(groups.tolist()), key=bucket_order)
     before, after = budgets[-2:]

@@ -108,10 +108,10 @@ class _CostEstimator:
 
         return training_device(self.bench.device)
 
-    def _questions(self, data: TrainingData) -> int:
+    def _questions(self, data: TrainingData | Adapted) -> int:
         return len(self._train(data))
 
-    def _train(self, data: TrainingData) -> list[str]:
+    def _train(self, data: TrainingData | Adapted) -> list[str]:
         """The ids of a set's questions. The seeds of an experiment, and mostly its rows, share them."""
         key = data.questions, data.relations, data.limit
         if key not in self._admitted:
@@ -166,9 +166,8 @@ class _CostEstimator:
 
         settings, device = part.settings, self._device
         shape = Shape("shared", None, settings.layers, None, "dot", settings.tokens, settings.tokens)
-        network = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0].auto_model.train(
-            trained
-        )
+        encoder: Any = start_model(self.bench.settings.encoders[_origin(part.start)], shape, device)[0]
+        network = encoder.auto_model.train(trained)
         half = uses_bfloat16(settings.precision, device)
         ids = torch.full((PAIRS, settings.tokens), 1, device=device)
         for _ in range(2):
@@ -217,5 +216,5 @@ class _CostEstimator:
 def _origin(part: Part) -> str:
     """The encoder of study.toml that a chain of trainings starts from."""
     while not isinstance(part, StudyEncoder):
-        part = part.start
+        part = getattr(part, "start")  # noqa: B009  every other part of the chain has one
     return part.encoder

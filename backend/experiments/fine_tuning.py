@@ -20,7 +20,7 @@ from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.progress import Progress
 from backend.text.answers import STOP_WORDS
 from backend.text.gold_matching import lower_tokens
-from backend.training.examples import Example
+from backend.training.examples import Example, TrainingExamples, TrainingSetExamples
 from backend.training.initial_model import Shape
 from db.errors import BadInput
 from db.records import Question
@@ -86,26 +86,23 @@ class Adapted(Part):
     def make(self, bench: Workbench, name: str, progress: Progress | None) -> None:
         """Nothing to make: the examples are read from the whole set."""
 
-    def examples(self, bench: Workbench) -> Sequence[Example]:
-        whole, tests, wordings = (
-            self.whole.examples(bench),
-            [apart.keeps(bench) for apart in self.apart],
-            dict(self.wordings),
-        )
-        questions = bench.questions.some(whole.ids)
+    def examples(self, bench: Workbench) -> TrainingExamples:
+        whole, tests = self.whole.examples(bench), [apart.keeps(bench) for apart in self.apart]
+        questions = bench.questions.some(whole.ids if isinstance(whole, TrainingSetExamples) else [])
         kept = [number for number, question in enumerate(questions) if all(keeps(question) for keeps in tests)]
-        texts = {
-            number: wordings[questions[number].relation].replace("[X]", questions[number].subject)
-            for number in kept
-            if questions[number].relation in wordings and questions[number].subject
-        }
+        texts = {}
+        for number in kept:
+            relation, subject = questions[number].relation, questions[number].subject
+            wording = None if relation is None else dict(self.wordings).get(relation)
+            if wording is not None and subject:
+                texts[number] = wording.replace("[X]", subject)
         return _AdaptedExamples(whole, kept, texts)
 
 
-class _AdaptedExamples(Sequence):
+class _AdaptedExamples:
     """A subset of the examples, some of them reworded."""
 
-    def __init__(self, whole: Sequence[Example], kept: Sequence[int], texts: Mapping[int, str]):
+    def __init__(self, whole: TrainingExamples, kept: Sequence[int], texts: Mapping[int, str]):
         self._whole, self._kept, self._texts = whole, kept, texts
 
     def __len__(self) -> int:

@@ -107,6 +107,9 @@ class Gain:
                 "inconclusive",
                 f"Whether the next hundred labels are worth it is inconclusive: there are {' and '.join(few)}.",
             )
+        assert (
+            found.value is not None and found.low is not None and found.high is not None
+        )  # enough seeds and questions
         low, high = self.per_hundred(found.low), self.per_hundred(found.high)
         said = (
             f"the last {labels:,} labels changed it by {100 * found.value:+.1f} points (95%: {100 * found.low:+.1f} to "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.experiments.parts import Part, QuestionSelection
+from backend.experiments.parts import Part, QuestionSelection, required
 from backend.progress import Progress
 from db.errors import Refused
 from db.records import Question
@@ -124,7 +124,7 @@ class Bm25Hits(RunPart):
 class DenseHits(RunPart):
     """index: the index of the passages. questions: the encoder of the questions, if it is not the index's own."""
 
-    index: Index = None
+    index: Index = required()
     questions: Part | None = None
 
     def search(self, bench, questions, k, progress):
@@ -152,7 +152,7 @@ class DenseHits(RunPart):
 class HybridHits(RunPart):
     """BM25 and dense retrieval combined, see `Hybrid`. weight: None for the study's value."""
 
-    index: Index = None
+    index: Index = required()
     method: str = "weighted"
     weight: float | None = None
     bm25: Bm25Index = Bm25Index()
@@ -168,7 +168,7 @@ class HybridHits(RunPart):
 class TunedHybridHits(HybridHits):
     """tuned_on: the questions that choose the weight, the best of WEIGHTS by Success@20."""
 
-    tuned_on: QuestionSelection = None
+    tuned_on: QuestionSelection = required()
 
     def search(self, bench, questions, k, progress):
         from backend.retrieval.hybrid import Hybrid, accuracy_by_weight
@@ -188,7 +188,7 @@ class TunedHybridHits(HybridHits):
 class TunedBm25Hits(Bm25Hits):
     """tuned_on: the questions that choose k1 and b, the best pair of `grid` by Success@20; the first of equals."""
 
-    tuned_on: QuestionSelection = None
+    tuned_on: QuestionSelection = required()
     grid: tuple[tuple[float, float], ...] = ()
 
     def search(self, bench, questions, k, progress):

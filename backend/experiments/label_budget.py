@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from backend.core.declared import build
 from backend.core.jobs import job
-from backend.core.manifest import read_json, read_manifest, whole_folder, write_json, write_manifest
+from backend.core.manifest import read_manifest, read_object, whole_folder, write_json, write_manifest
 from backend.core.model_files import locate
 from backend.core.settings import check_name
 from backend.experiments.budget_results import measured
@@ -170,7 +170,7 @@ def label_budget(
                 f"there is already an experiment {name!r}, which asked for something else; results do not change, so take "
                 "another name"
             )
-        result = read_json(asked.folder / "result.json")
+        result = read_object(asked.folder / "result.json")
         return result | {"verdict": FORMER_WORDS.get(result["verdict"], result["verdict"])}
     with study.building(f"experiments/{name}"):
         state = State(asked.working)
@@ -209,7 +209,7 @@ def _request(asked: LabelBudgetSpec) -> dict[str, Any]:
     }
 
 
-def _run_hash(asked: LabelBudgetSpec) -> str:
+def _run_hash(asked: LabelBudgetSpec) -> str | None:
     asked.study.run(asked.run)
     return hash_of(asked.study, "run", asked.run)
 
@@ -313,7 +313,7 @@ def _train_and_search(
             max_tokens=chosen.passage_tokens,
         )
         find(asked.study, encoder, questions, asked.k, building, asked.device, progress)
-        made = read_json(model / "training.json")
+        made = read_object(model / "training.json")
         write_manifest(
             building,
             {
@@ -338,7 +338,7 @@ def _train_and_search(
 def _is_of(model: Path, about: Mapping[str, Any], seed: int) -> bool:
     """Is this the wanted model? If so, the process was killed after its training."""
     path = model / "training.json"
-    held = read_json(path) if path.is_file() else {}
+    held = read_object(path) if path.is_file() else {}
     return (
         bool(held) and all(held.get(key) == value for key, value in about.items()) and held["settings"]["seed"] == seed
     )

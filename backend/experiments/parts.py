@@ -45,6 +45,11 @@ def former_names(text: str) -> str:
     return re.sub(rf"\b({'|'.join(FORMER_NAMES)})\b", lambda match: FORMER_NAMES[match.group()], text)
 
 
+def required() -> Any:
+    """The default of a field that every caller gives, in a class whose base has fields with defaults."""
+    return None
+
+
 class Part(ABC):
     """Base class of all parts. folder: its folder in a study. plural: the word for several of them."""
 
@@ -54,20 +59,24 @@ class Part(ABC):
         """The name of a part that the study already holds, instead of a hash."""
         return None
 
+    def _as_dataclass(self) -> Any:
+        """This part; every part that can be made is a dataclass."""
+        return self
+
     def title(self) -> str:
         """The part in a few words, shown while it is made."""
         return type(self).__name__.lower()
 
     def needs(self) -> Iterator[Part]:
         """Yield the parts it needs, each before the part that needs it."""
-        for field in fields(self):
+        for field in fields(self._as_dataclass()):
             yield from _parts_in(getattr(self, field.name))
 
     def recipe(self, bench: Workbench) -> dict[str, Any]:
         """Everything it depends on, as JSON; other parts by name."""
         return {
             "part": former_names(type(self).__name__),
-            **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self)},
+            **{field.name: _plain(getattr(self, field.name), bench) for field in fields(self._as_dataclass())},
         }
 
     def finished(self, bench: Workbench) -> bool:

@@ -4,7 +4,7 @@ cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -263,6 +263,15 @@ class PaperClaim:
         found = crossed_mean(ahead - behind, level=level)
         return self.judge_estimate(found, max(len(ahead), len(behind)) if trained else LEAST_SEEDS, level)
 
+    def _word(self, low: float, high: float) -> Word:
+        if self.within is not None:
+            if -self.within <= low and high <= self.within:
+                return "supported"
+            return "not supported" if high < -self.within or low > self.within else "inconclusive"
+        if low > self.by:
+            return "supported"
+        return "not supported" if high < self.by else "inconclusive"
+
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
         """Judge from an estimate of the difference, or of the one cell."""
         few = [
@@ -271,13 +280,9 @@ class PaperClaim:
             if count < least
         ]
         word: Word = "inconclusive"
-        if not few and self.within is not None:
-            if -self.within <= found.low and found.high <= self.within:
-                word = "supported"
-            elif found.high < -self.within or found.low > self.within:
-                word = "not supported"
-        elif not few:
-            word = "supported" if found.low > self.by else "not supported" if found.high < self.by else "inconclusive"
+        if not few:
+            assert found.low is not None and found.high is not None  # there are enough questions for an interval
+            word = self._word(found.low, found.high)
         return {
             "says": self.says,
             "ahead": list(self.ahead),
@@ -315,7 +320,7 @@ class ExperimentPlan:
     convention: str = "Success@k: a passage among the first k contains an answer by DPR's rule, searched in the text without the title."
     unit: str = "%"
     plot: Plot | None = None
-    notes: Sequence[str] = ()
+    notes: Iterable[str] = ()
 
 
 @dataclass(frozen=True)

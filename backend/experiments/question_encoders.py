@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from backend.experiments.hits import Index, RunPart
+from backend.experiments.parts import required
 from backend.experiments.trainings import Model, TrainingData
 from backend.progress import Progress
 from backend.training.per_relation import ABOUT_FILE, MIN_QUESTIONS, PerRelationRetriever, train_per_relation
@@ -49,7 +50,7 @@ class QuestionEncoders(Model):
 class SpecialisedHits(RunPart):
     """A run in which each question is searched with the encoder of its relation."""
 
-    encoders: QuestionEncoders = None
+    encoders: QuestionEncoders = required()
 
     def search(self, bench, questions, k, progress):
         retriever = PerRelationRetriever(bench, bench.name(self.encoders), bench.device)

@@ -10,7 +10,7 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.experiments.hits import Index, RunPart
-from backend.experiments.parts import Part, StudyEncoder
+from backend.experiments.parts import Part, StudyEncoder, required
 from backend.experiments.plan import SMALL_STEPS, Cell, Setting, Success
 from backend.experiments.trainings import Model
 from backend.progress import Progress
@@ -90,7 +90,7 @@ class JointModelPart(Model):
 class JointHits(RunPart):
     """A run by the question encoder of a joint training."""
 
-    model: JointModelPart = None
+    model: JointModelPart = required()
 
     def search(self, bench, questions, k, progress):
         from backend.reader.joint import question_vectors

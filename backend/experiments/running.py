@@ -19,7 +19,7 @@ import numpy as np
 
 from analysis.accuracy import Estimate, proportion
 from backend.core.jobs import job
-from backend.core.manifest import read_json, read_manifest, text_sha256, whole_folder, write_json, write_manifest
+from backend.core.manifest import read_manifest, read_object, text_sha256, whole_folder, write_json, write_manifest
 from backend.experiments.gain import LEAST_SEEDS, crossed_mean
 from backend.experiments.parts import Part, former_names
 from backend.experiments.plan import (
@@ -122,12 +122,12 @@ def results(study: Study) -> list[dict[str, Any]]:
 
 def read_result(path: Path) -> dict[str, Any]:
     """A stored result. A result of an older version gets the present words for its verdict and its claims."""
-    result = read_json(path)
+    result = read_object(path)
     former = {result["verdict"], *(claim["word"] for claim in result["claims"])} & FORMER_WORDS.keys()
     if not former:
         return result
     claims = [{**claim, "word": FORMER_WORDS.get(claim["word"], claim["word"])} for claim in result["claims"]]
-    verdict = FORMER_WORDS.get(result["verdict"], result["verdict"])
+    verdict: str = FORMER_WORDS.get(result["verdict"], result["verdict"])
     return {**result, "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims)}
 
 
@@ -159,7 +159,7 @@ def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench:
     level = 1 - 0.05 / max(1, len(plan.claims))
     claims = []
     for claim in plan.claims:
-        ahead, behind = places[claim.ahead], places.get(claim.behind)
+        ahead, behind = places[claim.ahead], places.get(claim.behind) if claim.behind else None
         trained = ahead.trained or behind is not None and behind.trained
         if behind is not None:
             claims.append(claim.judge(values(ahead), values(behind), trained, level))
@@ -199,7 +199,7 @@ def _estimate(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench
     if len(found) == 1 and np.isin(found, (0, 1)).all():
         return proportion(found[0], level)
     estimate = crossed_mean(found, level=level)
-    if estimate.value is None or not getattr(cell.measures[0], "share", False):
+    if estimate.low is None or estimate.high is None or not getattr(cell.measures[0], "share", False):
         return estimate
     return replace(
         estimate, low=max(0.0, estimate.low), high=min(1.0, estimate.high)
@@ -231,10 +231,13 @@ def _sentence(verdict: str, claims: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _said(progress: Progress | None, which: str) -> Progress | None:
+    if progress is None:
+        return None
+
     def say(done: int, total: int | None, doing: str) -> None:
         progress(done, total, f"{which}: {doing}")
 
-    return None if progress is None else say
+    return say
 
 
 def frozen(given: Mapping[str, Any]) -> dict[str, Any]:

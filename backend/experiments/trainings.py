@@ -12,11 +12,12 @@ from backend.core.settings import EncoderSettings
 from backend.experiments.hits import Bm25Index, DenseHits, Index, RunPart
 from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.progress import Progress
-from backend.training.examples import Example
+from backend.training.examples import Example, TrainingExamples
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from backend.training_sets.denoising import Thresholds, policy_named
 
 if TYPE_CHECKING:
+    from backend.experiments.fine_tuning import Adapted
     from backend.experiments.workbench import Workbench
 
 
@@ -98,7 +99,7 @@ class TrainingData(Part):
             if not self.may_be_empty:
                 raise
 
-    def examples(self, bench: Workbench) -> Sequence[Example]:
+    def examples(self, bench: Workbench) -> TrainingExamples:
         """The examples of the set, with easy negatives."""
         from backend.training.examples import TrainingSetExamples
         from backend.training_sets.training_set import TrainingSet
@@ -113,7 +114,7 @@ class TrainingData(Part):
 class Joined:
     """The examples of several training sets as one."""
 
-    def __init__(self, sets: Sequence[Sequence[Example]]):
+    def __init__(self, sets: Sequence[TrainingExamples]):
         self._sets, self._ends = sets, np.cumsum([len(each) for each in sets])
 
     def __len__(self) -> int:
@@ -130,6 +131,8 @@ class Model(Part):
 
     folder, plural, what = "models", "models", "a model"
 
+    settings: Any
+
     def title(self) -> str:
         return f"training {self.what} (seed {self.settings.seed})"
 
@@ -142,7 +145,7 @@ class DualEncoder(Model):
     """A dual encoder trained on one or several training sets together, from a start. settings: its seed among them."""
 
     plural, what = "dual encoders", "a dual encoder"
-    data: tuple[TrainingData, ...]
+    data: tuple[TrainingData | Adapted, ...]
     settings: DualEncoderSettings
     start: Part = StudyEncoder("minilm")
 
@@ -175,7 +178,7 @@ def found_by(model: DualEncoder, asked: QuestionSelection, k: int) -> DenseHits:
     return DenseHits(asked, k, Index(model.start), model) if same else DenseHits(asked, k, Index(model))
 
 
-def examples_of(bench: Workbench, data: Sequence[TrainingData]) -> Joined:
+def examples_of(bench: Workbench, data: Sequence[TrainingData | Adapted]) -> Joined:
     """The joined examples of finished training sets, with easy negatives."""
     return Joined([each.examples(bench) for each in data])
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.manifest import read_json, text_sha256, write_json
+from backend.core.manifest import read_object, text_sha256, write_json
 from backend.core.model_files import locate
 from backend.core.settings import EncoderSettings, Settings
 from backend.core.study import Study
@@ -55,7 +55,7 @@ class Workbench(Study):
         held = super().settings
         models = self.home / "models"
         for path in models.glob("part-*/training.json") if models.is_dir() else ():
-            if path.parent.name not in self._encoders and (made := read_json(path)).get("kind") == "dual encoder":
+            if path.parent.name not in self._encoders and (made := read_object(path)).get("kind") == "dual encoder":
                 self._encoders[path.parent.name] = EncoderSettings(
                     model=str(path.parent),
                     passage_template=made["start"]["passage_template"],

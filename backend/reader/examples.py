@@ -85,7 +85,8 @@ class RunExamples:
         roles = np.where(_holds(study, run, questions, ordinals), POSITIVE, NEGATIVE).astype(np.int8)
         _correct(study, roles, ordinals, run.question_ids)
         roles[ordinals < 0] = NEITHER
-        kept, left_out = [], Counter()
+        kept: list[int] = []
+        left_out: Counter[str] = Counter()
         for row, question in enumerate(questions):
             reason = (
                 MAY_NOT_TRAIN

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.manifest import read_json, text_sha256, whole_folder
+from backend.core.manifest import read_object, text_sha256, whole_folder
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
@@ -316,7 +316,7 @@ def question_vectors(
     from sentence_transformers import SentenceTransformer
 
     folder = study.path("models", name)
-    about = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
+    about = read_object(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     if not about.get("joint"):
         raise Missing(f"{name!r} is no joint training of question encoder and reader")
     index = Dense(study, about["encoder"], device)

@@ -74,7 +74,8 @@ class JointTrainer(ReaderTrainer):
         super().__init__(*arguments, held_out=aside, read=found.settings.read, **named)
 
     def network(self) -> DPRReader:
-        return self.model.reader
+        reader: DPRReader = self.model.reader
+        return reader
 
     def compute_loss(
         self, model: JointModel, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_json
+from backend.core.manifest import read_object
 from backend.core.model_files import ModelFolder, open_model, readable_model
 from backend.reader.inputs import TOKENS, ReaderInputs
 from backend.retrieval.encoder import DPR_TOWERS
@@ -103,7 +103,7 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
         raise Missing(
             f"{path} holds no reader; train one with 'blindspot train reader', or give a DPRReader checkpoint"
         )
-    about = read_json(Path(path) / TRAINING) if (Path(path) / TRAINING).is_file() else {}
+    about = read_object(Path(path) / TRAINING) if (Path(path) / TRAINING).is_file() else {}
     digest = weights_hash(Path(path)) if Path(path).is_dir() else ""
     if about.get("kind") == KIND and about.get("model_hash", digest) != digest:
         raise Refused(
@@ -111,7 +111,8 @@ def load_reader(folder: str | Path, tokens: int | None = None) -> ReaderModel:
             f"{TRAINING} if that is meant"
         )
     with readable_model(path, "the reader"):
-        network, found = transformers.DPRReader.from_pretrained(path, output_loading_info=True, **source.transformers)
+        loaded: Any = transformers.DPRReader.from_pretrained(path, output_loading_info=True, **source.transformers)
+        network, found = loaded
         tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     if lacking := sorted(found["missing_keys"]):
         raise Refused(f"{path} lacks weights of a reader, such as {lacking[0]}")
@@ -131,7 +132,11 @@ def start_folder(study: Study, start: str) -> str:
     `reader_folder`.
     """
     encoder = study.settings.encoders.get(start)
-    return reader_folder(study, start) if encoder is None else encoder.model or encoder.passage_model
+    if encoder is None:
+        return reader_folder(study, start)
+    folder = encoder.model or encoder.passage_model
+    assert folder is not None, "an encoder names a model, or one for passages"
+    return folder
 
 
 def reader_logits(network: DPRReader, ids: Tensor, real: Tensor, half: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,7 +190,7 @@ def _bert(source: ModelFolder) -> tuple[Any, Any]:
         if (Path(path) / MODULES).is_file():
             from sentence_transformers import SentenceTransformer
 
-            first = SentenceTransformer(path, device="cpu", **source.sentence_transformers)[0]
+            first: Any = SentenceTransformer(path, device="cpu", **source.sentence_transformers)[0]
             first = first.sub_modules["document"][0] if hasattr(first, "sub_modules") else first
             return first.model, first.tokenizer
         architecture = _architecture(source)

@@ -43,8 +43,9 @@ class PassageReadings:
     @classmethod
     def nothing(cls, count: int) -> PassageReadings:
         """The result for `count` passages of which nothing was read."""
-        pairs, low = (np.full((count, 2), -1, np.int32) for _ in range(2)), np.full(count, -np.inf, np.float32)
-        return cls(low.copy(), *pairs, low, np.zeros(count, np.float32))
+        tokens, spans = np.full((count, 2), -1, np.int32), np.full((count, 2), -1, np.int32)
+        low = np.full(count, -np.inf, np.float32)
+        return cls(low.copy(), tokens, spans, low, np.zeros(count, np.float32))
 
 
 def selected(relevance: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
@@ -124,5 +125,9 @@ class Reader:
             readable = real & (torch.arange(ids.shape[1], device=self.device) >= firsts[:, None])
             low, high, scores = best_spans(start, end, readable, self.longest)
             norms = sum(logits.masked_fill(~real, float("-inf")).logsumexp(dim=1) for logits in (start, end))
-            made = (relevance, torch.stack([low, high], dim=1), scores, scores - norms)
-        return tuple(each.float().cpu().numpy() if each.is_floating_point() else each.cpu().numpy() for each in made)
+            pairs = torch.stack([low, high], dim=1)
+
+            def to_numpy(values: torch.Tensor) -> np.ndarray:
+                return (values.float() if values.is_floating_point() else values).cpu().numpy()
+
+            return to_numpy(relevance), to_numpy(pairs), to_numpy(scores), to_numpy(scores - norms)

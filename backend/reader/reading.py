@@ -262,7 +262,7 @@ class _ReadingShards:
     def has(self, begin: int) -> bool:
         return self._path(begin).is_file()
 
-    def write(self, begin: int, arrays: dict[str, np.ndarray]) -> None:
+    def write(self, begin: int, arrays: dict[str, Any]) -> None:
         partial = self.folder / "partial.npz"
         np.savez(partial, **arrays)
         partial.replace(self._path(begin))

@@ -96,7 +96,7 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
         reading.run.name, reading.reader, questions, said,
         {k: np.array([exact for exact, _ in pairs[k]], dtype=bool) for k in ks},
         {k: np.array([f1 for _, f1 in pairs[k]], dtype=np.float64) for k in ks},
-        {k: relevance.relevant[:, :k].any(axis=1) for k in ks}, len(reading.run.question_ids) - len(questions),
+        {k: np.asarray(relevance.relevant[:, :k].any(axis=1)) for k in ks}, len(reading.run.question_ids) - len(questions),
     )  # fmt: skip
 
 

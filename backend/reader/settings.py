@@ -18,41 +18,47 @@ PASSAGES = {"cuda": 24, "cpu": 8}
 class ReaderSettings(TrainingSettings):
     """Every setting of a reader's training."""
 
-    tokens: int = Field(TOKENS, title="Tokens", description="Maximum tokens of question + title + passage", ge=16)
+    tokens: int = Field(
+        default=TOKENS, title="Tokens", description="Maximum tokens of question + title + passage", ge=16
+    )
     depth: int = Field(
-        DEPTH, title="Depth", description="Ranks of the run that positives and negatives are sampled from", ge=1
+        default=DEPTH, title="Depth", description="Ranks of the run that positives and negatives are sampled from", ge=1
     )
     passages: int | None = Field(
-        None,
+        default=None,
         title="Passages",
         description="Passages of a question in a step, one of them positive; default 24 on a GPU, 8 on a CPU",
         ge=2,
     )
     batch: int = Field(
-        4,
+        default=4,
         title="Batch",
         description="Questions in a batch, in each process (DPR: 16 for large sets, 4 for small ones)",
         ge=1,
     )
-    epochs: float = Field(20.0, title="Epochs", description="Passes over the questions", gt=0)
+    epochs: float = Field(default=20.0, title="Epochs", description="Passes over the questions", gt=0)
     learning_rate: float = Field(
-        1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
     )
-    read: int = Field(20, title="Read", description="Passages of the run that are read for a held-out question", ge=1)
+    read: int = Field(
+        default=20, title="Read", description="Passages of the run that are read for a held-out question", ge=1
+    )
 
 
 @settings_class
 class JointSettings(ReaderSettings):
     """The settings of a reader that is trained together with its retriever (DPR, appendix D)."""
 
-    batch: int = Field(16, title="Batch", description="Questions in a batch, in each process", ge=1)
-    retrieved: int = Field(100, title="Retrieved", description="Passages retrieved for each question of a batch", ge=1)
+    batch: int = Field(default=16, title="Batch", description="Questions in a batch, in each process", ge=1)
+    retrieved: int = Field(
+        default=100, title="Retrieved", description="Passages retrieved for each question of a batch", ge=1
+    )
     positives: int = Field(
-        5, title="Positives", description="Top positives that the reader's positive is sampled from", ge=1
+        default=5, title="Positives", description="Top positives that the reader's positive is sampled from", ge=1
     )
     negatives: int = Field(
-        30, title="Negatives", description="Top negatives that the reader's negatives are sampled from", ge=0
+        default=30, title="Negatives", description="Top negatives that the reader's negatives are sampled from", ge=0
     )
     question_tokens: int = Field(
-        64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
+        default=64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
     )

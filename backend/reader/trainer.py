@@ -15,7 +15,7 @@ from transformers import Trainer
 
 from backend.reader.answer_scores import scored
 from backend.reader.examples import ReaderExample
-from backend.reader.inputs import ReaderInputs, answer_positions
+from backend.reader.inputs import Encoded, ReaderInputs, answer_positions
 from backend.reader.loss import PAD, reader_loss
 from backend.reader.model import ReaderModel, reader_logits
 from backend.reader.reader import Reader, selected
@@ -34,7 +34,9 @@ class ReaderCollator:
     inputs: ReaderInputs
 
     def __call__(self, batch: Sequence[SampledExample]) -> dict[str, torch.Tensor]:
-        encoded, groups, spans = [], [], []
+        encoded: list[Encoded] = []
+        groups: list[list[int]] = []
+        spans: list[Sequence[tuple[int, int]]] = []
         for drawn in batch:
             some = self.inputs.encode(drawn.example.question, (drawn.positive, *drawn.negatives))
             groups.append(list(range(len(encoded), len(encoded) + len(some))))

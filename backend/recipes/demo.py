@@ -98,4 +98,5 @@ def shows(study: Study) -> list[str]:
 
 def _line(figure: dict, text: str) -> str:
     low, high = wilson(round(figure["share"] * figure["n"]), figure["n"])
+    assert low is not None and high is not None, "every figure counts a question"
     return f"{100 * figure['share']:5.1f}%  {text} (95%: {100 * low:.1f} to {100 * high:.1f}, n={figure['n']:,})"

@@ -179,7 +179,7 @@ def _seal(study: Study, recipe: Recipe, step: int, stages: list[Stage]) -> None:
 def _finish(study: Study, recipe: Recipe) -> RecipeMade:
     """Write the report and the recipe's manifest, or read them if they exist."""
     folder, state = study.path("recipes", recipe.name), recipe.state
-    manifest = read_manifest(folder)
+    manifest: Mapping[str, Any] | None = read_manifest(folder)
     if manifest is None:
         held = state.read()
         runs = [stage.name for stage in recipe.stages() if stage.what == "dev run" and state.done(stage.key)]

@@ -72,24 +72,24 @@ class RecipeSettings:
     `dual` and `cross` hold what differs from the model settings that the other choices give.
     """
 
-    small: bool = Field(False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
+    small: bool = Field(default=False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
     depth: int | None = Field(
-        None, title="Depth", description="Ranks to judge and to mine; default 100, small 20", ge=1
+        default=None, title="Depth", description="Ranks to judge and to mine; default 100, small 20", ge=1
     )
     hard_negatives: int = Field(
-        1,
+        default=1,
         title="Hard negatives",
         description="Hard negatives of each question in steps 3 and 4 (step 1 has none)",
         ge=0,
     )
-    seed: int = Field(0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
     thresholds: tuple[float, float] = Field(
-        DENOISED_BY,
+        default=DENOISED_BY,
         title="Thresholds",
         description="Probabilities: a passage below the first is a negative, one above the second a pseudo-positive",
     )
     distil: float = Field(
-        0.0,
+        default=0.0,
         title="Distillation",
         description="Weight of the cross-encoder as a teacher in steps 3 and 4; 0: no teacher",
         ge=0,

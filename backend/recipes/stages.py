@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_json
+from backend.core.manifest import read_object
 from backend.core.model_files import locate
 from backend.core.settings import add_encoder
 from backend.progress import Progress
@@ -230,7 +230,7 @@ class Recipe:
         if (
             name not in self.study.settings.encoders
         ):  # the job was killed after training and before study.toml named the model
-            about = read_json(self.study.path("models", name) / "training.json")
+            about = read_object(self.study.path("models", name) / "training.json")
             add_encoder(
                 self.study.settings_path,
                 name,
@@ -287,7 +287,7 @@ class Recipe:
         }
 
     def _trained(self, name: str) -> dict:
-        about = read_json(self.study.path("models", name) / "training.json")
+        about = read_object(self.study.path("models", name) / "training.json")
         return {
             key: about[key]
             for key in (
@@ -381,7 +381,7 @@ def model_of(study: Study, start: str) -> str:
         raise Refused(
             f"the encoder {start!r} is two models, and a recipe starts its cross-encoder from one; name an encoder that is one"
         )
-    return start if known is None else known.model
+    return start if known is None or known.model is None else known.model
 
 
 def weights_of(model: Path) -> str | None:

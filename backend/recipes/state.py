@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.manifest import file_sha256, read_json, read_manifest, text_sha256, write_json
+from backend.core.manifest import file_sha256, read_manifest, read_object, text_sha256, write_json
 from db.errors import Refused
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class State:
             )
 
     def read(self) -> dict[str, Any]:
-        return read_json(self.path)
+        return read_object(self.path)
 
     @property
     def pinned(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class State:
     def begin(self, key: str, **about: Any) -> None:
         self._set(key, {**about, "begun": _now()})
 
-    def finish(self, key: str, sha256: str, seconds: float, **about: Any) -> None:
+    def finish(self, key: str, sha256: str | None, seconds: float, **about: Any) -> None:
         self._set(key, {**self.stage(key), **about, "sha256": sha256, "seconds": round(seconds, 1), "done": _now()})
 
     def skip(self, step: int, why: str) -> None:
@@ -92,7 +92,7 @@ def hash_of(study: Study, kind: Kind, name: str) -> str | None:
     """
     if kind == "model":
         path = study.path("models", name) / "training.json"
-        return read_json(path)["model_hash"] if path.is_file() else None
+        return read_object(path)["model_hash"] if path.is_file() else None
     if kind == "scores":
         from backend.judges.scores import ScoreStore
 

@@ -376,7 +376,7 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Router
 
-    base = list(dense.encoder.model)
+    base: list[Any] = list(dense.encoder.model)
     if type(base[0]).__name__ == "Router":
         towers = dict(base[0].sub_modules)
         question = [*towers["query"], *base[1:]]
@@ -389,7 +389,7 @@ def _save(dense: Dense, mapped: Module, folder: Path) -> None:
     model.save(str(folder))
 
 
-def as_dense_modules(mapped: Module) -> list[Module]:
+def as_dense_modules(mapped: Any) -> list[Any]:
     """Return the map as Dense modules of the library, so that it loads wherever sentence-transformers does.
 
     A Dense module has a residual connection of its own, but not around two layers. Since gelu(x) - gelu(-x) = x, the hidden layer

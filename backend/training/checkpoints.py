@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.core.manifest import read_json, versions, write_json
+from backend.core.manifest import read_object, versions, write_json
 from backend.core.settings import check_name
 from backend.training.distributed import is_distributed, is_main_process, wait_for_all
 from backend.training.training_log import LOG, cut_log, read_lines
@@ -44,7 +44,7 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 def models_of(study: Study) -> dict[str, dict]:
     """The models trained in this study, oldest first: name to training.json."""
-    found = {path.parent.name: read_json(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
+    found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
             ((name, about) for name, about in found.items() if not name.startswith(".")),
@@ -64,7 +64,7 @@ def load_checkpoint(working: Path, request: dict, restart: bool) -> Path | None:
             shutil.rmtree(working, ignore_errors=True)
         working.mkdir(parents=True, exist_ok=True)
         if (working / REQUEST).is_file():
-            if differs := _differences(read_json(working / REQUEST), request):
+            if differs := _differences(read_object(working / REQUEST), request):
                 raise Refused(
                     f"an unfinished training of this name differs in {', '.join(differs)}; resume it with the same arguments, "
                     "take another name, or give --restart"
@@ -95,6 +95,7 @@ class BestCheckpoint:
 
 def best_checkpoint(working: Path, figure: str) -> BestCheckpoint:
     last = last_checkpoint(working)
+    assert last is not None, "a finished training has a checkpoint"
     state = state_of(last)
     step = state.best_global_step or state.global_step
     curve = [line for line in read_lines(working) if figure in line]
@@ -250,7 +251,7 @@ def drop_checkpoints(folder: Path, keep: set[int | None]) -> None:
 def state_of(checkpoint: Path) -> TrainerState:
     from transformers.trainer_callback import TrainerState
 
-    read_json(checkpoint / "trainer_state.json")  # raises a one-line error for a damaged file
+    read_object(checkpoint / "trainer_state.json")  # raises a one-line error for a damaged file
     return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
 
 

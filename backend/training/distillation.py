@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backend.core.manifest import read_json
+from backend.core.manifest import read_object
 from backend.judges.scores import PairKey, ScoreStore
 from backend.progress import Progress
 from backend.training.distributed import rank, wait_for_all, world_size
@@ -52,14 +52,15 @@ class Teacher:
         """
         self.study, self.name, self.device = study, model, device
         self.folder = study.path("models", model)
-        about = read_json(self.folder / "training.json") if (self.folder / "training.json").is_file() else {}
+        about = read_object(self.folder / "training.json") if (self.folder / "training.json").is_file() else {}
         self._can_score = about.get("kind") == "cross-encoder"
         if not self._can_score and model not in study.parts("scores"):
             raise Missing(
                 f"there is no cross-encoder {model!r} to learn from; train one with 'blindspot train cross-encoder'"
             )
         self._store = ScoreStore.open(study, model) if model in study.parts("scores") else None
-        self.model_hash = about["model_hash"] if self._can_score else self._store.manifest.get("model_hash")
+        scored = None if self._store is None else self._store.manifest.get("model_hash")
+        self.model_hash = about["model_hash"] if self._can_score else scored
         if self._store is not None and self._store.manifest.get("model_hash") != self.model_hash:
             raise Refused(
                 f"the scores stored as {model!r} are of another model than models/{model}; delete scores/{model} to score again"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.jobs import job
-from backend.core.manifest import read_json, whole_folder
+from backend.core.manifest import read_object, whole_folder
 from backend.core.settings import EncoderSettings, add_encoder, check_name
 from backend.progress import Progress
 from backend.retrieval.encoder import load_encoder
@@ -138,7 +138,7 @@ def _unregistered(
 ) -> TrainedDualEncoder | None:
     """The finished model of this job, if the job was killed before study.toml named the model."""
     path = study.path("models", check_name(name, "model")) / TRAINING
-    about = read_json(path) if path.is_file() else {}
+    about = read_object(path) if path.is_file() else {}
     if about.get("training_set") != training_set or about.get("settings") != asdict(settings):
         return None
     return TrainedDualEncoder(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile, zip_longest
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -174,7 +174,7 @@ def make_pool(held_out: Sequence[Example], size: int, others: TrainingExamples =
     return Pool(tuple(example.question for example in held_out), tuple(passages), known, digest)
 
 
-def hold_out(examples: TrainingExamples, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+def hold_out(examples: Sized, count: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """(numbers to train on, numbers held out): a seeded choice of at most `count` questions, and at most a fifth of
     them.
     """

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Towers = Literal["two", "shared"]
-SIMILARITY_NAMES = {"dot": "dot", "cosine": "cosine", "l2": "euclidean"}
+SIMILARITY_NAMES: dict[str, Literal["dot", "cosine", "euclidean"]] = {
+    "dot": "dot",
+    "cosine": "cosine",
+    "l2": "euclidean",
+}
 ROUTES = {"question": "query", "passage": "document"}
 
 
@@ -33,7 +37,7 @@ class Shape:
     """
 
     towers: Towers = "two"
-    pooling: str | None = None
+    pooling: Literal["cls", "mean"] | None = None
     layers: int | None = None
     normalise: bool | None = None
     similarity: str = "dot"
@@ -51,7 +55,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Router
 
-    loaded = load_encoder(_encoder_settings(start, shape.pooling), device).model
+    loaded: Any = load_encoder(_encoder_settings(start, shape.pooling), device).model
     if isinstance(loaded[0], Router):
         if shape.towers == "shared":
             raise Refused(
@@ -73,7 +77,7 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
             modules=made[0], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
         )
     else:
-        router = Router.for_query_document(*made)
+        router = Router.for_query_document(query_modules=made[0], document_modules=made[1])
         model = SentenceTransformer(
             modules=[router], device=device, similarity_fn_name=SIMILARITY_NAMES[shape.similarity]
         )
@@ -82,7 +86,10 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
 
 def tower(model: SentenceTransformer, side: Literal["question", "passage"]) -> Any:
     """The modules that encode questions, or passages; the model itself if one tower does both."""
-    return model[0].sub_modules[ROUTES[side]] if has_two_towers(model) else model
+    if not has_two_towers(model):
+        return model
+    router: Any = model[0]
+    return router.sub_modules[ROUTES[side]]
 
 
 def has_two_towers(model: SentenceTransformer) -> bool:
@@ -96,7 +103,7 @@ def normalises(model: SentenceTransformer) -> bool:
     return any(type(module).__name__ == "Normalize" for module in tower(model, "passage"))
 
 
-def _encoder_settings(start: EncoderSettings, pooling: str | None) -> EncoderSettings:
+def _encoder_settings(start: EncoderSettings, pooling: Literal["cls", "mean"] | None) -> EncoderSettings:
     """Add the pooling for a plain checkpoint. A sentence-transformers folder has its own, which is replaced later."""
     says_itself = start.model is not None and (Path(locate(start.model)) / "modules.json").is_file()
     return start if pooling is None or says_itself else replace(start, pooling=pooling)

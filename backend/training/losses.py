@@ -92,10 +92,10 @@ class InBatchLoss(CachedLossMixin, nn.Module):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: dict[str, Tensor]) -> Tensor:
         if self.uses_gradient_cache:
-            return self.forward_cached(sentence_features, labels)
+            return self.forward_cached(sentence_features, labels)  # type: ignore[arg-type]  # passed on as they are
         return self.calculate_loss([[vectors] for vectors in embed_columns(self.model, sentence_features)], labels)
 
-    def calculate_loss(
+    def calculate_loss(  # type: ignore[override]  # the library's labels are one tensor, ours a dictionary
         self, reps: list[list[Tensor]], labels: dict[str, Tensor], *, with_backward: bool = False
     ) -> Tensor:
         """The loss from vectors: of the questions, then of each column of passages, each in pieces (b, d).
@@ -108,7 +108,7 @@ class InBatchLoss(CachedLossMixin, nn.Module):
         ids = gather(labels["passages"])
         first = rank() * len(labels["passages"])  # the row of this process's first passage
         unwanted = is_repeated(ids) if self.masked and self.in_batch else ids == PAD
-        own = {key: labels[key] for key in ("positives", "teacher") if key in labels}
+        own: dict[str, Tensor] = {key: labels[key] for key in ("positives", "teacher") if key in labels}
         shape = len(questions), len(labels["passages"]) // len(questions)
         if not with_backward:
             return self._losses(questions, passages, ids, unwanted, own, first, *shape).mean()

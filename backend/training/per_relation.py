@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backend.core.jobs import job
-from backend.core.manifest import read_json, write_json
+from backend.core.manifest import read_object, write_json
 from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.retrieval.dense import Dense, encoder_settings
@@ -149,7 +149,7 @@ def train_relations(
                     },
                 )
                 shutil.rmtree(whole)
-        made[relation] = read_json(kept / "done.json") if is_main_process() else {}
+        made[relation] = read_object(kept / "done.json") if is_main_process() else {}
     return made
 
 
@@ -167,7 +167,7 @@ class PerRelationRetriever:
             raise Missing(
                 f"there are no question encoders named {name!r}; train them with 'blindspot train per-relation'"
             )
-        self.about = read_json(self.folder / ABOUT_FILE)
+        self.about = read_object(self.folder / ABOUT_FILE)
         self.index = Dense(study, self.about["encoder"], device)
         if self.index.manifest["model_hash"] != self.about["model_hash"]:
             raise Refused(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.jobs import job
-from backend.core.manifest import read_json
+from backend.core.manifest import read_object
 from backend.core.model_files import open_model, readable_model
 from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.progress import Progress
@@ -87,7 +87,7 @@ class CrossEncoderScorer:
         """Raises Missing if the folder holds no cross-encoder trained by Blindspot."""
         from sentence_transformers import CrossEncoder
 
-        about = read_json(folder / "training.json") if (folder / "training.json").is_file() else {}
+        about = read_object(folder / "training.json") if (folder / "training.json").is_file() else {}
         if about.get("kind") != "cross-encoder":
             raise Missing(f"{folder} holds no cross-encoder; train one with 'blindspot train cross-encoder'")
         self.name, self.about = folder.name, about
@@ -95,7 +95,7 @@ class CrossEncoderScorer:
         with readable_model(folder):
             self.model = CrossEncoder(opened.path, device=device, **opened.sentence_transformers)
         path = folder / CALIBRATION
-        self.report = read_json(path) if path.is_file() else None
+        self.report = read_object(path) if path.is_file() else None
         self.calibrated = self.report is not None
         self.probabilities = (
             ProbabilityCalibration("platt")

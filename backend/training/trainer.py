@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import CrossEncoderTrainer, SentenceTransformer, SentenceTransformerTrainer
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 from transformers.trainer_callback import TrainerState
 
 from backend.core.manifest import write_json
@@ -27,6 +27,7 @@ from backend.training.examples import BatchSampler, SampledExample, passage_numb
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
+from db.records import Passage
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Collator:
     teacher: Callable[[Sequence[SampledExample], int], torch.Tensor] | None = None
 
     def __call__(self, batch: Sequence[SampledExample]) -> dict[str, Any]:
-        columns = [[drawn.positive for drawn in batch]]
+        columns: list[list[Passage | None]] = [[drawn.positive for drawn in batch]]
         columns += [
             [drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch]
             for i in range(self.hard_negatives)
@@ -98,13 +99,21 @@ def _padded(rows: list[list[int]]) -> torch.Tensor:
     return torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
 
 
-class SampledTraining:
+if TYPE_CHECKING:
+    MixedIn = Trainer  # SampledTraining is mixed into one of its subclasses
+else:
+    MixedIn = object
+
+
+class SampledTraining(MixedIn):
     """Takes its batches from a `BatchSampler`, and keeps frozen towers in evaluation mode, without dropout.
 
     Several processes average their gradients after the backward pass. The library would wrap the model for that
     (DistributedDataParallel), but the wrapper fails for two towers with one forward pass each before one backward
     pass.
     """
+
+    model: Any  # the library allows for none before training
 
     def __init__(
         self, *arguments: Any, sampler: BatchSampler, dataset: Any, frozen: Sequence[torch.nn.Module] = (), **named: Any
@@ -206,8 +215,10 @@ class CheckpointCallback(TrainerCallback):
             control.should_save, control.should_evaluate = True, args.eval_strategy != "no"
         return control
 
-    def on_log(self, args: Any, state: TrainerState, control: Any, logs: dict, **named: Any) -> None:
-        if "loss" not in logs:
+    def on_log(
+        self, args: Any, state: TrainerState, control: Any, logs: dict[str, Any] | None = None, **named: Any
+    ) -> None:
+        if logs is None or "loss" not in logs:
             return
         if not abs(logs["loss"]) < float("inf"):
             raise Refused(
@@ -221,7 +232,10 @@ class CheckpointCallback(TrainerCallback):
             state, loss=logs["loss"], learning_rate=logs["learning_rate"], examples_per_second=rate, seconds=now - began
         )
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: dict, **named: Any) -> None:
+    def on_evaluate(
+        self, args: Any, state: TrainerState, control: Any, metrics: dict[str, Any] | None = None, **named: Any
+    ) -> None:
+        assert metrics is not None, "the trainer passes the figures of the evaluation"
         self._write(state, **{figure: metrics[f"eval_{figure}"] for figure in self.figures}, **self.sizes)
         self._leave_out()
 

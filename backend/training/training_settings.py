@@ -24,37 +24,42 @@ class TrainingSettings:
     """What every training shares. The defaults are DPR's."""
 
     layers: int | None = Field(
-        None, title="Layers", description="Keep only this many layers of the start model; default all", ge=1
+        default=None, title="Layers", description="Keep only this many layers of the start model; default all", ge=1
     )
-    batch: int = Field(32, title="Batch", description="Questions in a batch, in each process", ge=1)
-    epochs: float = Field(10.0, title="Epochs", description="Passes over the questions", gt=0)
-    steps: int | None = Field(None, title="Steps", description="Number of batches, instead of epochs", ge=1)
+    batch: int = Field(default=32, title="Batch", description="Questions in a batch, in each process", ge=1)
+    epochs: float = Field(default=10.0, title="Epochs", description="Passes over the questions", gt=0)
+    steps: int | None = Field(default=None, title="Steps", description="Number of batches, instead of epochs", ge=1)
     learning_rate: float = Field(
-        2e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=2e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
     )
     warmup: float = Field(
-        0.1, title="Warm-up", description="Share of the steps in which the learning rate rises", ge=0, lt=1
+        default=0.1, title="Warm-up", description="Share of the steps in which the learning rate rises", ge=0, lt=1
     )
-    decay: bool = Field(True, title="Decay", description="Let the learning rate fall linearly to 0 after the warm-up")
-    weight_decay: float = Field(0.0, title="Weight decay", description="Weight decay of AdamW", ge=0)
-    clip: float = Field(2.0, title="Gradient clip", description="Maximum norm of the gradient", gt=0)
+    decay: bool = Field(
+        default=True, title="Decay", description="Let the learning rate fall linearly to 0 after the warm-up"
+    )
+    weight_decay: float = Field(default=0.0, title="Weight decay", description="Weight decay of AdamW", ge=0)
+    clip: float = Field(default=2.0, title="Gradient clip", description="Maximum norm of the gradient", gt=0)
     held_out: int = Field(
-        200, title="Held out", description="Questions held out to compare checkpoints, at most a fifth of all", ge=0
+        default=200,
+        title="Held out",
+        description="Questions held out to compare checkpoints, at most a fifth of all",
+        ge=0,
     )
     evaluate_every: int | None = Field(
-        None,
+        default=None,
         title="Evaluate every",
         description="Steps between evaluations, each a checkpoint; default ten in all, or fewer if they take long",
         ge=1,
     )
     patience: int = Field(
-        0, title="Patience", description="Stop after this many evaluations without improvement; 0: never", ge=0
+        default=0, title="Patience", description="Stop after this many evaluations without improvement; 0: never", ge=0
     )
     seed: int = Field(
-        0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
+        default=0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
     )
     precision: Precision = Field(
-        "auto", title="Precision", description="Arithmetic; auto: bfloat16 on a GPU that has it, else float32"
+        default="auto", title="Precision", description="Arithmetic; auto: bfloat16 on a GPU that has it, else float32"
     )
 
 
@@ -66,71 +71,79 @@ class DualEncoderSettings(TrainingSettings):
     """
 
     towers: Literal["two", "shared"] = Field(
-        "two",
+        default="two",
         title="Towers",
         description="two: an encoder for questions and one for passages (DPR); shared: one for both",
     )
     pooling: Literal["cls", "mean"] | None = Field(
-        None, title="Pooling", description="How token vectors become one vector (DPR: cls); default as the start model"
+        default=None,
+        title="Pooling",
+        description="How token vectors become one vector (DPR: cls); default as the start model",
     )
     normalise: bool | None = Field(
-        None, title="Normalise", description="Scale vectors to unit length; default as the start model"
+        default=None, title="Normalise", description="Scale vectors to unit length; default as the start model"
     )
     similarity: Literal["dot", "cosine", "l2"] = Field(
-        "dot", title="Similarity", description="How a question and a passage are compared (DPR: dot)"
+        default="dot", title="Similarity", description="How a question and a passage are compared (DPR: dot)"
     )
     question_tokens: int = Field(
-        64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
+        default=64, title="Question tokens", description="Maximum tokens of a question; longer questions are cut", ge=1
     )
     passage_tokens: int = Field(
-        256, title="Passage tokens", description="Maximum tokens of a passage; longer passages are cut", ge=1
+        default=256, title="Passage tokens", description="Maximum tokens of a passage; longer passages are cut", ge=1
     )
 
     loss: Annotated[str, one_of(LOSSES)] = Field(
-        "softmax",
+        default="softmax",
         title="Loss",
         description=f"Training loss. {loss_choices()}",
-        json_schema_extra={"choices": LOSSES.names()},
+        json_schema_extra={"choices": [*LOSSES.names()]},
     )
     scale: float | None = Field(
-        None,
+        default=None,
         title="Scale",
         description="Factor of the scores in the softmax; default 1, or 20 for scores between -1 and 1",
         gt=0,
     )
-    margin: float = Field(1.0, title="Margin", description="Margin of the triplet loss", ge=0)
-    masked: bool = Field(True, title="Mask positives", description="Never use a known positive as a negative")
+    margin: float = Field(default=1.0, title="Margin", description="Margin of the triplet loss", ge=0)
+    masked: bool = Field(default=True, title="Mask positives", description="Never use a known positive as a negative")
     in_batch: bool = Field(
-        True,
+        default=True,
         title="In-batch negatives",
         description="Use the passages of a batch's other questions as negatives; without them: DPR's 1-of-N",
     )
     hard_negatives: int = Field(
-        1, title="Hard negatives", description="Hard negatives of each question, besides in-batch negatives", ge=0
+        default=1,
+        title="Hard negatives",
+        description="Hard negatives of each question, besides in-batch negatives",
+        ge=0,
     )
     distil: str | None = Field(
-        None,
+        default=None,
         title="Learn from cross-encoder",
         description="Cross-encoder whose scores the dual encoder learns from as well",
         json_schema_extra={"metavar": "MODEL"},
     )
     distil_weight: float = Field(
-        1.0,
+        default=1.0,
         title="Teacher weight",
         description="Weight of the cross-encoder's scores beside the loss",
         gt=0,
     )
     mini_batch: int | None = Field(
-        None,
+        default=None,
         title="Mini-batch",
         description="Texts encoded at a time (gradient caching), for batches larger than the memory; default no caching",
         ge=1,
     )
     only: Literal["question", "passage"] | None = Field(
-        None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
+        default=None, title="Only", description="Train this tower alone (EntityQuestions, Table 2)"
     )
     pool: int = Field(
-        1000, title="Pool", description="Passages among which the positives of held-out questions are ranked", ge=1
+        default=1000,
+        title="Pool",
+        description="Passages among which the positives of held-out questions are ranked",
+        ge=1,
     )
 
     @property
@@ -152,31 +165,34 @@ class DualEncoderSettings(TrainingSettings):
 class CrossEncoderSettings(TrainingSettings):
     """Every setting of a cross-encoder's training. The defaults are RocketQA's, with a smaller batch."""
 
-    tokens: int = Field(160, title="Tokens", description="Maximum tokens of question + passage", ge=1)
+    tokens: int = Field(default=160, title="Tokens", description="Maximum tokens of question + passage", ge=1)
     negatives: int = Field(
-        4, title="Negatives", description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)", ge=0
+        default=4,
+        title="Negatives",
+        description="Mined negatives of each positive (RocketQA: 4 on MS MARCO, 1 on NQ)",
+        ge=0,
     )
     batch: int = Field(
-        16,
+        default=16,
         title="Batch",
         description="Questions in a batch, in each process; each adds a positive and its negatives",
         ge=1,
     )
-    epochs: float = Field(2.0, title="Epochs", description="Passes over the questions", gt=0)
+    epochs: float = Field(default=2.0, title="Epochs", description="Passes over the questions", gt=0)
     learning_rate: float = Field(
-        1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
+        default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
     )
     pairs: int = Field(
-        1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints and calibrate", ge=1
+        default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints and calibrate", ge=1
     )
     evaluate_every: int | None = Field(
-        None,
+        default=None,
         title="Evaluate every",
         description="Steps between evaluations, each a checkpoint; default three in all",
         ge=1,
     )
     calibration: Literal["auto", "platt", "isotonic"] = Field(
-        "auto",
+        default="auto",
         title="Calibration",
         description="Calibration of the scores; auto: isotonic from 1,000 pairs, else platt",
     )

@@ -36,6 +36,7 @@ from db.records import Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
+    from backend.retrieval.bm25 import BM25
 
 
 QUESTIONS_PER_PART = 500
@@ -157,7 +158,7 @@ class PairBuilder:
         self.policy, self.thresholds = spec.cleaning, spec.thresholds
         self.pseudo = self.policy.definition.proposes in spec.positives
         self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
-        self._bm25 = None
+        self._bm25: BM25 | None = None
 
     def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
         """Yield (question, its pairs, why it cannot train, or None) for each question."""
@@ -182,7 +183,7 @@ class PairBuilder:
             candidates = mined[place] + easy[place]
             known = (
                 set(golds[place])
-                | ({best[place]} - {None})
+                | _without_none(best[place])
                 | {o for o, label in labels[question.id].items() if label == "positive"}
             )
             listed, floors = (
@@ -192,7 +193,7 @@ class PairBuilder:
             ordinals = {each.ordinal for each in candidates} | known
             evidence = QuestionEvidence(
                 golds[place],
-                unused[place] - {best[place]},
+                unused[place] - _without_none(best[place]),
                 best[place],
                 candidates,
                 labels[question.id],
@@ -233,7 +234,7 @@ class PairBuilder:
         drawn = []
         for place, question in enumerate(questions):
             taken = {each.ordinal for each in mined[place]}.union(
-                golds[place], {best[place]} - {None}, labels[question.id]
+                golds[place], _without_none(best[place]), labels[question.id]
             )
             others = self.drawer.other_gold(question, self.spec.other_gold, taken)
             drawn.append(
@@ -250,3 +251,7 @@ class PairBuilder:
         return names | {
             ordinal: passage.id for ordinal, passage in zip(ordinals, self.study.corpus.passages(ordinals), strict=True)
         }
+
+
+def _without_none(row: int | None) -> set[int]:
+    return set() if row is None else {row}

@@ -70,7 +70,7 @@ class Thresholds:
     """The numbers that policies decide by, and what becomes of related passages. None: the policy's own threshold."""
 
     keep_below: float | None = Field(
-        None,
+        default=None,
         title="Keep below",
         description="Probability below which a passage is a negative (default: 0.1 for cross_encoder, "
         "the judge's own for judge)",
@@ -78,7 +78,7 @@ class Thresholds:
         le=1,
     )
     propose_above: float | None = Field(
-        None,
+        default=None,
         title="Propose above",
         description="Probability above which a passage is a pseudo-positive (default: 0.9 for cross_encoder, "
         "the judge's own for judge)",
@@ -86,23 +86,23 @@ class Thresholds:
         le=1,
     )
     share: float = Field(
-        0.95,
+        default=0.95,
         title="Share",
         description="positive_aware: share of the positive's probability below which a passage is a negative",
         gt=0,
         le=1,
     )
     margin: float | None = Field(
-        None,
+        default=None,
         title="Margin",
         description="positive_aware: distance below the positive's score in the run, instead of the share",
         ge=0,
     )
     related: Literal["drop", "negative"] = Field(
-        "drop", title="Related passages", description="What becomes of passages that people call related"
+        default="drop", title="Related passages", description="What becomes of passages that people call related"
     )
     propose_above_with_answer: float | None = Field(
-        None,
+        default=None,
         title="Propose above, with an answer",
         description="judge: probability from which a passage that contains an answer is a pseudo-positive "
         "(default: the judge's own)",

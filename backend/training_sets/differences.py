@@ -76,16 +76,22 @@ def _merged_groups(
     """Yield (question, pairs before, pairs after) by question id; None for a set that does not hold the question."""
     olds, news = before.groups(), after.groups()
     old, new = next(olds, None), next(news, None)
-    while old is not None or new is not None:
-        if new is None or (old is not None and old[0] < new[0]):
+    while old is not None and new is not None:
+        if old[0] < new[0]:
             yield old[0], old[1], None
             old = next(olds, None)
-        elif old is None or new[0] < old[0]:
+        elif new[0] < old[0]:
             yield new[0], None, new[1]
             new = next(news, None)
         else:
             yield old[0], old[1], new[1]
             old, new = next(olds, None), next(news, None)
+    while old is not None:
+        yield old[0], old[1], None
+        old = next(olds, None)
+    while new is not None:
+        yield new[0], None, new[1]
+        new = next(news, None)
 
 
 def _change(
@@ -97,10 +103,11 @@ def _change(
     come: str | None,
     after: TrainingSet,
 ) -> Change | None:
-    held = [None if pair is None else (pair.role, pair.source) for pair in (old, new)]
-    if held[0] == held[1]:
+    was, now = _fate(old), _fate(new)
+    if was == now:
         return None
     if new is None:
+        assert old is not None
         why = f"the question was left out: {gone}" if gone is not None else _absence_reason(old, after)
     elif old is None:
         why = f"{new.reason}; the question was left out before: {come}" if come is not None else new.reason
@@ -108,7 +115,11 @@ def _change(
         why = f"{new.reason}; before, {old.reason}"
     else:
         why = new.reason
-    return Change(question, passage, *held, why)
+    return Change(question, passage, was, now, why)
+
+
+def _fate(pair: Pair | None) -> tuple[Role, Source] | None:
+    return None if pair is None else (pair.role, pair.source)
 
 
 def _absence_reason(old: Pair, after: TrainingSet) -> str:

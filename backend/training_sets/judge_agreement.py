@@ -129,15 +129,15 @@ def _gather(
     kept: list[tuple] = []
     for begin in range(0, len(rows), BLOCK):
         some = rows[begin : begin + BLOCK]
-        given = store.of([ids[row] for row in some]) if CROSS_ENCODER in judges else {}
+        given = store.of([ids[row] for row in some]) if store is not None and CROSS_ENCODER in judges else {}
         named = {passage for row in some for passage in (*people.labels.get(ids[row], ()), *given.get(ids[row], ()))}
         at = study.corpus.ordinals(named)
         for row in some:
-            labels = {at[passage]: label for passage, label in people.labels.get(ids[row], {}).items() if passage in at}
+            judged = {at[passage]: label for passage, label in people.labels.get(ids[row], {}).items() if passage in at}
             probabilities = {at[passage]: value for passage, value in given.get(ids[row], {}).items() if passage in at}
-            kept += _pairs(row, ordinals[row].tolist(), labels, probabilities, answers[row].tolist(), judges)
+            kept += _pairs(row, ordinals[row].tolist(), judged, probabilities, answers[row].tolist(), judges)
     columns = list(zip(*kept, strict=True)) or [()] * 6
-    labels = list(columns[3])
+    labels: list[str | None] = list(columns[3])
     found = (ordinals >= 0).sum(0)
     return JudgeAgreement(
         judges,
@@ -146,7 +146,7 @@ def _gather(
         np.array(columns[0], np.int32),
         np.array(columns[1], np.int32),
         np.array(columns[2], np.int32),
-        np.array([VOTE_OF_LABEL.get(label, SILENT) for label in labels], np.int8),
+        np.array([VOTE_OF_LABEL.get(label, SILENT) if label else SILENT for label in labels], np.int8),
         np.array(columns[4], np.float64),
         np.array(columns[5], np.int8),
         labels,

@@ -62,7 +62,7 @@ def mine_runs(
             matched = bool(questions[place].answers)
             for rank, (ordinal, score, answer) in enumerate(zip(row, values, answers, strict=True), first):
                 before = mined[place].get(ordinal)
-                if ordinal >= 0 and (before is None or rank < before.rank):
+                if ordinal >= 0 and (before is None or before.rank is None or rank < before.rank):
                     mined[place][ordinal] = NegativeCandidate(
                         ordinal, "run", run.name, rank, score, answer if matched else None
                     )

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.core.manifest import read_json, write_json
+from backend.core.manifest import read_json, read_object, write_json
 from backend.training_sets.stats import SetStats
 from backend.training_sets.training_set import Pair, as_table, schema
 from db.backup import sync
@@ -37,9 +37,10 @@ class TrainingSetShards:
         write_json(self._path(number, "json"), about)
 
     def summary(self) -> tuple[SetStats, dict[str, str]]:
-        counts, left_out = SetStats(), {}
+        counts = SetStats()
+        left_out: dict[str, str] = {}
         for number in self._numbers():
-            about = read_json(self._path(number, "json"))
+            about = read_object(self._path(number, "json"))
             counts.merge(about["counts"])
             left_out |= about["left_out"]
         return counts, left_out

@@ -78,7 +78,7 @@ class TrainingSetSpec:
         self.thresholds.check(policy.own)
         if not self.runs and not self.random + self.other_gold:
             raise BadInput(
-                "a training set is mined from one run at least; make one with 'blindspot retrieve --split train'"
+                "a training set needs at least one run to mine; make one with 'blindspot retrieve --split train'"
             )
         if self.limit is not None and self.limit < 1:
             raise BadInput(f"a training set needs at least one question, not {self.limit}")

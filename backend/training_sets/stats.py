@@ -43,7 +43,7 @@ class SetStats:
             self.sources[pair.role, pair.source] += 1
             self.reasons[pair.reason] += 1
             mine[f"{pair.role}s" if pair.role != "dropped" else "dropped"] += 1
-            if pair.mined:
+            if pair.mined and pair.rank is not None:
                 fate = fate_of(pair)
                 self.ranks[pair.rank][fate] += 1
                 mine[fate] += 1

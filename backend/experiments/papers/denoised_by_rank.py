@@ -33,9 +33,9 @@ class TakenOut:
         """(q,) float64; questions without a mined passage at these ranks count as 0."""
         from backend.training_sets.training_set import TrainingSet
 
-        shares = []
+        shares, ranks = [], range(self.first, self.last + 1)
         for _, pairs in TrainingSet.open(bench, bench.name(self.data)).groups():
-            mined = [pair.role != "negative" for pair in pairs if pair.mined and self.first <= pair.rank <= self.last]
+            mined = [pair.role != "negative" for pair in pairs if pair.rank in ranks and pair.mined]
             shares.append(sum(mined) / len(mined) if mined else 0.0)
         return np.array(shares)
 

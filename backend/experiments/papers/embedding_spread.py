@@ -102,7 +102,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     )
     cells: list[Cell] = []
     claims: list[PaperClaim] = []
-    series = {}
+    series: dict[str, Sequence[tuple[float, str, str]]] = {}
     for relation in relations:
         name, data = relation_name(relation), relation_data(setting, setting.train, relation)
         asked = setting.asked(relations=(relation,))

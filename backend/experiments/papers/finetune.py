@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, get_args
 
 from analysis.relations import relation_name
 from backend.data.formats.entityquestions import MAIN
@@ -52,6 +53,14 @@ ENOUGH = 100  # training questions, with which those stay that share no word of 
 OFFICIAL, SIMILAR = "no-overlap", "similar"  # question sets that EntityQuestions has for this
 
 
+TOWERS: tuple[tuple[str, Literal["question", "passage"] | None], ...] = (
+    ("FT", None),
+    ("FT OnlyP", "passage"),
+    ("FT OnlyQ", "question"),
+)
+"""The rows of the table that train, and the only tower that each trains."""
+
+
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     k = largest_k(setting)
     setting, official = _sources(setting, bench)
@@ -66,7 +75,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         here = Adapted(data, apart[relation])
         rows["start"][relation] = [DenseHits(asked, k, Index(before(setting)))]
         rows["BM25"][relation] = [Bm25Hits(asked, k)]
-        for row, only in (("FT", None), ("FT OnlyP", "passage"), ("FT OnlyQ", "question")):
+        for row, only in TOWERS:
             rows[row][relation] = Tuning((here,), only).hits(setting, asked, k)
         if worded:
             rows[SIMILAR_ROW][relation] = Tuning((_similar(setting, bench, data, apart[relation], official),)).hits(
@@ -117,11 +126,9 @@ def _apart(
         if measured < least or setting.relations and relation not in setting.relations:
             continue
         some = setting.asked(relations=(relation,))
-        kept = {
-            which: sum(map(Apart(some, which).keeps(bench), of.get(relation, ())))
-            for which in ("subject and answers", "subject")
-        }
-        every, total = "subject and answers", len(of.get(relation, ()))
+        kept = {words: sum(map(Apart(some, words).keeps(bench), of.get(relation, ()))) for words in get_args(Words)}
+        every: Words = "subject and answers"
+        total = len(of.get(relation, ()))
         which: Words = every if kept[every] >= enough else "subject"
         said = (
             f"{relation}: of {total:,} training questions {kept[every]:,} share no word of their subject and answers with the "

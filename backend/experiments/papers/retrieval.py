@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index
+from backend.experiments.hits import Bm25Hits, DenseHits, HybridHits, Index, RunPart
 from backend.experiments.parts import StudyEncoder
 from backend.experiments.plan import ExperimentPlan, PaperClaim, Setting, in_column, success_cells
 from backend.experiments.question_sets import measured_sets
@@ -20,7 +20,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, cells, claims = setting.encoders or (setting.start,), max(setting.ks), [], []
     for name in measured_sets(setting, bench):
         asked = setting.asked(name)
-        rows = {"BM25": Bm25Hits(asked, k)}
+        rows: dict[str, RunPart] = {"BM25": Bm25Hits(asked, k)}
         for encoder in encoders:
             rows |= {
                 encoder: DenseHits(asked, k, Index(StudyEncoder(encoder))),

@@ -30,19 +30,19 @@ class ExportOptions:
     """The options of an export."""
 
     negatives: int | None = Field(
-        None,
+        default=None,
         title="Hard negatives",
         description="Maximum hard negatives of a question, mined ones and people's; default the format's",
         ge=1,
     )
     draw: Literal["top", "random"] = Field(
-        "top",
+        default="top",
         title="Draw",
         description="Which hard negatives: top takes the highest-ranked (DPR), random draws them (RocketQA)",
     )
-    seed: int = Field(0, title="Seed", description="Seed of draw random", ge=0)
+    seed: int = Field(default=0, title="Seed", description="Seed of draw random", ge=0)
     template: str = Field(
-        TEMPLATE,
+        default=TEMPLATE,
         title="Template",
         description="How title and text become one text, for formats with one text a passage",
     )

@@ -122,7 +122,8 @@ def _left(left: ResidualFalseNegatives | None) -> str:
 
 
 def _share(rate: Rate) -> str:
-    interval = "" if rate.low is None else f" (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f})"
+    interval = "" if rate.low is None or rate.high is None else f" (95%: {100 * rate.low:.1f} to {100 * rate.high:.1f})"
+    assert rate.value is not None
     return f"{100 * rate.value:.1f}%{interval}"
 
 

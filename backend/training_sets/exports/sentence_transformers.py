@@ -23,7 +23,7 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
 
     Questions with fewer hard negatives than `ExportOptions.negatives` are only in the other files.
     """
-    width = rows.options.negatives
+    width = rows.options.negatives or 0
     counts = {
         PAIRS: write_lines(folder / PAIRS, _pairs(rows)),
         TRIPLETS: write_lines(folder / TRIPLETS, _triplets(rows)),
