@@ -1,6 +1,7 @@
-"""What the person at work must not see yet: the results of questions that they still have to judge.
+"""Hiding the results of questions that the signed-in person still has to judge.
 
-The pages get runs, comparisons and live searches through `app.study`, which asks here. The rule is in `db.blindness`.
+The pages get runs, comparisons and live searches through `app.study`, which applies these functions. The rule is in
+`db.blindness`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from app import url, who
-from app.components.marks import count, empty
+from app.components.marks import empty
 from app.desk import desk
 from app.markup import Html, join, link
 from backend.core.study import Study
+from backend.text.counting import counted
 from db.errors import Refused
 
 REASON = "you have still to judge them"
@@ -21,46 +23,46 @@ _WORDS = re.compile(r"\w+")
 
 
 def hidden(study: Study) -> frozenset[str]:
-    """The questions that are hidden from whoever is at work. Nothing is hidden from nobody: the local app before a name is given."""
+    """Return the questions hidden from the signed-in person; none before sign-in in the local app."""
     person = who.who(study.labels_path)
     return desk(study).queue.hidden(person.name) if person else frozenset()
 
 
 def any_hidden(study: Study, questions: Iterable[str]) -> bool:
-    """Whether one of these questions is hidden."""
+    """Return whether one of these questions is hidden."""
     return not hidden(study).isdisjoint(questions)
 
 
 def digest(questions: Iterable[str]) -> str:
-    """Tells one set of hidden questions from another; "" for none."""
+    """Return a digest that identifies a set of hidden questions; "" for none."""
     ids = sorted(questions)
     return blake2b("\0".join(ids).encode(), digest_size=16).hexdigest() if ids else ""
 
 
 def refuse_live(study: Study, question: str) -> None:
-    """Raise Refused for a question of one's own that would show the ranks of a hidden one.
+    """Raise Refused for a typed question that would show the ranks of a hidden question.
 
-    Whoever may not see other people's labels can ask nothing as long as questions are hidden from them: other words for the same
-    question would show the same ranks. For the rest, only the hidden questions themselves are refused.
+    A person without the right to see others' labels cannot ask anything while questions are hidden from them, because a reworded
+    question would show the same ranks. For everybody else, only the hidden questions themselves are refused.
     """
     waiting = hidden(study)
     if not waiting:
         return
     if not who.may(study.labels_path, "see others' labels"):
         raise Refused(
-            f"questions of your own wait until you have judged yours: {count(len(waiting), 'question')} to go"
+            f"you can ask your own questions once you have judged those assigned to you: {counted(len(waiting), 'question')} remaining"
         )
     if _plain(question) in {_plain(each.text) for each in study.questions.some(sorted(waiting))}:
-        raise Refused("you are judging this question now; its ranks are hidden until you have finished it")
+        raise Refused("you are judging this question; its ranks are hidden until you finish it")
 
 
 def notice_of_hidden(questions: int) -> Html:
-    """What a page shows in the place of something that would tell about hidden questions."""
+    """The empty state that replaces results of hidden questions."""
     return empty(
         "Judge first",
         join(
-            f"This shows ranks, scores or labels of {count(questions, 'question')} that you have still to judge. "
-            "It opens when you have finished them on ",
+            f"This page shows ranks, scores or labels of {counted(questions, 'question')} that you still have to judge. "
+            "To open the page, finish them on ",
             link("Judge", url.JUDGE),
             ".",
         ),

@@ -1,9 +1,10 @@
-"""The `blindspot` command: what `app/commands/` holds, put together. Heavy things load inside the commands that need them."""
+"""The `blindspot` command, assembled from `app/commands/`. Commands import heavy modules when they run."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -61,7 +62,7 @@ LOOP = (
 
 
 class _InOrder(TyperGroup):
-    """Lists commands in the order in which they are used; Typer would put the ones with sub-commands last."""
+    """Lists commands in their usual order of use; Typer would list those with sub-commands last."""
 
     def list_commands(self, context: object) -> list[str]:
         return sorted(self.commands, key=lambda name: LOOP.index(name) if name in LOOP else len(LOOP))
@@ -84,7 +85,7 @@ def options(
         context.with_resource(without_waiting())
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., Any]] = {
     "demo": opening.demo, "new": imports.new, "copy": imports.copy, "status": runs.status, "retrieve": runs.retrieve, "report": runs.report,
     "compare": compare, "read": read, "open": opening.open_app, "serve": serve.serve, "download": opening.download,
 }  # fmt: skip
@@ -106,7 +107,7 @@ for name, commands in GROUPS.items():
 
 
 def main() -> None:
-    """Run the command; what a person can put right is one line and exit code 1."""
+    """Run the command. An error that a person can fix prints one line and gives exit code 1."""
     clean_streams()
     try:
         app()
@@ -117,12 +118,12 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ != "sqlite3":
-            raise  # a fault of ours: the traceback is wanted
+            raise  # a bug: show the traceback
         from db.connection import advice_for
 
-        advice = advice_for(error)  # of SQLite's bare words; they were said of one of the study's databases
+        advice = advice_for(error)  # explains an SQLite message, which does not name the database
         line = f"a database of the study: {advice}" if advice else str(error)
-        print(f"blindspot: {line}", file=sys.stderr)  # a full disk, a file that may not be read or written
+        print(f"blindspot: {line}", file=sys.stderr)  # such as a full disk, or a file without permission
         sys.exit(1)
 
 

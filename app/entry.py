@@ -1,4 +1,4 @@
-"""How a page starts: always through `main.py`. How an error is shown: as one line, never as a traceback."""
+"""Starting a page through `main.py`, and showing an error as one line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from db.errors import BlindspotError
 
 THROUGH_MAIN = "through-main"
 PASSING = (OSError, sqlite3.Error)
-"""Errors that may pass by themselves: a full disk, a locked database, a file server that pauses. The page tries again."""
+"""Errors that may be temporary, such as a full disk or a locked database. The page tries again."""
 SECONDS_TO_RETRY = 5.0
 
 
 def enter(page: Callable[[], None]) -> None:
     """Run a page. Every page file ends with this call.
 
-    Streamlit learns of `st.navigation` from `main.py`. Because a folder `pages` is beside `main.py`, Streamlit runs a page's file
-    alone when the first visitor of a server asks for that page. A page that did not start in `main.py` therefore starts it.
+    `main.py` calls `st.navigation`. Because of the folder `pages` next to `main.py`, Streamlit runs a page's file directly when
+    the first visitor of a server requests that page. A page that was not started by `main.py` therefore starts `main.py`.
     """
     if not st.session_state.pop(THROUGH_MAIN, False):
         from app.main import main
@@ -61,7 +61,7 @@ def report(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """One line about an error."""
+    """Return one line that describes an error."""
     reason = " ".join(str(error).split())
     if isinstance(error, BlindspotError):
         return f"{reason} (This page tries again every few seconds.)" if isinstance(error, PASSING) else reason
@@ -71,7 +71,7 @@ def describe(error: Exception) -> str:
 
 
 def try_again() -> None:
-    """Run the page again in a few seconds."""
+    """Rerun the page in a few seconds."""
     runs = 0
 
     @st.fragment(run_every=SECONDS_TO_RETRY)

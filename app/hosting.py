@@ -1,8 +1,8 @@
-"""The process that serves the app; `app.server` starts it.
+"""The server process of the app, started by `app.server`.
 
     BLINDSPOT_STUDY=STUDY python -m app.hosting --port 8501 --address localhost
 
-It runs Streamlit's own ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` has no place for.
+It runs Streamlit's ASGI application behind `backend.service.guard` and `app.links`, which `streamlit run` cannot add.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 MAIN = Path(__file__).with_name("main.py")
-MEGABYTES_PER_MESSAGE = 8  # from a browser; an outbox of 10,000 unsaved labels takes half of it
+MEGABYTES_PER_MESSAGE = 8  # limit for messages from a browser; an outbox of 10,000 unsaved labels needs half of it
 SECONDS_TO_CLOSE = 5
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
 
 def host(port: int, address: str, names: list[str]) -> None:
-    """Serve the app until this process is told to end. Raises Refused when the address cannot be used."""
+    """Serve the app until this process is terminated. Raises Refused if the address cannot be used."""
     import uvicorn
 
     from backend.service.guard import CONNECTIONS, PatientProtocol, listen
@@ -65,7 +65,7 @@ def host(port: int, address: str, names: list[str]) -> None:
 
 
 def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
-    """Streamlit's ASGI application of the app, behind the guard."""
+    """Return the app's ASGI application with its middleware."""
     from starlette.middleware import Middleware
     from streamlit.starlette import App
     from streamlit.web import bootstrap
@@ -84,7 +84,7 @@ def application(port: int, address: str, names: Sequence[str] = ()) -> ASGIApp:
 
 
 def _streamlit_options(port: int, address: str) -> dict[str, Any]:
-    """Options that no config.toml can undo."""
+    """Return the options that config.toml cannot override."""
     return {
         "server.port": port,
         "server.address": address,

@@ -1,8 +1,8 @@
-"""Personal links: the server exchanges the secret of a link for a session, before any page sees it.
+"""Personal links: the server exchanges the secret of a link for a session before any page sees the secret.
 
-A request for `/?invite=SECRET` is answered with a cookie and a redirect to the same page without the secret. So the secret stays
-neither in the address bar nor in the history nor in a cookie. The cookie holds the token of the session; scripts cannot read it,
-other sites cannot send it, and over https it never travels unencrypted.
+The server answers a request for `/?invite=SECRET` with a cookie and a redirect to the same page without the secret. The secret
+therefore stays out of the address bar, the history and the cookies. The cookie contains the token of the session. Scripts cannot
+read the cookie, other sites cannot send it, and over https it is only sent encrypted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 INVITATION = "invite"
 LINK, INVALID = "link", "invalid"
-"""The parameter that says, after the redirect, that the link was not valid."""
+"""The parameter and value that mark an invalid link after the redirect."""
 _OLD_SECRET = "link%3A"
-"""How the cookie began in which earlier versions kept the secret itself."""
+"""Prefix of the cookies in which earlier versions stored the secret itself."""
 
 
 def cookie_name(labels_path: Path) -> str:
-    """The cookie with a name, in the local app. Cookies do not tell ports apart, so each study has one of its own."""
+    """Return the name of the cookie with a person's name (local app). Each study has its own, because cookies ignore ports."""
     return "blindspot-" + hashlib.sha256(str(labels_path).encode()).hexdigest()[:12]
 
 
 def session_cookie(labels_path: Path) -> str:
-    """The cookie with the token of a session."""
+    """Return the name of the cookie with the token of a session."""
     return cookie_name(labels_path) + "-session"
 
 
@@ -50,7 +50,7 @@ class PersonalLinks:
 
 
 async def _answer(scope: Scope) -> Response | None:
-    """The redirect of a request with a secret; None for every other request."""
+    """Return the redirect for a request with a secret; None for every other request."""
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse
@@ -84,7 +84,7 @@ def _redirect(request: Request, labels_path: Path, token: str | None) -> Respons
         pair for pair in parse_qsl(request.scope["query_string"].decode("latin-1")) if pair[0] not in (INVITATION, LINK)
     ]
     query = urlencode(left if token else [*left, (LINK, INVALID)])
-    # Relative to the request, so that a proxy may serve the app under a path, and no request can redirect to another site.
+    # A relative address lets a proxy serve the app under a path, and prevents redirects to other sites.
     page = "./" + quote(request.scope["path"].rsplit("/", 1)[-1])
     response = RedirectResponse(f"{page}?{query}" if query else page, 303)
     response.headers["Cache-Control"] = "no-store"
@@ -106,7 +106,7 @@ def _redirect(request: Request, labels_path: Path, token: str | None) -> Respons
 
 
 def _labels_path() -> Path | None:
-    """The label store of the study that the app serves; None where there is no study."""
+    """Return the path of the served study's label store; None without a study."""
     from backend.core.study import ENVIRONMENT_VARIABLE
 
     path = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve() / "labels.db"

@@ -1,4 +1,4 @@
-"""The app's log: a file in the study's folder, so that an error on a page can be looked up after the terminal is gone."""
+"""The app's log file in the study's folder, which keeps errors after the terminal is closed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 LOG = Path("logs") / "app.log"
-"""Where the log is in a study's folder."""
+"""Path of the log within the study's folder."""
 BYTES, OLD_FILES = 1 << 20, 3
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def start_log(folder: Path) -> None:
-    """Write warnings and errors of this process to the study's log, and to standard error. A study that cannot be written to
-    has no log."""
+    """Write warnings and errors of this process to the study's log and to standard error.
+
+    A read-only study gets no log.
+    """
     logging.raiseExceptions = False  # a full disk must not put tracebacks of `logging` on the terminal
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     try:
@@ -29,7 +31,7 @@ def start_log(folder: Path) -> None:
 
 
 def where_details_are() -> str:
-    """The end of an error message: where the traceback is."""
+    """Return the end of an error message, which says where the traceback is."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, RotatingFileHandler):
             return f"Details: {LOG} in the study's folder."

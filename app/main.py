@@ -50,7 +50,7 @@ def main() -> None:
     behaviour(who.cookie())
     if person is None and who.mode() != "local":
         show(header(None, page.title))
-        sign_in(opened.labels_path, "This study is not open to everybody.")
+        sign_in(opened.labels_path, "This study is open to its members only.")
         return
     st.set_page_config(page_title=f"{page.title} · {name}")
     show(header(name, page.title, person))

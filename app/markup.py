@@ -1,7 +1,7 @@
-"""HTML that cannot forget to escape: whatever is not made here counts as text.
+"""HTML with automatic escaping: every plain string is text.
 
 Passages, questions, answers and file names are data. They reach the page only as children or attributes of `tag`, which
-escapes them; nothing in the app hands a string of its own to Streamlit's Markdown.
+escapes them. The app never passes data to Streamlit's Markdown.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ VOID = frozenset({"br", "hr", "input", "wbr"})
 
 
 class Html(str):
-    """Markup made by `tag` or `join`. A plain `str` is text and is escaped when it becomes part of one."""
+    """Markup made by `tag` or `join`. A plain `str` is text and is escaped when it is added to markup."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """A value as escaped text; Html stays as it is, None is nothing."""
+    """Return a value as escaped text. Html is returned unchanged; None gives ""."""
     if isinstance(value, Html):
         return value
     return Html("" if value is None else escape(str(value), quote=True))
@@ -31,9 +31,10 @@ def join(*parts: object) -> Html:
 
 
 def tag(name: str, *children: object, **attributes: Any) -> Html:
-    """`tag("a", "words", href=..., cls="x", data_go=True)`. `cls` is class; `_` in a name is `-`.
+    """Return an element: `tag("a", "words", href=..., cls="x", data_go=True)`.
 
-    An attribute of None or False is left out; True stands without a value.
+    `cls` is the class attribute, and `_` in a name becomes `-`. An attribute that is None or False is omitted; True gives an
+    attribute without a value.
     """
     opening = [name]
     for key, value in attributes.items():
@@ -47,7 +48,7 @@ def tag(name: str, *children: object, **attributes: Any) -> Html:
 
 
 def plain(words: str) -> str:
-    """Words as Markdown that shows them as they are: for labels of buttons, which Streamlit reads as Markdown."""
+    """Escape Markdown, for button labels, which Streamlit reads as Markdown."""
     return "".join(f"\\{letter}" if letter in _MARKDOWN else letter for letter in words)
 
 
@@ -60,17 +61,17 @@ def span(*children: object, **attributes: Any) -> Html:
 
 
 def link(words: object, href: str, **attributes: Any) -> Html:
-    """A link inside the app: a real address, followed without loading the page anew (see `behaviour.js`)."""
+    """A link inside the app, which `behaviour.js` follows without reloading the page."""
     return tag("a", words, href=href, data_go=True, **attributes)
 
 
 def term(words: object, explanation: str) -> Html:
-    """A word of the trade, explained when it is pointed at or focused."""
+    """A technical term with an explanation that shows on hover or focus."""
     return tag("abbr", words, title=explanation, tabindex="0")
 
 
 def show(*parts: object) -> None:
-    """Put markup on the page, if there is any. Streamlit runs it through DOMPurify as well."""
+    """Put markup on the page unless it is empty. Streamlit also sanitises it with DOMPurify."""
     import streamlit as st
 
     if made := join(*parts):

@@ -1,4 +1,4 @@
-"""Words about runs that several pages use."""
+"""Descriptions of runs that several pages share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from app.study import Measured
 from backend.retrieval.retriever import RETRIEVERS, kind_of_run
 from backend.text.answers import SEARCHES_TITLE
+from backend.text.counting import counted
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
-    """The two runs to start with: the first lexical one (BM25) and the first dense one over the same questions, else the last two.
+    """Return the two runs to compare by default.
+
+    These are the first lexical run (BM25) and the first dense run over the same questions, or else the last two runs.
 
     Args:
-        runs: name to manifest, at least one; where there is one, it is both.
+        runs: name to manifest, at least one; a single run is returned twice.
     """
     names = list(runs)
     kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
@@ -26,30 +29,31 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
 
 
 def convention(kind: str, rule: str) -> str:
-    """How relevance was decided, in one sentence that stands beside the figures."""
+    """Return one sentence that says which passages count as relevant."""
     if kind == "gold":
-        return "Relevant is a passage that the question's gold names."
-    where = "in its title or text" if rule in SEARCHES_TITLE else "in its text; the title is not searched"
-    return f"Relevant is a passage that holds an answer by the rule “{rule}”, {where}."
+        return "A passage is relevant if it is a gold passage of the question."
+    if rule in SEARCHES_TITLE:
+        return f"A passage is relevant if its title or text contains an answer (rule: {rule})."
+    return f"A passage is relevant if its text contains an answer (rule: {rule}; titles are not searched)."
 
 
 def left_out(measured: Measured) -> str:
-    return "; ".join(f"{count:,} questions left out: {reason}" for reason, count in measured.left_out.items())
+    return "; ".join(f"{counted(count, 'question')} left out: {reason}" for reason, count in measured.left_out.items())
 
 
 def retriever_label(manifest: Mapping) -> str:
-    """What made a run, for people."""
+    """Return the readable name of the retriever that produced a run."""
     kind = kind_of_run(manifest)
     return str(manifest.get("retriever") or "imported") if kind is None else kind.describe(manifest)
 
 
 def short_time(stamp: str | None) -> str:
-    """ "2026-11-20 19:38" of an ISO time, in UTC."""
+    """Shorten an ISO time in UTC to "2026-11-20 19:38"."""
     return (stamp or "")[:16].replace("T", " ")
 
 
 def retrieve_command() -> str:
-    """The command that makes a run, with the kinds of retriever that Home suggests."""
+    """Return the command that makes a run, with the retrievers that Home suggests."""
     return (
         f"blindspot retrieve --with {'|'.join(kind.name for kind in RETRIEVERS if kind.suggested and not kind.fusion)}"
     )

@@ -1,4 +1,4 @@
-"""Which questions of a comparison are looked at, and in which order: read from the address, used by Compare and Question."""
+"""The selection and order of a comparison's questions, read from the address by Compare, Slices and Question."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FALLS_FIRST = frozenset({"contrast", "frequency"})  # sorted from the highest do
 
 @dataclass(frozen=True)
 class Selection:
-    """What the address asks for; `rule` follows from the runs. `sort` is a key of SORTS, with "-" before it for the other direction."""
+    """The selection in the address. `rule` follows from the runs; `sort` is a key of SORTS, with a leading "-" to reverse it."""
 
     a: str
     b: str
@@ -44,13 +44,13 @@ class Selection:
     page: int = 1
 
     def parameters(self, **changes: Any) -> dict[str, Any]:
-        """As query parameters, those that are at their default left out."""
+        """Return the query parameters, without those at their defaults."""
         changed = replace(self, **changes)
         defaults = {field.name: field.default for field in fields(Selection)}
         return {key: value for key, value in asdict(changed).items() if key != "rule" and value != defaults[key]}
 
     def on_compare(self, **changes: Any) -> str:
-        """The address of Compare with this selection; a change of the selection starts at the first page."""
+        """Return the address of Compare with this selection, at the first page."""
         return url.href(url.COMPARE, self.parameters(**{"page": 1, **changes}))
 
     def on_question(self, question_id: str, **more: Any) -> str:
@@ -58,14 +58,14 @@ class Selection:
 
     @property
     def order(self) -> tuple[str, bool]:
-        """(key of SORTS, falling). Nothing said: the sharpest contrast first, or the order of import where there is none."""
+        """Return (key of SORTS, is descending). The default is by contrast, or by import for cells without contrast."""
         if not self.sort:
             return ("contrast", True) if self.cell in ("all", "only_a", "only_b") else ("order", False)
         key = self.sort.removeprefix("-")
         return key, (key in FALLS_FIRST) != self.sort.startswith("-")
 
     def toggled(self, key: str) -> str:
-        """The `sort` that a click on a column head asks for."""
+        """Return the `sort` after a click on a column head."""
         now, falling = self.order
         if now != key:
             return key
@@ -74,7 +74,7 @@ class Selection:
 
 
 def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
-    """The selection in the address. What makes no sense there is as if it were not there."""
+    """Read the selection from the address. Invalid values count as absent."""
     sorts = tuple(prefix + key for key in SORTS for prefix in ("", "-"))
     return Selection(
         a, b,
@@ -93,7 +93,7 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
-    """(q,) bool: rows that pass the filters other than the cell. Raises BadInput or Missing for a slice that cannot be."""
+    """Return the rows that match all filters except the cell, (q,) bool. Raises BadInput or Missing for an invalid slice."""
     kept = np.ones(len(comparison), dtype=bool)
     if selection.relation:
         kept &= comparison.relations == selection.relation
@@ -112,7 +112,7 @@ def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:
 
 
 def rows(comparison: Comparison, selection: Selection, kept: np.ndarray | None = None) -> np.ndarray:
-    """The chosen rows in the chosen order. (m,) int64."""
+    """Return the selected rows in the selected order, (m,) int64."""
     kept = filtered(comparison, selection) if kept is None else kept
     if selection.cell != "all":
         codes = flips.cells(comparison.first_a, comparison.first_b, selection.k)
@@ -124,7 +124,7 @@ def rows(comparison: Comparison, selection: Selection, kept: np.ndarray | None =
         return chosen[::-1] if falling else chosen
     values = values[chosen]
     unknown = ~np.isfinite(values)
-    values = np.where(unknown, np.inf, -values if falling else values)  # whatever the direction, the unknown comes last
+    values = np.where(unknown, np.inf, -values if falling else values)  # unknown values come last in both directions
     return chosen[np.argsort(values, kind="stable")]
 
 

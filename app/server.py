@@ -1,4 +1,4 @@
-"""Start the app's server for a study, and end it."""
+"""Start and stop the app's server for a study."""
 
 from __future__ import annotations
 
@@ -21,24 +21,27 @@ if TYPE_CHECKING:
 
 ADDRESS = "localhost"
 SIGN_IN = "BLINDSPOT_SIGN_IN"
-"""Environment variable: with "none" the server believes what everybody says about who they are, with "links" nobody. Otherwise the
-address decides."""
+"""Environment variable: "none" lets everybody sign in by name, "links" requires personal links. Otherwise the address decides."""
 SECONDS_TO_START = 60
 
 
 def command(port: int, address: str = ADDRESS, hosts: Sequence[str] = ()) -> list[str]:
-    """The command that serves the app. The environment variable BLINDSPOT_STUDY names the study."""
+    """Return the command that serves the app. The environment variable BLINDSPOT_STUDY names the study."""
     names = [word for host in hosts for word in ("--host", host)]
     return [sys.executable, "-m", "app.hosting", "--port", str(port), "--address", address, *names]
 
 
 def environment(study: Study, without_sign_in: bool = False, hosts: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of the server's process. With further host names, a proxy brings people from elsewhere, who must sign in."""
+    """Return the environment of the server's process. Further host names imply a proxy with remote users, who must sign in."""
     from backend.core.study import ENVIRONMENT_VARIABLE
 
     inherited = {name: value for name, value in os.environ.items() if name != SIGN_IN}
-    told = {SIGN_IN: "none"} if without_sign_in else {SIGN_IN: "links"} if hosts else {}
-    return {**inherited, ENVIRONMENT_VARIABLE: str(study.folder), **told}
+    sign_in: dict[str, str] = {}
+    if without_sign_in:
+        sign_in = {SIGN_IN: "none"}
+    elif hosts:
+        sign_in = {SIGN_IN: "links"}
+    return {**inherited, ENVIRONMENT_VARIABLE: str(study.folder), **sign_in}
 
 
 def serve(
@@ -50,7 +53,7 @@ def serve(
         hosts: further names under which people reach the server, such as that of a reverse proxy.
 
     Raises:
-        Refused: the address or the port cannot be used; or others can reach the address and nobody could sign in.
+        Refused: the address or port cannot be used, or others can reach the address but nobody could sign in.
     """
     from backend.core.children import child
     from backend.service.guard import EVERYWHERE, in_url, is_loopback, listen
@@ -100,7 +103,7 @@ def _refuse_taken_port(address: str, port: int) -> None:
 
 
 def wait_until_up(port: int, server: subprocess.Popen, address: str = ADDRESS) -> None:
-    """Wait until the server answers. Raises BlindspotError when it ends, or does not answer within a minute."""
+    """Wait until the server answers. Raises BlindspotError if it exits or does not answer within a minute."""
     from backend.service.guard import in_url, reachable_host
 
     health = f"http://{in_url(reachable_host(address))}:{port}/_stcore/health"

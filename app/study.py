@@ -1,8 +1,7 @@
-"""The open study and what the pages derive from its runs, held between runs of the script.
+"""The open study and the results that pages derive from its runs, cached between runs of the script.
 
-Everything here is keyed by what it was made from (the run's name and when it was made, how many questions there are), so
-that a run that is made again, or an import, shows at the next rerun. Stores open one connection per thread, so holding a
-`Study` across sessions is safe; a bare connection never is.
+Each cache key contains the inputs of the result (such as a run's name and creation time), so replaced runs and new imports show
+at the next rerun. Sessions can share a `Study`, because its stores open one connection per thread.
 """
 
 from __future__ import annotations
@@ -19,35 +18,37 @@ import numpy as np
 import streamlit as st
 
 from app import blind
+from backend.core.runs import Run
 from backend.core.study import ENVIRONMENT_VARIABLE, SETTINGS_FILE, Study
 from backend.evaluation.comparison import Comparison, Measured, measure, set_label
 from backend.evaluation.panel import Panel
+from backend.evaluation.relevance import Kind
 from backend.text.answers import DEFAULT_RULE
 from db.errors import Missing
 from db.imports import Imports
 from db.records import Hits, Question
 
-__all__ = ["Comparison", "Measured", "set_label"]  # as the pages know them
+__all__ = ["Comparison", "Measured", "set_label"]  # re-exported for the pages
 
 Key = tuple
-"""What a derived thing was made from; hashable."""
+"""The inputs of a cached result; hashable."""
 COARSE = 2_000_000_000
-"""Nanoseconds that no file system's clock is coarser than."""
+"""Upper limit, in nanoseconds, of the resolution of file time stamps."""
 SECONDS_TO_READ = 1.0
-"""How long the first page is given for itself before anything is made ready for the next."""
+"""Delay after the first page before background work starts."""
 
 
 def current() -> Study:
-    """The study that $BLINDSPOT_STUDY names, else the one in the current folder. Raises Missing."""
+    """Return the study in $BLINDSPOT_STUDY, else the one in the current folder. Raises Missing."""
     folder = Path(os.environ.get(ENVIRONMENT_VARIABLE) or ".").resolve()
     marks = tuple(_mark(folder / name) for name in (SETTINGS_FILE, "labels.db", "corpus.db"))
     if marks[0] is None:
-        Study.open(folder)  # raises, and says what to type
+        Study.open(folder)  # raises Missing with advice
     return _opened(str(folder), marks[1:])
 
 
 def _mark(path: Path) -> int | None:
-    """Changes when the file is replaced, not when it is written to."""
+    """Return a mark that changes when the file is replaced, but not when it is written to."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -57,16 +58,15 @@ def _mark(path: Path) -> int | None:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _opened(folder: str, marks: tuple) -> Study:
     opened = Study.open(folder)
-    ahead(
-        lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ
-    )  # 0.2 s that the first test would wait for
+    # The import takes 0.2 s, for which the first test would otherwise wait.
+    ahead(lambda: import_module("scipy.special"), "significance", wait=SECONDS_TO_READ)
     return opened
 
 
 def ahead(work: Callable[[], object], *key: object, wait: float = 0.0) -> None:
-    """Have something made in the background that the next click is likely to need; once for a key, for all sessions.
+    """Compute in the background, once per key, a cached result that the next click is likely to need.
 
-    It is for what makes itself when it is asked for: where it fails here, it fails again there, and the page says so.
+    Errors are ignored here; the page computes the result again on demand and reports them.
     """
     _ahead(work, wait, *key)
 
@@ -88,13 +88,13 @@ def _imports(folder: str, mark: int | None) -> Imports:
 
 
 def questions_key(study: Study) -> Key:
-    """Changes with every import of questions or frequencies."""
+    """Return a key that changes with every import of questions or frequencies."""
     mark = _mark(study.labels_path)
     return str(study.folder), mark, study.questions.last, _imports(str(study.folder), mark).last
 
 
 def runs(study: Study) -> dict[str, dict]:
-    """Finished runs over this study's passages: name to manifest, oldest first."""
+    """Return the finished runs over this study's passages: name to manifest, oldest first."""
     if not study.has_corpus:
         return {}
     return dict(_runs(study, str(study.folder), study.corpus.digest, _changed(study.folder / "runs")))
@@ -106,8 +106,10 @@ def _runs(_study: Study, folder: str, digest: str, changed: Key) -> dict[str, di
 
 
 def _changed(folder: Path) -> Key:
-    """Changes when a part is added to a folder, replaced or deleted: each is a rename. Right after that it is another at every call,
-    because the clock that stamps a folder is coarse, and the next change could bear the same stamp."""
+    """Return a key that changes when an entry of the folder is added, replaced or deleted (each is a rename).
+
+    Soon after a change, every call returns a new key, because time stamps are coarse and a second change could get the same stamp.
+    """
     try:
         stamp = folder.stat().st_mtime_ns
     except OSError:
@@ -117,20 +119,22 @@ def _changed(folder: Path) -> Key:
 
 
 def rule(study: Study, a: str, b: str) -> str:
-    """The matching rule to compare two runs by: the one both were matched with, else the default."""
+    """Return the matching rule of both runs if they share one, else the default."""
     return rule_of(study, (a, b))
 
 
-def measured(study: Study, name: str, relevance: str = "answers", rule: str = "dpr") -> Measured:
-    """A run, without the questions that are hidden from whoever is at work. Raises Missing for a run that does not exist."""
+def measured(study: Study, name: str, relevance: Kind = "answers", rule: str = "dpr") -> Measured:
+    """Return a measured run without the questions hidden from the signed-in person. Raises Missing for an unknown run."""
     manifest = runs(study).get(name)
     if manifest is None:
         known = ", ".join(runs(study)) or "none yet"
         raise Missing(f"there is no run {name!r} in this study; runs here: {known}")
-    key = questions_key(study), name, manifest.get("made"), relevance, rule
-    whole = _measured(study, *key)
+    questions, made = questions_key(study), manifest.get("made")
+    whole = _measured(study, questions, name, made, relevance, rule)
     hidden = blind.hidden(study)
-    return whole if hidden.isdisjoint(whole.row_of) else _visible(whole, hidden, blind.digest(hidden), *key)
+    if hidden.isdisjoint(whole.row_of):
+        return whole
+    return _visible(whole, hidden, blind.digest(hidden), questions, name, made, relevance, rule)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -139,12 +143,12 @@ def _visible(_whole: Measured, _hidden: frozenset[str], *key: object) -> Measure
 
 
 def _hidden_key(study: Study) -> str:
-    """Tells results of the same runs apart where different questions are hidden."""
+    """Return a key that distinguishes results with different hidden questions."""
     return blind.digest(blind.hidden(study))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _measured(_study: Study, questions: Key, name: str, made: str, relevance: str, rule: str) -> Measured:
+def _measured(_study: Study, questions: Key, name: str, made: str | None, relevance: Kind, rule: str) -> Measured:
     run = _study.run(name)
     records = _questions_of_run(_study, questions, run.manifest.get("question_set", (name, made)), run.question_ids)
     return measure(_study, name, relevance, rule, records)
@@ -152,12 +156,12 @@ def _measured(_study: Study, questions: Key, name: str, made: str, relevance: st
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _questions_of_run(_study: Study, questions: Key, question_set: object, _ids: list[str]) -> list[Question]:
-    """Runs over one set of questions share the records."""
+    """Return the question records, shared by all runs over the same questions."""
     return _study.questions.some(_ids)
 
 
-def comparison(study: Study, a: str, b: str, relevance: str = "answers", rule: str = "dpr") -> Comparison:
-    """Two runs side by side. Raises Missing for a run that does not exist."""
+def comparison(study: Study, a: str, b: str, relevance: Kind = "answers", rule: str = "dpr") -> Comparison:
+    """Compare two runs. Raises Missing for an unknown run."""
     known = runs(study)
     left, right = measured(study, a, relevance, rule), measured(study, b, relevance, rule)
     made = tuple(known[name].get("made") for name in (a, b))
@@ -170,14 +174,14 @@ def _comparison(_a: Measured, _b: Measured, *key: object) -> Comparison:
 
 
 def rule_of(study: Study, names: Sequence[str]) -> str:
-    """The matching rule that all of several runs were matched with, else the default."""
+    """Return the matching rule of the runs if all share one, else the default."""
     known = runs(study)
     used = {known[name].get("rule", DEFAULT_RULE) for name in names if name in known}
     return used.pop() if len(used) == 1 else DEFAULT_RULE
 
 
-def panel(study: Study, names: Sequence[str], relevance: str = "answers") -> Panel:
-    """Several runs side by side. Raises Missing for a run that does not exist, BadInput where they share no question."""
+def panel(study: Study, names: Sequence[str], relevance: Kind = "answers") -> Panel:
+    """Compare several runs. Raises Missing for an unknown run, BadInput if the runs share no question."""
     known, by = runs(study), rule_of(study, names)
     measured_runs = {name: measured(study, name, relevance, by) for name in names}
     made = tuple((name, known[name].get("made")) for name in names)
@@ -190,9 +194,9 @@ def _panel(_runs: dict[str, Measured], *key: object) -> Panel:
 
 
 def run_row(study: Study, name: str, question_id: str) -> Hits | None:
-    """What a run found for one question, (1, k); None where the question is not in it, or is hidden from whoever is at work.
+    """Return a run's hits for one question, (1, k); None if the question is not in the run or is hidden.
 
-    Raises Missing for the run.
+    Raises Missing for an unknown run.
     """
     manifest = runs(study).get(name)
     if manifest is None:
@@ -209,14 +213,14 @@ def run_row(study: Study, name: str, question_id: str) -> Hits | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _run(_study: Study, folder: str, name: str, made: str):
+def _run(_study: Study, folder: str, name: str, made: str | None) -> Run:
     return _study.run(name)
 
 
 def live(study: Study, retriever: str, question: str, k: int) -> Hits:
-    """What a retriever finds now. Held, so that showing more of a list does not search again.
+    """Search with a retriever now. The hits are cached, so showing more of a list does not search again.
 
-    Raises Refused for a question that is hidden from whoever is at work.
+    Raises Refused for a question that is hidden from the signed-in person.
     """
     blind.refuse_live(study, question)
     from backend.retrieval.live import made

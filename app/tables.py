@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from app.terminal import Terminal, clean_json
 from backend.text.counting import counted, noun
@@ -82,21 +82,18 @@ def print_results_import(made: ResultsImport, folder: str) -> None:
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
+    """The id is whole at 80 columns; it begins with the time, UTC, at which the job was asked for."""
     from backend.core.jobs import title
 
-    table = Table("id", "job", "state", "started (UTC)", "progress", "reason")
+    table = Table(Column("id", no_wrap=True), "job", Column("state", no_wrap=True), "progress or reason")
     for job in jobs:
-        progress = ""
+        about = job.error or ""
         if job.unfinished:
             count = f"{job.done:,} of {job.total:,}" if job.total else f"{job.done:,}" if job.done else ""
-            progress = ": ".join(filter(None, (job.doing, count)))
-        started = (job.started or "")[:19].replace("T", " ")
-        name = title(job.kind, job.arguments)
-        table.add_row(job.id, escape(name), job.state, started, escape(progress), escape(job.error or ""))
+            about = ": ".join(filter(None, (job.doing, count)))
+        table.add_row(job.id, escape(title(job.kind, job.arguments)), job.state, escape(about))
     console.print(table)
 
 
 def _right(name: str):
-    from rich.table import Column
-
     return Column(name, justify="right")

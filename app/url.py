@@ -1,13 +1,13 @@
-"""The address is the state: every choice is a query parameter, read at the start of a run and written by whoever changes it.
+"""The page's state in the address: every choice is a query parameter, and widgets follow the address.
 
-Streamlit's own `bind="query-params"` is not used: with it a parameter at its default drops out of links, and each Back is
-answered by a new entry in the history, so that Back leads nowhere. Here the address always wins, and widgets follow it.
+Streamlit's `bind="query-params"` is not used. It drops parameters at their defaults from links, and it adds a history entry on
+every Back, so Back does not leave the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -16,12 +16,15 @@ HOME, COMPARE, RELATIONS, SLICES, MAP = "./", "compare", "relations", "slices", 
 QUESTION, JUDGE, QUALITY, TRAINING, EXPERIMENTS = "question", "judge", "quality", "training", "experiments"
 
 
+Option = TypeVar("Option", bound=str)
+
+
 def value(key: str, default: str = "") -> str:
     return st.query_params.get(key, default)
 
 
 def number(key: str, default: int, low: int = 1, high: int | None = None) -> int:
-    """A whole number from the address, kept within its bounds; the default where it is none."""
+    """Return a whole number from the address, clipped to its bounds; the default if the parameter is not a number."""
     try:
         found = int(value(key, ""))
     except ValueError:
@@ -29,19 +32,20 @@ def number(key: str, default: int, low: int = 1, high: int | None = None) -> int
     return max(low, found if high is None else min(found, high))
 
 
-def one_of(key: str, options: Sequence[str], default: str) -> str:
+def one_of(key: str, options: Sequence[Option], default: Option) -> Option:
+    """Return a parameter that is one of the options, else the default."""
     found = value(key)
-    return found if found in options else default
+    return next((option for option in options if option == found), default)
 
 
 def href(page: str, parameters: Mapping[str, Any]) -> str:
-    """The address of a page; parameters that are None or "" are left out."""
+    """Return the address of a page, without parameters that are None or ""."""
     query = urlencode({key: str(value) for key, value in parameters.items() if value not in (None, "")})
     return f"{page}?{query}" if query else page
 
 
 def write(key: str, new: str | None, default: str = "", forget: Sequence[str] = ()) -> None:
-    """Change the address. `forget` names parameters that mean nothing once this one has changed (the page number)."""
+    """Change a parameter of the address, and remove the parameters that depend on it (`forget`), such as the page number."""
     for name in forget:
         st.query_params.pop(name, None)
     if new in (None, "", default):
@@ -51,7 +55,7 @@ def write(key: str, new: str | None, default: str = "", forget: Sequence[str] = 
 
 
 def _follow(key: str, current: str, default: str, forget: Sequence[str]) -> dict[str, Any]:
-    """What makes a widget show `current` and write what a person changes."""
+    """Return the widget arguments that show `current` and write changes to the address."""
     name = f"url-{key}"
     if st.session_state.get(name) != current:
         st.session_state[name] = current
@@ -61,20 +65,20 @@ def _follow(key: str, current: str, default: str, forget: Sequence[str]) -> dict
 def select(
     label: str,
     key: str,
-    options: Sequence[str],
-    default: str,
+    options: Sequence[Option],
+    default: Option,
     forget: Sequence[str] = (),
-    format_func: Callable[[str], str] = str,
+    format_func: Callable[[Any], str] = str,
     **more: Any,
-) -> str:
-    """A select box for a query parameter; gives the option that is chosen."""
+) -> Option:
+    """Show a select box for a query parameter, and return the chosen option."""
     current = one_of(key, options, default)
     st.selectbox(label, options, format_func=format_func, **_follow(key, current, default, forget), **more)
     return current
 
 
 def text_box(label: str, key: str, forget: Sequence[str] = (), **more: Any) -> str:
-    """A text field for a query parameter; gives its text."""
+    """Show a text field for a query parameter, and return its text."""
     current = value(key)
     st.text_input(label, **_follow(key, current, "", forget), **more)
     return current

@@ -1,10 +1,10 @@
-"""Who is at work, and what they may do. The store is asked at every rerun and at every act: nothing about a person is remembered here.
+"""The signed-in person and their rights, read from the store at every rerun and every action.
 
-A person is known by one of three signs:
+There are three ways to sign in:
 
-- a session: they opened their personal link, and the server exchanged its secret for a cookie that scripts cannot read (`app.links`);
-- an identity provider (OIDC), where secrets.toml configures one;
-- a name alone, where the server answers this machine only. The browser keeps the name in a cookie.
+- a personal link, whose secret the server exchanges for a session cookie that scripts cannot read (`app.links`);
+- an identity provider (OIDC), if secrets.toml configures one;
+- a name, if the server is reachable from this machine only. The browser keeps the name in a cookie.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from db.rights import ACTIONS
 
 Mode = Literal["local", "links", "oidc"]
 
-SIGNED_OUT = "you are not signed in any more; sign in again, or open your personal link again"
+SIGNED_OUT = "you are no longer signed in; sign in again, or open your personal link again"
 _TOKEN, _WRONG, _COOKIE = "who-token", "who-wrong", "who-cookie"
 _NAME = "name:"
-_SECRET = "link:"  # how the cookie began in which earlier versions kept the secret of a link; it is deleted
+_SECRET = "link:"  # prefix of the cookies of earlier versions with the secret of a link; such a cookie is deleted
 
 
 def mode() -> Mode:
-    """How people are told apart: by OIDC where secrets.toml configures it, by name on loopback, else by personal links."""
+    """Return the way to sign in: OIDC if secrets.toml configures it, by name on loopback, else by personal links."""
     if _oidc():
         return "oidc"
-    told = os.environ.get(SIGN_IN)
-    if told in ("none", "links"):
-        return "local" if told == "none" else "links"
+    setting = os.environ.get(SIGN_IN)
+    if setting in ("none", "links"):
+        return "local" if setting == "none" else "links"
     return "local" if is_loopback(st.get_option("server.address") or "") else "links"
 
 
 def who(labels_path: Path) -> Person | None:
-    """The person at work in this session, as the store has them now; None where nobody is signed in."""
+    """Return the person signed in to this session, from the store; None if nobody is signed in."""
     everybody = people(labels_path)
     if _oidc():
-        return everybody.with_email(st.user.email) if st.user.is_logged_in and st.user.email and _verified() else None
-    if INVITATION in st.query_params:  # only where the app is served without `app.hosting`, which exchanges the link
+        email = st.user.email if st.user.is_logged_in else None
+        return everybody.with_email(email) if isinstance(email, str) and email and _verified() else None
+    if INVITATION in st.query_params:  # happens only without `app.hosting`, which exchanges links
         del st.query_params[INVITATION]
         st.session_state[_WRONG] = True
     session = _session(labels_path)
@@ -62,9 +63,9 @@ def who(labels_path: Path) -> Person | None:
 
 
 def acting(labels_path: Path) -> str | None:
-    """The name to give as `by` to stores and jobs; None in the local app until a person says who they are.
+    """Return the name for the `by` of stores and jobs; None in the local app before sign-in.
 
-    Raises Refused where others reach the app and nobody is signed in, as after a link was revoked.
+    Raises Refused if others can reach the app and nobody is signed in, for example after a link was revoked.
     """
     person = who(labels_path)
     if person is None and mode() != "local":
@@ -73,7 +74,7 @@ def acting(labels_path: Path) -> str | None:
 
 
 def may(labels_path: Path, action: str) -> bool:
-    """Whether whoever is at work may do an action of `db.rights.ACTIONS`: pages hide what would be refused."""
+    """Return whether the signed-in person has the right to an action of `db.rights.ACTIONS`; pages hide refused actions."""
     person = who(labels_path)
     if person is None:
         return mode() == "local" and ACTIONS[action].unnamed
@@ -81,17 +82,17 @@ def may(labels_path: Path, action: str) -> bool:
 
 
 def gone(labels_path: Path) -> bool:
-    """Whether nobody is signed in any more where signing in is needed. A fragment that finds this runs its page again."""
+    """Return whether a required sign-in has ended. A fragment then reruns its page."""
     return mode() != "local" and who(labels_path) is None
 
 
 def wrong_link() -> bool:
-    """Whether this session came with a personal link that is not valid."""
+    """Return whether this session began with an invalid personal link."""
     return bool(st.session_state.get(_WRONG)) or st.query_params.get("link") == INVALID
 
 
 def say(labels_path: Path, name: str) -> None:
-    """On this machine: be the person of that name, who is added if new. The first of a study is its lead. Raises BadInput."""
+    """Sign in by name (local app). A new person is added; the first person of a study is its lead. Raises BadInput."""
     if mode() != "local":
         raise Refused(SIGNED_OUT)
     everybody = people(labels_path)
@@ -102,7 +103,7 @@ def say(labels_path: Path, name: str) -> None:
 
 
 def forget(labels_path: Path) -> None:
-    """Sign out of this browser. A personal link stays valid, and opens a new session."""
+    """Sign out of this browser. A personal link stays valid and opens a new session."""
     if _oidc():
         st.logout()
         return
@@ -112,12 +113,12 @@ def forget(labels_path: Path) -> None:
 
 
 def people(labels_path: Path) -> People:
-    """Everybody of the study; one store for all sessions."""
+    """Return the study's store of people, shared by all sessions."""
     return _people(str(labels_path), labels_path.stat().st_ino)
 
 
 def cookie() -> tuple[str, str] | None:
-    """(name, value) of the cookie with the name that the browser is to keep; None where nothing has changed in this session."""
+    """Return (name, value) of the cookie for the browser to store; None if it has not changed in this session."""
     return st.session_state.get(_COOKIE)
 
 
@@ -141,14 +142,14 @@ def _named(people: People, name: str) -> Person | None:
 
 @st.cache_resource(show_spinner=False)
 def _oidc() -> bool:
-    """Whether secrets.toml names a provider; read once, as Streamlit's own sign-in does."""
+    """Return whether secrets.toml configures a provider. It is read once, as in Streamlit's own sign-in."""
     from streamlit.runtime.secrets import secrets_singleton
 
     return secrets_singleton.load_if_toml_exists() and "auth" in secrets_singleton
 
 
 def _verified() -> bool:
-    """Whether the provider vouches for the address; one that says nothing of it is believed."""
+    """Return whether the provider verified the email address; an address without that claim is accepted."""
     return st.user.to_dict().get("email_verified") is not False
 
 

@@ -65,6 +65,8 @@ JOBS: dict[str, str] = {
     "train": "train",
     "score": "train",
     "try": "train",
+    "learn": "train",
+    "judge": "train",
     "read": "read",
     "experiment": "experiment",
     "make": "make batches",

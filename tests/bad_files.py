@@ -37,7 +37,7 @@ BAD = {
         (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t-1\tq\t[]\n", 2, "s_pop is '-1'"),
         (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\tq\tnone\n", 2, "not JSON"),
         (b"subj\tprop\ts_pop\tquestion\tpossible_answers\na\tb\t1\n", 2, "3 fields where the header names 5"),
-        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\n", None, "nothing else"),
+        (b"subj\tprop\ts_pop\tquestion\tpossible_answers\n", None, "no rows"),
     ],
     "questions-paq": [
         (b'{"question": "q", "answer": "a"}\n', 1, "needs PAQ's file with metadata"),

@@ -55,7 +55,7 @@ def test_filters_narrow_the_list_and_the_figures(study):
     assert "over the 3 of 7 questions" in page.text
     assert set(listed(compare(study, text="THING ansver3"))) == {"q3"}
     assert set(listed(compare(study, set="test · toy"))) == {"q6"}
-    assert "No question fits" in compare(study, relation="P999").text
+    assert "No question matches" in compare(study, relation="P999").text
 
 
 @pytest.mark.parametrize(("sort", "order"), [
@@ -117,13 +117,13 @@ def test_a_slice_in_the_address_filters_everything(study):
 
 def test_runs_over_different_questions_are_compared_on_what_they_share(study):
     page = compare(study, a="short")
-    assert "compared on the 3 they share" in page.text
+    assert "the comparison uses the 3 they share" in page.text
     assert cells(page) == {"both": "2", "only_a": "1", "only_b": "0", "neither": "0"}
 
 
 def test_relevance_by_gold(study):
     page = compare(study, relevance="gold", k=15)
-    assert "Relevant is a passage that the question's gold names." in page.text
+    assert "A passage is relevant if it is a gold passage of the question." in page.text
     # question 4's gold is found by alpha at 12, its answer passage no longer counts
     assert cells(page) == {"both": "3", "only_a": "2", "only_b": "1", "neither": "1"}
     assert cells(compare(study, relevance="gold", k=5))["only_a"] == "1"
@@ -173,7 +173,7 @@ def test_labels_correct_the_figures(tmp_path):
     from db.people import People
 
     study = hand_made_study(tmp_path / "s")
-    assert "With the labels of people" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
+    assert "Accuracy with labels" not in Page(study.folder, "compare", a="alpha", b="beta", k=1).text
     People(study.labels_path).add("Ann")
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     labels.add("Ann", LabelEvent("g", "label", "q3", (Choice("filler0", "positive"), Choice("filler1", "negative"))))

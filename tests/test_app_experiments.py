@@ -17,7 +17,7 @@ def study(tmp_path_factory):
 
 
 def test_without_anything_it_says_where_to_begin(tmp_path):
-    assert "Nothing to experiment on yet" in Page(Study.create(tmp_path / "empty").folder, "experiments").text
+    assert "No passages and questions yet" in Page(Study.create(tmp_path / "empty").folder, "experiments").text
 
 
 def test_every_experiment_is_there_to_ask(study):

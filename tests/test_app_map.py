@@ -59,7 +59,7 @@ def nobody_is_signed_in(monkeypatch):
 def test_without_a_map_the_page_says_what_one_is_and_how_to_make_it(study, tmp_path):
     bare = make_study(tmp_path / "bare", people())
     page = Page(bare.folder, "map")
-    assert "There is no map yet" in page.text and "blindspot index dense" in page.text
+    assert "No maps yet" in page.text and "blindspot index dense" in page.text
 
 
 def test_the_form_has_sane_answers_and_tells_the_command(study):
@@ -79,7 +79,7 @@ def test_the_numbers_stand_beside_the_picture(study):
     quality = study.parts("maps")["one"]["encoders"][0]["quality"]
     assert f"trustworthiness {quality['trustworthiness']['value']:.3f}" in page.text
     assert f"neighbour overlap {quality['overlap']['value']:.3f}" in page.text
-    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them mean nothing" in page.text
+    assert "seed 0; 40 questions and 61 passages" in page.text and "gaps between them have none" in page.text
     assert "place of birth (P19)" in page.text  # the spread of each group
 
 
@@ -96,7 +96,7 @@ def test_two_encoders_stand_side_by_side_with_their_change(study):
 def test_every_colour_can_be_shown(study, by):
     page = Page(study.folder, "map", map="one", by=by)
     assert page.app.selectbox(key="url-by").value == by
-    assert "Choose on the picture" in page.text
+    assert "Draw a lasso or a box" in page.text
 
 
 def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
@@ -117,7 +117,7 @@ def test_a_colour_registered_elsewhere_is_offered_and_drawn(study, monkeypatch):
 
 def test_a_point_opens_with_its_true_neighbours(study):
     page = Page(study.folder, "map", map="one", point="p:p0")
-    assert "Nearest in the original space" in page.text and "over all 61 passages" in page.text
+    assert "Nearest neighbours" in page.text and "over 61 passages" in page.text
     assert len(page.part(r"<li><span class=\"soft number\">.*?</li>")) == 10
     question = Page(study.folder, "map", map="one", point="q:P19.dev.0")
     assert "Where was Arve Aurset0 born?" in question.text and "Answers: Oslo" in question.text
@@ -182,7 +182,7 @@ def test_what_cannot_be_chosen_is_drawn_as_density_and_the_page_says_so(study, m
     assert round(float(np.nansum(np.expm1(density.z)))) == 101, "every point is in the density"
     assert sum(len(trace.customdata) for trace in made.data if trace.customdata is not None) == 60
     page = Page(study.folder, "map", map="one")
-    assert "101 points: 60 of them, drawn at random, can be chosen" in page.text
+    assert "The map has 101 points. A random sample of 60 is selectable" in page.text
 
 
 def test_a_cluster_is_opened_renamed_and_the_change_undone(study):
@@ -215,7 +215,7 @@ def test_a_cluster_is_sent_to_judging(study):
     page.app.button(key="map-batch").click()
     again(page, study)
     batch = next(each for each in Queue(study.labels_path).batches() if each.name == "from a cluster")
-    assert f"Made the batch “from a cluster”: {batch.questions} question" in page.text
+    assert f"Created batch “from a cluster”: {batch.questions} question" in page.text
     page.app.button(key="map-batch").click()
     again(page, study)
     assert "there is a batch 'from a cluster' already" in page.text
@@ -224,7 +224,7 @@ def test_a_cluster_is_sent_to_judging(study):
 def test_a_saved_selection_opens_by_its_address(study):
     save_selection(study, "three of them", ["P19.dev.0"], ["p:p0", "p:p1", "q:P19.dev.0", "p:gone"], "one")
     page = Page(study.folder, "map", map="one", selection="three of them")
-    assert "1 question, 2 passages" in page.text and "1 points of this selection are not on this map" in page.text
+    assert "1 question, 2 passages" in page.text and "Not on this map: 1 point of this selection" in page.text
     assert "there is no saved selection 'nothing'" in Page(study.folder, "map", map="one", selection="nothing").text
 
 

@@ -64,11 +64,11 @@ def study(tmp_path_factory):
 
 
 def test_only_who_may_see_others_sees_it(study):
-    assert "Not for annotators" in Page(study, "ann").text and "Zimex" not in Page(study, "ann").html
-    assert "Say who you are" in Page(study, None).text and 'href="judge"' in Page(study, None).html
+    assert "For adjudicators and leads only" in Page(study, "ann").text and "Zimex" not in Page(study, "ann").html
+    assert "Sign in" in Page(study, None).text and 'href="judge"' in Page(study, None).html
     for page in (Page(study, "ann"), Page(study, None)):
         assert not {"alpha", "vote", "Batches", "ben"} & set(re.findall(r"\w+", page.html))
-    assert "Quality of the labels" in Page(study, "ada").text and "Quality of the labels" in Page(study, "lea").text
+    assert "Label quality" in Page(study, "ada").text and "Label quality" in Page(study, "lea").text
 
 
 def test_disagreements_stand_first_and_hide_names(study):
@@ -107,10 +107,7 @@ def test_figures_of_agreement_and_of_people_are_those_of_the_store(study):
     assert row.startswith(f"ann {ann.labels:,} {ann.questions:,} {ann.seconds:.1f} {ann.per_hour:,.0f}")
     assert f"{ann.same} of {ann.repeats}" in row
     drift = found.drift
-    assert (
-        f"the label was the same for {100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f})"
-        in page.text
-    )
+    assert f"{100 * drift.value:.1f}% ({100 * drift.low:.1f}–{100 * drift.high:.1f}) got the same label" in page.text
 
 
 def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
@@ -119,7 +116,7 @@ def test_the_audit_shows_both_rates_with_intervals_and_the_stopping_rule(study):
     for rate in (found.overall.positive, found.overall.with_related):
         assert f"{100 * rate.value:.1f}% 95%: {100 * rate.low:.1f}–{100 * rate.high:.1f}" in page.text
     assert "RocketQA: about 70%" in page.text and "more" in page.text
-    assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} audit questions judged in full" in page.text
+    assert f"{found.drawn - found.bad - found.waiting} of {found.drawn} questions judged completely" in page.text
     for by in ("bucket", "rank"):
         shown = Page(study, by=by)
         for group, rates in found.by[by].items():
@@ -135,17 +132,17 @@ def test_batches_and_strata(study):
     page = Page(study)
     assert page.rows("one ") == ["one 30 by priority, 30 random audit 60 of 60 ✓ done"]
     assert page.rows("pseudo-positives checked"), "accuracy of a stratum, with its interval"
-    assert "1 question called bad by 1 annotator" in re.sub(r"(bad) .*?( by)", r"\1\2", page.text)
+    assert "1 bad question by 1 annotator" in re.sub(r"(bad question) .*?( by)", r"\1\2", page.text)
 
 
 def test_a_study_without_labels_says_what_to_do(tmp_path):
     made, _ = encyclopedia_study(tmp_path / "empty")
     People(made.labels_path).add("lea", "lead")
-    assert "There are no labels yet" in Page(made).text and "blindspot batch new" in Page(made).text
+    assert "No labels yet" in Page(made).text and "blindspot batch new" in Page(made).text
     make_batch(made, "only", [RUN], size=20)
     page = Page(made)
-    assert "0 of 2 audit questions judged in full, 2 to go" in page.text and "No passage is in dispute" in page.text
-    assert "Nothing was judged blind by two people yet" in page.text
+    assert "0 of 2 questions judged completely, 2 remaining" in page.text and "No passage is disputed" in page.text
+    assert "Agreement needs passages that two people judged blind" in page.text
 
 
 def test_one_disputed_label_and_nothing_else(tmp_path):
@@ -158,6 +155,6 @@ def test_one_disputed_label_and_nothing_else(tmp_path):
         labels.add(name, LabelEvent(f"g{name}", "label", "q", (Choice("p", label),)))
     page = Page(made, names=1)
     assert "<script>window.pwned=1</script>" in page.text and "negative <b>" in page.text
-    ours = page.html.replace("<b>2</b>", "").replace("<b>1 passage</b>", "")
+    ours = page.html.replace("<b>2 labels</b>", "").replace("<b>1 passage</b>", "")
     assert not [mark for mark in ("<script", "<img", "<b>") if mark in ours]
-    assert "No batch has an audit arm yet" in page.text and "There is no batch yet" in page.text
+    assert "no batch has an audit yet" in page.text and "No batches yet" in page.text

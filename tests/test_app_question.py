@@ -82,7 +82,7 @@ def test_data_never_becomes_markup(study):
 
 
 def test_own_question_without_an_index_says_so(study):
-    assert "needs an index" in read(study, "q0").text
+    assert "build an index" in read(study, "q0").text
     assert "No index yet" in Page(study.folder, "question", ask="Who?").text
 
 
@@ -110,7 +110,7 @@ def test_no_passages_and_no_runs_say_what_to_do(tmp_path):
     from backend.core.study import Study
 
     Study.create(tmp_path / "fresh")
-    assert "There is nothing to read yet" in Page(tmp_path / "fresh", "question").text
+    assert "No passages yet" in Page(tmp_path / "fresh", "question").text
     passages = people()
     make_study(tmp_path / "bare", passages, births(passages))
-    assert "No run to read yet" in Page(tmp_path / "bare", "question").text
+    assert "No runs yet" in Page(tmp_path / "bare", "question").text

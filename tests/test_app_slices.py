@@ -42,7 +42,7 @@ def test_a_slice_in_the_address_shows_its_questions_and_figures(study):
 def test_a_slice_that_cannot_be_read_says_where(study):
     page = slices(study, slice="relation:P19 word:who")
     assert "'and' or 'or' is expected before 'word'" in page.text and "7 questions in both runs" in page.text
-    assert "No question of these runs is in this slice" in slices(study, slice="bucket:3").text
+    assert "This slice contains no question of these runs" in slices(study, slice="bucket:3").text
 
 
 def test_saving_by_name_opening_by_address_and_deleting(study, monkeypatch):
@@ -76,12 +76,12 @@ def test_the_finder_says_how_many_it_tried(study):
 
 def test_slices_need_two_runs(tmp_path):
     none = make_study(tmp_path / "none", people(), ())
-    assert "Slices need two runs" in slices(none).text and "No run to measure yet" in relations(none).text
+    assert "Slices need two runs" in slices(none).text and "No runs yet" in relations(none).text
 
 
 def test_relations_over_three_runs(study):
     page = relations(study, runs="alpha,beta,short", k=5)
-    assert "3 questions that all the runs measured" in page.text
+    assert "3 questions measured in all runs" in page.text
     line = next(row for row in page.part(r"<tr[ >](?:(?!</tr>).)*?</tr>") if row.startswith("place of birth (P19)"))
     assert line.startswith("place of birth (P19) 3 66.7 100.0 66.7 66.7 66.7 100.0 A +33.3")
     assert "Not comparable with ours" not in page.text, "the runs are not 20 deep"
@@ -91,7 +91,8 @@ def test_relations_over_three_runs(study):
 def test_relations_along_frequency(study):
     page = relations(study, runs="alpha,beta", view="frequency", k=5)
     assert (
-        "Mentions by the question files" in page.text and "8 buckets of about equal cumulative frequency" in page.text
+        "Source of mentions: the question files" in page.text
+        and "Eight buckets of about equal cumulative frequency" in page.text
     )
     assert any("slice=frequency" in link for link in page.links())
     assert relations(study, runs="alpha", view="frequency").app.get("plotly_chart")

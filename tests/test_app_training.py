@@ -33,7 +33,7 @@ def study(untouched, tmp_path) -> Study:
 
 def test_without_anything_it_says_where_to_begin(tmp_path):
     empty = Study.create(tmp_path / "empty")
-    assert "Nothing to train on yet" in Page(empty.folder, "training").text
+    assert "No passages and questions yet" in Page(empty.folder, "training").text
 
 
 def test_without_training_questions_it_says_so(tmp_path, study):
@@ -49,7 +49,7 @@ def test_a_set_is_told_by_its_sources(study):
     page = Page(study.folder, "training")
     assert "raw none r 3 3 15 –" in page.text
     assert "3 positives: 3 gold" in page.text and "15 negatives: 15 mined" in page.text
-    assert "Left out : 1 " in page.text
+    assert "Questions left out : 1 " in page.text
 
 
 def test_labels_given_since_are_listed_and_change_the_next_set(study):
@@ -60,7 +60,7 @@ def test_labels_given_since_are_listed_and_change_the_next_set(study):
     assert "New labels would change 1 pair" in page.text and "positive negative → positive" in page.text
     again = build(study, "labels", name="clean")
     page = Page(study.folder, "training", "lea", set="clean", before="raw")
-    assert "pairs changed" in page.text and "negative by run → positive by label" in page.text
+    assert "changed pair" in page.text and "negative by run → positive by label" in page.text
     assert first.name in page.text and again.name in page.text
 
 
@@ -101,7 +101,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
             patch.setenv("BLINDSPOT_SIGN_IN", "none")
             page.app.run()
 
-    assert widget(page, "selectbox", "Learn from cross-encoder").disabled
+    assert widget(page, "selectbox", "Distil from").disabled
     press(page, "Train")
     kind, arguments = sent.pop()
     assert (kind, arguments["training_set"], arguments["start"]) == ("train dual-encoder", "raw", "minilm")
@@ -111,7 +111,7 @@ def test_the_form_says_what_a_training_is_to_be(study, monkeypatch):
 
     model(study, "judge", kind="cross-encoder", model_hash="f00d")
     page = Page(study.folder, "training")
-    widget(page, "selectbox", "Learn from cross-encoder").select("judge")
+    widget(page, "selectbox", "Distil from").select("judge")
     for label, value in (
         ("Teacher weight", 0.5),
         ("Hard negatives", 3),
@@ -143,7 +143,9 @@ def test_where_a_model_began_and_who_taught_it(study):
     model(study, "moved", start={"model": "/elsewhere/models/first"})
     model(study, "judge", kind="cross-encoder", start="minilm", held_out_loss=0.25)
     page = Page(study.folder, "training", model="judge")
-    assert "old dual encoder, taught by judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+    assert (
+        "old dual encoder, distilled from judge raw minilm" in page.text and "moved dual encoder raw first" in page.text
+    )
     assert "judge cross-encoder raw minilm" in page.text and not [
         b for b in page.app.button if b.label.startswith("Index")
     ]
@@ -181,8 +183,8 @@ def test_three_judges_side_by_side(study):
     judged(study)
     page = Page(study.folder, "training", "lea", view="judges")
     assert "3 pairs judged by all three" in page.text and "Training sets" not in page.text
-    assert "1 1 of 10 found 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
-    assert "2–5 2 of 40 found 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
+    assert "1 1 of 10 retrieved 0 0 0 0 0 1 100.0% 0 0" in page.text  # rank 1: the cross-encoder alone, no
+    assert "2–5 2 of 40 retrieved 0 0 1 50.0% 1 50.0% 0 0 0 0" in page.text
     cell = next(address for address in page.links() if "cell=nyy" in address)
     assert "ranks=2%E2%80%935" in cell
     opened = Page(study.folder, "training", "lea", view="judges", cell="nyy", ranks="2–5")
@@ -191,13 +193,14 @@ def test_three_judges_side_by_side(study):
     )
     assert any(address.startswith("question?question=q0&a=r") for address in opened.links())
     strict = Page(study.folder, "training", "lea", view="judges", cut="0.1")
-    assert "1 1 of 10 found 1 100.0%" in strict.text
+    assert "1 1 of 10 retrieved 1 100.0%" in strict.text
 
 
 def test_judges_that_are_missing_are_named(study):
     page = Page(study.folder, "training", "lea", view="judges")
     assert (
-        "No people. Nobody has judged a question of r yet" in page.text and "Two of the three are needed" in page.text
+        "No people. Nobody has judged a question of r yet" in page.text
+        and "At least two of the three judges are needed" in page.text
     )
     say(study, "ann", "q0", {"p1": "positive", "p3": "positive"})
     page = Page(study.folder, "training", "lea", view="judges", cell="zzz", ranks="7")
@@ -205,7 +208,7 @@ def test_judges_that_are_missing_are_named(study):
         "No cross-encoder. No model has scored passages here" in page.text
         and "judged by people and answer match" in page.text
     )
-    assert "2–5 1 of 40 found 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
+    assert "2–5 1 of 40 retrieved 0 0 1 100.0% 0" in page.text and "pair at" not in page.text
 
 
 def test_a_job_that_ends_while_the_page_is_drawn_is_not_missed(study, monkeypatch):

@@ -194,12 +194,12 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "5 questions. " in page.text and "2 questions left out: you have still to judge them" in page.text
     assert "Where is thing 3?" not in page.text and "Where is thing 1?" in page.text
-    assert "With the labels of people" not in page.text, "ben's label would show in the corrected figures"
+    assert "Accuracy with labels" not in page.text, "ben's label would show in the corrected figures"
     for narrow in ({"text": "thing 3"}, {"slice": "relation:P50", "text": "q3"}):
         assert "thing 3" not in Page(study.folder, "compare", "ann", **PAIR, **narrow).part(r"<table.*?</table>")
     for sees in ("lea", "ada"):
         page = Page(study.folder, "compare", sees, **PAIR)
-        assert "Where is thing 3?" in page.text and "With the labels of people" in page.text
+        assert "Where is thing 3?" in page.text and "Accuracy with labels" in page.text
     finish(study, "ann")
     page = Page(study.folder, "compare", "ann", **PAIR)
     assert "Where is thing 3?" in page.text and "left out: you have still" not in page.text
@@ -209,7 +209,7 @@ def test_compare_leaves_hidden_questions_out_of_lists_and_figures(study):
 def test_the_question_page_does_not_open_a_hidden_question(study, more):
     page = Page(study.folder, "question", "ann", question="q3", a="alpha", b="beta", **more)
     assert "Judge first" in page.text
-    for told in ("Ansver3", "Town 3", "filler", "first relevant at", "Labels of people"):
+    for told in ("Ansver3", "Town 3", "filler", "first relevant at", "All labels:"):
         assert told not in page.html, told
     finish(study, "ann")
     assert "Town 3" in Page(study.folder, "question", "ann", question="q3", a="alpha", b="beta").text
@@ -224,8 +224,8 @@ def test_slices_relations_and_home_leave_hidden_questions_out(study):
     page = Page(study.folder, "slices", "ann", **PAIR, slice="relation:P50")
     assert "Where is thing 3?" not in page.text and "3 questions" in page.text
     assert "4 questions" in Page(study.folder, "slices", "lea", **PAIR, slice="relation:P50").text
-    assert "5 questions that all the runs measured" in Page(study.folder, "relations", "ann", runs="alpha,beta").text
-    assert "7 questions that all the runs measured" in Page(study.folder, "relations", "lea", runs="alpha,beta").text
+    assert "5 questions measured in all runs" in Page(study.folder, "relations", "ann", runs="alpha,beta").text
+    assert "7 questions measured in all runs" in Page(study.folder, "relations", "lea", runs="alpha,beta").text
 
 
 def test_somebody_who_holds_a_question_is_blind_to_it_whatever_their_role(study):
@@ -289,10 +289,13 @@ def test_questions_of_one_s_own_wait_until_the_others_are_judged(study, monkeypa
 
     monkeypatch.setattr(live, "search", search)
     page = Page(study.folder, "question", "ann", ask="Anything at all?")
-    assert "questions of your own wait until you have judged yours: 2 questions to go" in page.text and not asked
+    assert (
+        "you can ask your own questions once you have judged those assigned to you: 2 questions remaining" in page.text
+        and not asked
+    )
     Queue(study.labels_path).claim("lea", 1)
     page = Page(study.folder, "question", "lea", ask="where is THING 3")
-    assert "its ranks are hidden until you have finished it" in page.text and not asked
+    assert "its ranks are hidden until you finish it" in page.text and not asked
     Page(study.folder, "question", "lea", ask="Anything at all?")
     assert asked == ["Anything at all?"]
     finish(study, "lea")

@@ -15,6 +15,7 @@ from backend.core.study import Study
 from backend.data.importing import importer, qrels, runs, triples
 from backend.experiments.label_budget import label_budget
 from backend.experiments.running import run_experiment
+from backend.judges.feature_judge import judge_run, learn_judge
 from backend.judging.batches import make_batch
 from backend.maps import make
 from backend.reader.reading import read
@@ -22,6 +23,7 @@ from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval import approximate, bm25, dense, milvus
 from backend.retrieval.retrieve import retrieve
+from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, try_model
 from backend.training.per_relation import retrieve_per_relation, train_per_relation
@@ -144,8 +146,11 @@ def test_every_kind_of_job(tmp_path, registered, where):
     assert submit(build, "clean", ["mined"]) == {"name": "clean"}
     submit(train_dual_encoder, "model", "clean", "tiny", QUICK, device="cpu")
     assert submit(try_model, "model", "dev", k=10, device="cpu") == "model-dev", "a string was shown as failed"
+    submit(train_adapter, "adapted", "clean", "tiny", {"steps": 4, "batch": 8})
     submit(train_cross_encoder, "judge", "clean", str(study.folder / "start"), CROSS, device="cpu")
     submit(score_run, "judge", "mined", 2, device="cpu")
+    submit(learn_judge, "features", "mined")
+    submit(judge_run, "features", "mined")
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
     submit(train_reader, "reader", "mined", str(study.folder / "reader"), QUICK_READER, device="cpu")

@@ -457,3 +457,18 @@ def test_a_study_opened_by_the_version_before_keeps_its_jobs(tmp_path):
     (tmp_path / "study.toml").write_text('name = "old"\n')
     [job] = jobs.recent(Study.open(tmp_path))
     assert (job.kind, job.arguments, job.state, job.function, job.heavy) == ("map", {"name": "m"}, "done", None, True)
+
+
+def test_the_list_shows_ids_whole_at_80_columns(study, monkeypatch):
+    from typer.testing import CliRunner
+
+    from app import tables
+    from app.cli import app
+
+    monkeypatch.setattr(tables.console, "width", 80)
+    jobs.run(count_up, study, steps=1)
+    with pytest.raises(Refused):
+        jobs.run(retrieve, study, "dense", split="dev", encoder="a-rather-long-name-of-an-encoder-that-is-nowhere")
+    printed = CliRunner().invoke(app, ["jobs", "list", "--study", str(study.folder)]).output
+    assert all(job.id in printed for job in jobs.recent(study)), printed
+    assert max(map(len, printed.splitlines())) <= 80

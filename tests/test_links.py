@@ -147,7 +147,7 @@ def test_before_sign_in_nothing_of_the_study_is_told(tmp_path, monkeypatch):
         monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
         shown.app.run()  # now without BLINDSPOT_SIGN_IN: others can reach the app
         assert "Please sign in" in shown.text
-        for told in ("secret-study-name", "Labels of people", "alpha", "thing"):
+        for told in ("secret-study-name", "All labels:", "alpha", "thing"):
             assert told not in shown.html, (page, told)
         assert not shown.app.button
 
@@ -156,7 +156,7 @@ def test_change_asks_before_it_signs_out(tmp_path, monkeypatch):
     study = hand_made_study(tmp_path / "study")
     People(study.labels_path).add("lea", "lead")
     page = Page(study.folder, "judge", "lea", **{"sign-out": 1})
-    assert "Work as somebody else? You are lea." in page.text and "lea lead change" in page.text
+    assert "Sign in as somebody else? You are lea." in page.text and "lea lead change" in page.text
     assert page.app.session_state["who-token"] == "name:lea"
     monkeypatch.setenv("BLINDSPOT_STUDY", str(study.folder))
     monkeypatch.setenv("BLINDSPOT_SIGN_IN", "none")
@@ -182,9 +182,9 @@ def test_a_tab_that_is_not_signed_in_any_more_stores_nothing(tmp_path, monkeypat
         monkeypatch.setattr(who, "who", lambda _, now=now: now)
         judging.receive("key", study, "ann")
         heard = state[judging._HEARD]["key"]
-        assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is not signed in any more" in heard["trouble"]
+        assert heard["attempt"] == 3 and heard["receipts"] == [] and "ann is no longer signed in" in heard["trouble"]
     assert not taken
     monkeypatch.setattr(who, "mode", lambda: "links")
     monkeypatch.setattr(who, "who", lambda _: None)
-    with pytest.raises(Refused, match="not signed in any more"):
+    with pytest.raises(Refused, match="no longer signed in"):
         who.acting(study.labels_path)

@@ -55,7 +55,7 @@ def panel(page):
 
 def test_compare_shows_exact_match_by_k_and_relation(study):
     shown = panel(Page(study.folder, "compare", a="alpha", b="beta", k=5))
-    assert "What a reader answers" in shown and "@1 @5" in shown and "7 questions." in shown
+    assert "Reader accuracy" in shown and "@1 @5" in shown and "7 questions." in shown
     made = answered(study, Reading.open(study, "alpha", "tiny"))
     assert (made.exact[5].tolist(), made.exact[1].tolist()) == ([1, 1, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0, 1])
     assert (
@@ -73,13 +73,16 @@ def test_compare_follows_the_filters_and_says_who_was_not_read(study):
     page = Page(study.folder, "compare", a="alpha", b="beta", relation="P19", k=5)
     assert "3 questions." in panel(page)
     alone = panel(Page(study.folder, "compare", a="alpha", b="short", k=15))
-    assert "B was not read: blindspot read --run short --reader tiny" in alone and "3 questions." in alone
+    assert (
+        "B has no answers from this reader yet; run: blindspot read --run short --reader tiny" in alone
+        and "3 questions." in alone
+    )
     assert "author" not in alone and "A @5" in alone  # as deep as was read
 
 
 def test_nothing_is_shown_where_nothing_was_read(tmp_path):
     study = hand_made_study(tmp_path / "s")
-    assert "What a reader answers" not in Page(study.folder, "compare", a="alpha", b="beta").text
+    assert "Reader accuracy" not in Page(study.folder, "compare", a="alpha", b="beta").text
     assert "mark.read" not in Page(study.folder, "question", a="alpha", b="beta", question="q0").html
 
 
@@ -93,7 +96,7 @@ def test_question_frames_what_was_read(study):
     assert "✗ no exact match, F1 0.00" in line_b
     card = re.search(r'<article[^>]*id="a-3".*?</article>', page.html, re.DOTALL)[0]
     assert (
-        '<mark class="read" title="the answer that the reader took"><mark class="answer">Ansver2</mark></mark>' in card
+        '<mark class="read" title="the reader&#x27;s answer"><mark class="answer">Ansver2</mark></mark>' in card
         and "⟦⟧ read" in card
     )
     assert (
@@ -116,7 +119,9 @@ def test_another_reader_is_a_link_away(study):
     assert "A tiny reads in the first 5: Ansver0" in page.text and any("reader=zeta" in link for link in page.links())
     other = Page(study.folder, "question", a="alpha", b="beta", question="q0", k=5, reader="zeta")
     assert "A zeta reads in the first 5: Town 0" in other.text and "tiny reads" not in other.text
-    assert "B was not read" in panel_of_one(Page(study.folder, "compare", a="alpha", b="beta", reader="zeta"))
+    assert "B has no answers from this reader" in panel_of_one(
+        Page(study.folder, "compare", a="alpha", b="beta", reader="zeta")
+    )
 
 
 def panel_of_one(page):

@@ -188,12 +188,12 @@ def test_the_docs_show_the_table():
 BUTTONS = {
     "": {"lead": {"Start"}, "adjudicator": set(), "annotator": set()},
     "training": {
-        "lead": {"Build", "Train", "How long?", "Let people check a sample of what the machine decided"},
+        "lead": {"Build", "Train", "Estimate time", "Queue a sample for judging"},
         "adjudicator": set(),
         "annotator": set(),
     },
-    "experiments": {"lead": {"Try it small"}, "adjudicator": set(), "annotator": set()},
-    "judge": {"lead": {"Close", "Make the batch", "Pause"}, "adjudicator": set(), "annotator": set()},
+    "experiments": {"lead": {"Run small version"}, "adjudicator": set(), "annotator": set()},
+    "judge": {"lead": {"Close", "Create batch", "Pause"}, "adjudicator": set(), "annotator": set()},
 }
 
 
@@ -235,13 +235,13 @@ def test_nobody_sees_the_labels_of_others_without_the_right(study):
     labels.add("ben", LabelEvent("one", "label", "q1", (Choice("p2", "positive"),)))
     Queue(study.labels_path).set_state("first", "closed")
     for person, sees in (("ann", False), (None, False), ("ada", True), ("lea", True)):
-        assert ("Labels of people" in Page(study.folder, "question", person, question="q1").text) is sees
+        assert ("All labels:" in Page(study.folder, "question", person, question="q1").text) is sees
         training = Page(study.folder, "training", person, set="raw").text
         assert ("New labels would change" in training) is sees
-        assert ("people, cross-encoder, answer match" in training) is sees
+        assert ("judge agreement" in training) is sees
         judges = Page(study.folder, "training", person, view="judges").text
         assert ("That view shows other people's labels" in judges) is not sees
-        assert ("Quality of the labels" in Page(study.folder, "quality", person).text) is sees
+        assert ("Label quality" in Page(study.folder, "quality", person).text) is sees
 
 
 # ---- over HTTP: the service searches and changes nothing

@@ -83,7 +83,7 @@ def test_with_vectors_the_neighbours_of_the_gold_are_shown(indexed_study, tmp_pa
     near = found.neighbours["tiny"]
     assert len(near) == 3 and all(each.ordinal in found.passages for each in near)
     assert near[0].similarity >= near[1].similarity
-    assert "Nearest to the gold, by tiny" in words(why_panel(study, question, [run.name]))
+    assert "Neighbours of the gold passage (tiny)" in words(why_panel(study, question, [run.name]))
 
 
 def test_the_panel_says_it_in_words_and_escapes(study):

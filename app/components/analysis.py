@@ -1,4 +1,4 @@
-"""The style of the analysis pages."""
+"""The style sheet of the analysis pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _source() -> str:
 
 
 def analysis_css() -> Html:
-    """The style as a part of other markup."""
+    """Return the style sheet as markup."""
     return Html(f"<style>{_source()}</style>")
 
 

@@ -1,21 +1,22 @@
-"""What a lead does about the queue: make batches, close and assign them, and see who works on them."""
+"""The lead's panel: create, close and assign batches, and pause annotators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
-from app.components.marks import count, notice
+from app.components.marks import notice
 from app.desk import desk
 from app.markup import link, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.judging.batches import make_batch
+from backend.text.counting import counted
 from db.errors import BlindspotError, Refused
 from db.people import Person
 from db.queue import Batch, Item
@@ -24,12 +25,13 @@ from db.records import SPLITS
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
 _ABOUT_SPLITS = (
-    "None: whatever the runs searched. Labels of dev and test correct the evaluation and never enter training."
+    "Splits to draw questions from; empty for all searched questions. "
+    "Labels of dev and test questions correct the evaluation and never enter training."
 )
 
 
 def batch_panel(opened: Study) -> None:
-    """Below the judging page, for leads alone."""
+    """Show the panel below the judging page; leads only."""
     queue, people = desk(opened).queue, who.people(opened.labels_path)
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
@@ -44,15 +46,15 @@ def batch_panel(opened: Study) -> None:
 
 
 def send_to_judging(opened: Study, question_ids: Sequence[str], runs: Sequence[str], key: str) -> None:
-    """A button that makes a batch of these questions; for leads alone. Every question of it goes in."""
+    """Show a button that makes a batch of all these questions; leads only."""
     if not who.may(opened.labels_path, "make batches"):
         return
-    words = f"Send {count(len(question_ids), 'question')} to judging"
+    words = f"Send {counted(len(question_ids), 'question')} to judging"
     st.button(words, key=key, on_click=_send, args=(opened, list(question_ids), list(runs)))
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     if sent := st.session_state.pop(_SENT, None):
-        show(notice(f"Batch {sent} is being made: ", link("Judge", url.JUDGE), " will have it in some seconds."))
+        show(notice(f"Creating batch {sent}. It will appear on ", link("Judge", url.JUDGE), " in a few seconds."))
 
 
 def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
@@ -63,7 +65,7 @@ def _send(opened: Study, question_ids: list[str], runs: list[str]) -> None:
 
 
 def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
-    """Start the job that makes a batch, in the name of the person at work. Return False if it was refused."""
+    """Start the job that makes a batch, in the name of the signed-in person. Return False if the job was refused."""
     try:
         by = who.acting(opened.labels_path)
     except Refused as error:
@@ -81,7 +83,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
             tag(
                 "p",
                 tag("b", batch.name),
-                f"  {kind}{batch.state}, {batch.done:,} of {batch.questions:,} questions done",
+                f"  {kind}{batch.state}, {batch.done:,} of {counted(batch.questions, 'question')} done",
             )
         )
     if batch.practice:
@@ -90,7 +92,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
     with columns[1]:
         needed = f"needed-{batch.name}"
         st.number_input(
-            "People a question",
+            "People per question",
             1,
             20,
             _most_common(items),
@@ -102,7 +104,7 @@ def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
         names = [ANYBODY, *(person.name for person in people)]
         holder = _holder(items)
         st.selectbox(
-            "For",
+            "Assigned to",
             names,
             index=names.index(holder) if holder in names else 0,
             key=f"for-{batch.name}",
@@ -110,9 +112,9 @@ def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
             args=(lambda: queue.assign(batch.name, _chosen(batch), by=acting()),),
         )
     with columns[3]:
-        other = "closed" if batch.state == "open" else "open"
+        other: Literal["open", "closed"] = "closed" if batch.state == "open" else "open"
         st.button(
-            "Close" if batch.state == "open" else "Open again",
+            "Close" if batch.state == "open" else "Reopen",
             key=f"state-{batch.name}",
             on_click=_do,
             args=(lambda: queue.set_state(batch.name, other, by=acting()),),
@@ -136,29 +138,35 @@ def _chosen(batch: Batch) -> str | None:
 
 def _make(opened: Study, taken: set[str]) -> None:
     runs = study.runs(opened)
-    show(tag("h3", "Make a batch"))
+    show(tag("h3", "New batch"))
     if not runs:
-        show(notice("Candidates are pooled from runs, and there is none yet: make one on Home."))
+        show(
+            notice(
+                "A batch pools its candidates from runs, and this study has none yet. ",
+                link("Retrieve on Home", url.HOME),
+                ".",
+            )
+        )
         return
     number = next(n for n in range(1, 10_000) if f"batch-{n}" not in taken)
     with st.form("make-batch", border=False, enter_to_submit=False):
         top = st.columns([2, 4, 3, 1.5])
         name = top[0].text_input("Name", f"batch-{number}", max_chars=64)
-        chosen = top[1].multiselect("Pooled from", list(runs), list(runs)[:3])
+        chosen = top[1].multiselect("Runs to pool", list(runs), list(runs)[:3])
         splits = top[2].multiselect("Splits", SPLITS, help=_ABOUT_SPLITS)
         size = top[3].number_input("Questions", 1, 100_000, 100)
         low = st.columns([1.5, 1.5, 1.5, 1.5, 4], vertical_alignment="bottom")
-        depth = low[0].number_input("Depth", 1, 1000, 20, help="Ranks of each run that candidates come from.")
-        candidates = low[1].number_input("Passages each", 1, 30, 8)
-        needed = low[2].number_input("People each", 1, 20, 1)
+        depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
+        candidates = low[1].number_input("Passages per question", 1, 30, 8)
+        needed = low[2].number_input("People per question", 1, 20, 1)
         seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
         with low[4]:
-            made = st.form_submit_button("Make the batch")
+            made = st.form_submit_button("Create batch")
         show(
             tag(
                 "p",
-                "75% by priority, 10% drawn at random (the audit: false-negative rates come from it alone), 10% second labels, "
-                "5% repeats; what an arm cannot fill goes to priority.",
+                "Of the questions, 75% are chosen by priority, 10% at random (the audit, the only source of false-negative "
+                "rates), 10% for second labels and 5% as repeats. Questions that a part cannot fill are chosen by priority.",
                 cls="soft",
             )
         )
@@ -188,7 +196,7 @@ def _people(opened: Study, everybody: list[Person]) -> None:
             show(tag("p", tag("b", person.name), f"  {person.role}{', paused' if person.paused else ''}"))
         with columns[1]:
             st.button(
-                "Let work again" if person.paused else "Pause",
+                "Resume" if person.paused else "Pause",
                 key=f"pause-{person.name}",
                 on_click=_do,
                 args=(lambda person=person: people.pause(person.name, not person.paused, by=acting()),),

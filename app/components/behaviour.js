@@ -1,8 +1,8 @@
-// What the pages do in the browser. Streamlit calls the default function again at every rerun; the handlers are put up once
-// for a page's life and taken down by the function that is given back.
+// The pages' behaviour in the browser. Streamlit calls the default function at every rerun; the handlers are installed once and
+// removed by the function that it returns.
 //
-// A link with data-go is followed by changing the address and saying so the way the browser does for Back. Streamlit then
-// reruns with the new address: one round trip, no page load, and Back and Forward walk through the same addresses.
+// To follow a link with data-go, the script changes the address and sends the event that the browser sends for Back. Streamlit
+// then reruns with the new address: one round trip, no page load, and Back and Forward work.
 
 const session = { started: false, focus: null, frame: 0 };
 
@@ -52,12 +52,12 @@ function jumpTo(id) {
   hit.scrollIntoView({ block: "center", behavior: "smooth" });
   hit.focus({ preventScroll: true });
   hit.classList.remove("flash");
-  void hit.offsetWidth;                                   // lets the animation begin again
+  void hit.offsetWidth;                                   // restarts the animation
   hit.classList.add("flash");
 }
 
-// n, p and the arrows walk through the filtered list. Where we are is the address, which changes at once, so quick presses
-// each move on by one even while the server is still at the first.
+// n, p and the arrow keys move through the filtered list. The address holds the position and changes at once, so each of several
+// quick presses moves on by one even before the server has answered the first.
 function onKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
   const step = { n: 1, ArrowRight: 1, p: -1, ArrowLeft: -1 }[event.key];
@@ -80,7 +80,7 @@ function onKey(event) {
   if (event.key === "Enter" && event.target instanceof Element && event.target.matches(".hit")) open(event.target);
 }
 
-// Pointing at a passage, or focusing it, brings out its twin in the other list and the line between them.
+// Hovering over or focusing a passage highlights the same passage in the other list and the line between the two.
 function onPoint(event) {
   const hit = event.target instanceof Element ? event.target.closest(".hit") : null;
   const passage = hit && hit.dataset.passage;
@@ -100,7 +100,7 @@ function drawLines() {
     if (!gutter) continue;
     gutter.replaceChildren();
     const frame = gutter.getBoundingClientRect();
-    if (frame.width < 20) continue;                       // one column: nothing stands side by side
+    if (frame.width < 20) continue;                       // the lists are stacked in one column: no lines
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("aria-hidden", "true");
     for (const left of lists.querySelectorAll(".hit[data-side=a]")) {
@@ -124,7 +124,7 @@ function settle() {
     session.toTop = false;
     document.querySelector("[data-testid=stMain]")?.scrollTo({ top: 0 });
   }
-  // A link that was followed by key is replaced by its successor; the focus goes there too.
+  // A rerun replaces the link that was followed; move the focus to its replacement.
   if (session.focus && document.activeElement === document.body) {
     document.querySelector(`a[data-focus="${CSS.escape(session.focus)}"]`)?.focus({ preventScroll: true });
   }
@@ -154,11 +154,11 @@ function start() {
     delete document.documentElement.dataset.blindspot;
   };
   session.started = true;
-  document.documentElement.dataset.blindspot = "ready";     // until then links are plain links and keys do nothing
+  document.documentElement.dataset.blindspot = "ready";     // before this, links are ordinary links and keys do nothing
 }
 
-// Who is at work, for the next time this page is loaded: a name, in the local app alone. An empty value forgets it.
-// Sessions have a cookie of their own, which the server sets and scripts cannot read.
+// Store the name of the person in a cookie for the next visit (local app only). An empty value deletes the cookie.
+// Signed-in sessions have a separate cookie, which the server sets and scripts cannot read.
 function keep([name, value]) {
   const secure = location.protocol === "https:" ? "; Secure" : "";
   document.cookie = `${name}=${value}; path=/; SameSite=Strict; max-age=${value ? 30 * 86400 : 0}${secure}`;

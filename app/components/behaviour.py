@@ -1,4 +1,4 @@
-"""The page's behaviour in the browser: links that do not reload, keys, the lines between shared passages. See `behaviour.js`."""
+"""Mounts `behaviour.js`: links without reload, keys, and the lines between shared passages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ def style() -> None:
 
 
 def behaviour(cookie: tuple[str, str] | None = None) -> None:
-    """Mount the script, once per run, before anything that relies on it. `cookie`: name and value that the browser is to keep."""
+    """Mount the script; call this once per run, before anything that relies on the script.
+
+    Args:
+        cookie: name and value of a cookie for the browser to store.
+    """
     _component()(key="behaviour", data={"cookie": cookie}, height="content")
 
 

@@ -1,4 +1,4 @@
-"""What the Experiments page is put together from: the list of what can be asked, a result's table, its claims and its plot."""
+"""The parts of the Experiments page: the list of experiments, and a result's verdict, table and plot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEST = ("supported", "not supported", "inconclusive", "no finding")
 
 
 def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
-    """All experiments by paper; beside each what was found, of several results the one that says most."""
+    """All experiments by paper, each with its strongest verdict."""
     words: dict[str, str] = {}
     for result in found:
         words[result["experiment"]] = min(
@@ -46,11 +46,11 @@ def _word(word: str) -> Html:
 
 
 def result_table(result: Mapping[str, Any]) -> Html:
-    """Ours with its interval in small print; the paper's figure beside it where it has one."""
+    """Our figures with intervals in small print, and the paper's figure if there is one."""
     rows, columns, cells = grid(result)
     unit = result["unit"]
     head = tag("tr", tag("th", "", scope="col"), *(tag("th", column, scope="col") for column in columns),
-               tag("th", term("n", "Questions, and seeds of training where there are several"), scope="col"))  # fmt: skip
+               tag("th", term("n", "Number of questions, and of training seeds if more than one"), scope="col"))  # fmt: skip
     lines = [tag("tr", tag("th", row, scope="row"), *(tag("td", _cell(cells.get((row, column)), unit)) for column in columns),
                  tag("td", counts(row, cells))) for row in rows]  # fmt: skip
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures experiment"), cls="panel scrolling")
@@ -64,8 +64,8 @@ def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
     return join(span(shown(cell["value"], unit), interval, cls="figure"), paper)
 
 
-def told(result: Mapping[str, Any]) -> Html:
-    """The verdict, each claim with its figures, and the convention."""
+def verdict_panel(result: Mapping[str, Any]) -> Html:
+    """The verdict, each claim with its figures, and the notes."""
     claims = [tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
               for claim in result["claims"]]  # fmt: skip
     return div(tag("p", result["sentence"], cls="conclusion"), tag("ul", *claims, cls="claims"),
@@ -73,14 +73,14 @@ def told(result: Mapping[str, Any]) -> Html:
 
 
 def commands(name: str) -> Html:
-    """How to run it for real: what it costs first."""
+    """The commands that plan and run the full experiment."""
     line = f"blindspot experiment {name}"
-    return tag("p", command(f"{line} --plan"), " says what it would make and how long that takes here; ", command(line), " does it.",
+    return tag("p", "Full experiment: ", command(line), " runs it; ", command(f"{line} --plan"), " first lists the steps and the estimated time.",
                cls="convention")  # fmt: skip
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:
-    """The plot that the paper has, from our cells, with intervals."""
+    """The paper's plot with our figures and intervals."""
     from plotly.graph_objects import Figure, Scatter
 
     _, _, cells = grid(result)

@@ -1,4 +1,4 @@
-"""The line at the top of every page."""
+"""The header of every page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,13 @@ SEES_OTHERS = {"Quality"}
 
 
 def header(study_name: str | None, here: str, person: Person | None = None) -> Html:
-    """`here` is the page's title, `person` who is at work. The runs that are being looked at go along to the other pages."""
+    """The study, the signed-in person and the menu.
+
+    The menu's links keep the chosen runs, k and relevance.
+
+    Args:
+        here: the title of the current page.
+    """
     kept = {key: url.value(key) for key in ("a", "b", "k", "relevance")}
     links = [
         link(

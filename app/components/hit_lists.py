@@ -1,4 +1,4 @@
-"""Two lists of passages side by side: ranks, scores, marked answers and question words, shared passages, and the gold."""
+"""Two ranked lists side by side, with highlighted answers and question words, shared passages and gold passages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ from backend.text.answers import answer_spans, has_answer, query_spans, rule_for
 from backend.text.spans import pieces, start_near
 from db.records import Hits, Passage, Question
 
-EXCERPT = 250  # characters of a passage that show before it is opened: three lines
-BEFORE = 110  # at most so many of them stand before the first answer
+EXCERPT = 250  # characters of a folded passage: about three lines
+BEFORE = 110  # maximum characters of the excerpt before the first answer
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class HitList:
-    """One column. `side` is "a" or "b"; ordinals and scores are (k,), -1 pads; `note` says what the list is, `read` what was read in it."""
+    """One column of hits.
+
+    Attributes:
+        side: "a" or "b".
+        ordinals, scores: arrays of shape (k,), without padding.
+        note: description of the list.
+        read: the answer that a reader extracted from the list, if any.
+    """
 
     side: str
     name: str
@@ -54,12 +61,12 @@ def side_by_side(
     shown: int,
     rule: str,
 ) -> Html:
-    """The lists as columns with room for lines between them.
+    """The lists as columns, with a gutter between them for lines.
 
     Args:
-        passages: by ordinal, all that are shown and all of `gold`.
+        passages: ordinal to passage, for all shown passages and all of `gold`.
         gold: ordinals of the gold passages.
-        shown: how many hits of each list.
+        shown: number of hits to show of each list.
     """
     marked = {ordinal: _Marked.of(passage, question, rule) for ordinal, passage in passages.items()}
     columns = []
@@ -72,7 +79,7 @@ def side_by_side(
 
 
 def wanted(lists: Sequence[HitList], gold: Sequence[int], shown: int) -> list[int]:
-    """Ordinals of the passages that `side_by_side` needs."""
+    """Return the ordinals of the passages that `side_by_side` needs."""
     read = [column.read.ordinal for column in lists if column.read is not None]
     return list(
         dict.fromkeys([*gold, *read, *(int(ordinal) for column in lists for ordinal in column.ordinals[:shown])])
@@ -89,7 +96,7 @@ def _column(column: HitList, other: HitList | None, marked: dict[int, _Marked], 
         cards.append(_card(column, other, rank, marked, gold, shown))
     head = tag("h3", letter(column.side), " ", span(column.name, cls="name"), span(column.note, cls="note"))
     if not cards:
-        cards = [div("Nothing was found.", cls="notice")]
+        cards = [div("No hits.", cls="notice")]
     return tag(
         "section", head, *cards, cls=f"list {column.side}", aria_label=f"List {column.side.upper()}, {column.name}"
     )
@@ -131,7 +138,7 @@ def _card(
 
 
 def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
-    """Where the passage stands in the other list; a click goes there when it is on the page."""
+    """The passage's rank in the other list; a link to the passage if that list shows it."""
     rank = other.rank_of(ordinal)
     if rank is None:
         return span(
@@ -146,14 +153,14 @@ def _elsewhere(other: HitList, ordinal: int, shown: int, is_gold: bool) -> Html:
             href=f"#{other.side}-{rank}",
             data_jump=f"{other.side}-{rank}",
             cls="badge other",
-            title=f"{where}: go there",
+            title=f"{where}: jump to this passage",
         )
-    return span(letter(other.side), f"{rank}", cls="badge other far", title=f"{where}, further down than is shown")
+    return span(letter(other.side), f"{rank}", cls="badge other far", title=f"{where}, below the hits shown")
 
 
 @dataclass(frozen=True)
 class _Marked:
-    """A passage with the places to mark."""
+    """A passage with the spans to highlight."""
 
     passage: Passage
     answers: list[Span]
@@ -168,7 +175,7 @@ class _Marked:
         return cls(passage, spans, query_spans(passage.text, question.text), holds)
 
     def body(self, read: Span | None = None) -> Html:
-        """The text: an excerpt around what was read, or the first answer, the rest there but folded away."""
+        """The text, folded to an excerpt around the reader's answer or the first known answer."""
         whole = self.passage.text
         start, end = excerpt(whole, self.answers if read is None else [read], self.words)
         pieces = [("rest", 0, start), ("", start, end), ("rest", end, len(whole))]
@@ -188,7 +195,7 @@ class _Marked:
         return tag("p", *shown, " ", button)
 
     def _marked(self, low: int, high: int, read: Span | None = None) -> Html:
-        """The text from low to high, with its marks; an answer wins over a word of the question, and what was read has a frame around."""
+        """The highlighted text from low to high. Answers take precedence over question words; the reader's answer is framed."""
         whole = self.passage.text
         if read is None or read[0] < low or read[1] > high:
             return marked(whole, low, high, self.answers, self.words)
@@ -204,9 +211,9 @@ def marked(whole: str, low: int, high: int, answers: Sequence[Span], words: Sequ
 
 
 def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> Span:
-    """Where to look first: about EXCERPT characters that begin with a sentence, or near one.
+    """Return the span of the excerpt: about EXCERPT characters that begin at or near a sentence start.
 
-    They hold the first answer; where there is none, as many words of the question as they can.
+    The excerpt contains the first answer; without an answer, it contains as many question words as possible.
     """
     if len(whole) <= EXCERPT + 60:
         return 0, len(whole)
@@ -221,10 +228,10 @@ def excerpt(whole: str, answers: Sequence[Span], words: Sequence[Span] = ()) -> 
 
 
 def _densest(words: Sequence[Span]) -> Span:
-    """The first word of the stretch that holds most of them; the beginning of the text where it holds as many."""
+    """Return the first word of the stretch with the most question words, or (0, 0) if the start of the text has as many."""
 
-    def held(start: int, length: int) -> int:
+    def words_within(start: int, length: int) -> int:
         return sum(start <= low and high <= start + length for low, high in words)
 
-    best = max(words, key=lambda word: held(word[0], EXCERPT - BEFORE), default=(0, 0))
-    return best if held(best[0], EXCERPT - BEFORE) > held(0, EXCERPT) else (0, 0)
+    best = max(words, key=lambda word: words_within(word[0], EXCERPT - BEFORE), default=(0, 0))
+    return best if words_within(best[0], EXCERPT - BEFORE) > words_within(0, EXCERPT) else (0, 0)

@@ -1,4 +1,4 @@
-"""What a study holds: passages, questions, frequencies, indexes."""
+"""The contents of a study: passages, questions, frequencies and indexes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def holdings(held: dict[str, Any]) -> Html:
     rows.append(
         _fact(
             term(
-                "frequencies", "How often each question's subject is mentioned: what makes an entity rare or frequent"
+                "frequencies",
+                "How often the corpus mentions each question's subject: tells rare entities from frequent ones",
             ),
             source or span("none yet", cls="soft"),
         )
     )
     rows.append(_fact("indexes", _indexes(held["indexes"])))
     return div(
-        tag("h2", "What this study holds"),
+        tag("h2", "Study contents"),
         tag("dl", *rows),
         tag("p", held["folder"], cls="soft path"),
         cls="panel holdings",
@@ -69,7 +70,7 @@ def _questions(counts: list[dict[str, Any]]) -> object:
                 cls="sum",
             )
         )
-    return tag("table", tag("thead", head), tag("tbody", *lines), cls="figures small")
+    return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures small"), cls="scrolling")
 
 
 def _indexes(indexes: dict[str, dict]) -> object:

@@ -1,4 +1,4 @@
-"""Jobs on a page: buttons that start them, and a panel of those that wait, run or have ended."""
+"""Jobs on a page: start buttons, and a panel of the waiting, running and latest finished jobs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from db.errors import BlindspotError
 from db.jobs import Job
 
 ENDED_SHOWN = 5
-LOOKED_AT = 50  # jobs among which the panel looks for unfinished ones
-LOG_SHOWN = 8000  # characters, from the end of the log
-SECONDS_TO_STOP = 10.0  # after that the panel offers to end a cancelled job at once
+LOOKED_AT = 50  # number of latest jobs that the panel considers
+LOG_SHOWN = 8000  # characters to show from the end of the log
+SECONDS_TO_STOP = 10.0  # after this time the panel offers to kill a cancelled job
 _REFUSED = "jobs-refused"
 
 
 def is_unfinished(study: Study, request: JobRequest) -> bool:
-    """Is the same job, with the same arguments, waiting or running?"""
+    """Return whether the same job with the same arguments is waiting or running."""
     return any(
         job.unfinished and (job.kind, job.arguments) == (request.kind.kind, request.arguments)
         for job in jobs.recent(study, LOOKED_AT)
@@ -34,9 +34,9 @@ def is_unfinished(study: Study, request: JobRequest) -> bool:
 
 
 def start_button(study: Study, request: JobRequest, key: str, words: str = "Start", lacking: str = "") -> None:
-    """A button that starts a job, for those who may.
+    """Show a button that starts a job, if the person has the right to.
 
-    It cannot be pressed while the same job is unfinished, or while something is `lacking`.
+    The button is disabled while the same job is unfinished or while something is `lacking`.
     """
     if not who.may(study.labels_path, request.action):
         return
@@ -46,17 +46,17 @@ def start_button(study: Study, request: JobRequest, key: str, words: str = "Star
         key=key,
         disabled=unfinished or bool(lacking),
         help=f"Start: {request.title}" + (f" ({lacking})" if lacking else ""),
-        on_click=_start_pressed,
+        on_click=_start,
         args=(study, request),
     )
 
 
-def _start_pressed(study: Study, request: JobRequest) -> None:
+def _start(study: Study, request: JobRequest) -> None:
     start(study, request)
 
 
 def start(study: Study, request: JobRequest) -> bool:
-    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then says why."""
+    """Start a job, unless the same job is unfinished. Return False if it was refused; the panel then gives the reason."""
     try:
         if not is_unfinished(study, request):
             jobs.submit_request(study, request, by=who.acting(study.labels_path))
@@ -67,7 +67,7 @@ def start(study: Study, request: JobRequest) -> bool:
 
 
 def cancel(study: Study, id: str, force: bool = False) -> None:
-    """Cancel a job for the person at work. If that is refused, the panel says why."""
+    """Cancel a job in the name of the signed-in person. If that is refused, the panel gives the reason."""
     try:
         jobs.cancel(study, id, by=who.acting(study.labels_path), force=force)
     except BlindspotError as error:
@@ -76,7 +76,7 @@ def cancel(study: Study, id: str, force: bool = False) -> None:
 
 @contextmanager
 def followed(study: Study) -> Iterator[None]:
-    """Draw a page that has a panel. If a job ends meanwhile, the page is drawn again: its first parts do not show the result."""
+    """Draw a page with a job panel, and rerun it if a job ends meanwhile, so that all parts show the result."""
     before = _unfinished(study)
     yield
     if before - _unfinished(study):
@@ -84,9 +84,9 @@ def followed(study: Study) -> Iterator[None]:
 
 
 def panel(study: Study) -> None:
-    """The unfinished jobs and the last ones that ended.
+    """Show the unfinished jobs and the latest finished ones.
 
-    While a job is unfinished the panel looks again every second. Whenever a job ends, the whole page is drawn again.
+    While a job is unfinished, the panel refreshes every second. When a job ends, the whole page reruns.
     """
     recent = jobs.recent(study, LOOKED_AT)
     unfinished = {job.id for job in recent if job.unfinished}
@@ -110,7 +110,7 @@ def _unfinished(study: Study) -> set[str]:
 
 
 def _unfinished_jobs(study: Study, known: set[str]) -> None:
-    """The jobs that wait or run, in the order in which they run. When this set of jobs changes, the whole page is drawn again."""
+    """Show the waiting and running jobs in their order. When the set of jobs changes, rerun the whole page."""
     unfinished = [job for job in jobs.recent(study, LOOKED_AT) if job.unfinished]
     if who.gone(study.labels_path) or _REFUSED in st.session_state or {job.id for job in unfinished} != known:
         st.rerun()
@@ -132,7 +132,7 @@ def _with_cancel(study: Study, job: Job) -> None:
             st.button(
                 "End now",
                 key=f"end-{job.id}",
-                help="The job has not stopped yet. Kill its process; what it has not saved is lost.",
+                help="Kill the process of the job, which has not stopped yet. Unsaved work is lost.",
                 on_click=cancel,
                 args=(study, job.id, True),
             )
@@ -160,7 +160,7 @@ def _progress(job: Job, is_cancelled: bool) -> Html:
 
 
 def _what_it_does(job: Job) -> str:
-    """ "encoding: 1,200 of 100,000, 40/s, 41 min left". Rate and time left are those of the current step."""
+    """Return a line such as "encoding: 1,200 of 100,000, 40/s, 41 min left", with rate and time of the current step."""
     if job.state == "waiting":
         return job.doing or "starting"
     doing = job.doing or "working"
@@ -176,7 +176,7 @@ def _what_it_does(job: Job) -> str:
 
 
 def _rate(job: Job) -> float | None:
-    """Items a second since this session first saw the job in its current step; None until a second has passed."""
+    """Return items per second since this session first saw the job's current step; None during the first second."""
     first_seen = st.session_state.setdefault("job-rates", {})
     now = time.monotonic()
     doing, since, done = first_seen.get(job.id, (None, now, job.done))
@@ -203,7 +203,7 @@ def _ended(job: Job) -> Html:
 
 
 def _when(job: Job) -> str:
-    """ "2026-03-01 14:05 UTC, took 3 min"."""
+    """Return the end time and duration, such as "2026-03-01 14:05 UTC, took 3 min"."""
     if not job.ended:
         return ""
     when = f"{job.ended[:16].replace('T', ' ')} UTC"
@@ -214,7 +214,7 @@ def _when(job: Job) -> str:
 
 
 def _log(study: Study, job: Job) -> None:
-    """The end of the log of a failed job, folded away."""
+    """Show the end of a failed job's log in an expander."""
     printed = jobs.log(study, job.id).strip()
     if not printed or printed == job.error:
         return
@@ -222,4 +222,4 @@ def _log(study: Study, job: Job) -> None:
         if len(printed) > LOG_SHOWN:
             printed = "…\n" + printed[-LOG_SHOWN:].partition("\n")[2]
         st.code(printed, language=None, wrap_lines=True)
-        show(tag("p", "The whole log: ", tag("code", f"blindspot jobs log {job.id}"), cls="soft"))
+        show(tag("p", "For the whole log, run: ", tag("code", f"blindspot jobs log {job.id}"), cls="soft"))

@@ -1,4 +1,4 @@
-"""The small signs that mean the same on every page: a run's letter, badges, per cents, a pair of figures on a scale."""
+"""Marks shared by all pages: a run's letter, badges, percentages, notices and empty states."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from analysis.accuracy import Estimate
 from analysis.relations import RELATIONS
 from app.markup import Html, div, span, tag, term
 
-WILSON = "95% Wilson interval: where the true share may lie, were more such questions asked"
+WILSON = "95% Wilson interval of the share over questions like these"
 SUCCESS = "Success@k: the share of questions with at least one relevant passage among the first k. DPR calls it top-k accuracy."
-CONTRAST = "Contrast: 1/rank of the first relevant passage in A less that in B. +1: A has it first and B nowhere; 0: no difference."
+CONTRAST = (
+    "Contrast: 1/rank of the first relevant passage in A minus the same in B. "
+    "+1: rank 1 in A and not found in B; 0: no difference."
+)
 
 
 def letter(side: str) -> Html:
@@ -17,7 +20,7 @@ def letter(side: str) -> Html:
 
 
 def relation_label(id: str | None) -> str:
-    """ "place of birth (P19)"; an unknown relation is its id."""
+    """Return a label such as "place of birth (P19)"; for an unknown relation, its id."""
     if not id:
         return "no relation"
     return f"{RELATIONS[id].label} ({id})" if id in RELATIONS else id
@@ -28,11 +31,13 @@ def percent(value: float | None) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    return "" if estimate.low is None else f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"
+    return (
+        "" if estimate.low is None or estimate.high is None else f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"
+    )
 
 
 def figure(estimate: Estimate, inline: bool = False) -> Html:
-    """A per cent with its interval: beside it, or when pointed at."""
+    """A percentage with its interval, shown beside it (`inline`) or in its tooltip."""
     said = f"{percent(estimate.value)}% of {estimate.n:,} questions, {interval(estimate)} ({WILSON})"
     if not inline:
         return tag("span", percent(estimate.value), title=said, cls="figure")
@@ -40,14 +45,16 @@ def figure(estimate: Estimate, inline: bool = False) -> Html:
 
 
 def rank(value: int, depth: int, side: str = "") -> Html:
-    """The rank of a first hit; a dash where there is none within `depth`."""
+    """The rank of the first relevant passage; a dash if none is within `depth`."""
     if value <= 0:
         return tag("span", "–", cls="rank none", title=f"no relevant passage among the first {depth}")
     return tag("span", f"{value}", cls=f"rank {side}")
 
 
 def answer_badge() -> Html:
-    return span("✓ answer", cls="badge answer", title="This passage holds an answer, by the matching rule")
+    return span(
+        "✓ answer", cls="badge answer", title="The text of this passage contains an answer (by the matching rule)"
+    )
 
 
 def gold_badge() -> Html:
@@ -59,16 +66,12 @@ def notice(*words: object, kind: str = "") -> Html:
 
 
 def empty(title: str, *words: object) -> Html:
-    """What a page says when it has nothing to show, and what to do about it."""
+    """The empty state of a page: what the page is for, and the next step."""
     return div(tag("h2", title), *(tag("p", line) for line in words), cls="empty")
 
 
 def command(line: str) -> Html:
     return tag("code", line)
-
-
-def count(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
 def success_head(k: int) -> Html:

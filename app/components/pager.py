@@ -1,23 +1,23 @@
-"""The line under a list that is shown a page at a time."""
+"""The pager below a list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.components.marks import count
 from app.markup import Html, div, link, span, tag
+from backend.text.counting import counted
 
 
 def pager(total: int, page: int, per_page: int, what: str, to: Callable[[int], str]) -> Html:
-    """Which of all are shown, and links to other pages where there are some.
+    """The range of the current page, and links to the other pages.
 
     Args:
-        page: this one, from 1.
-        what: "question": one thing of the list.
-        to: the address of a page.
+        page: the current page, from 1.
+        what: singular noun for an entry of the list, such as "question".
+        to: returns the address of a page.
     """
     pages = max(1, -(-total // per_page))
-    said = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {count(total, what)}"
+    said = f"{min((page - 1) * per_page + 1, total):,}–{min(page * per_page, total):,} of {counted(total, what)}"
     if pages == 1:
         return div(said, cls="pager")
 

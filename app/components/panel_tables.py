@@ -1,4 +1,4 @@
-"""The tables of the page Relations: several runs by relation, along frequency, and beside the published figures."""
+"""The tables of the Relations page: runs by relation, by frequency, and next to published figures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from backend.evaluation.slice_finder import joined, written
 
 PAGE = "relations"
 Address = Callable[..., str]
-"""The page's own address with some parameters changed."""
+"""Returns the page's address with changed parameters."""
 
 
 def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
-    """Relations in the order that `sort` asks for: "relation", "n", "difference" or "RUN@K", with "-" before it from low to high."""
+    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the order."""
     key = sort.removeprefix("-")
     rows = {row.group: row for row in table.rows}
     names = sorted(rows, key=relation_order)
@@ -43,7 +43,7 @@ def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
 def relations(
     table: RelationTable, runs: Sequence[str], sort: str, address: Address, opened: Callable[[str], str]
 ) -> Html:
-    """Success@k of every run by relation. `opened` gives the address of a relation's questions."""
+    """Success@k of every run by relation. `opened` returns the address of a relation's questions."""
 
     def head(key: str, words: object, title: str = "", **more: object) -> Html:
         chosen = sort.removeprefix("-") == key
@@ -66,7 +66,7 @@ def relations(
     heads += [head(f"{run}@{k}", f"@{k}", cls="first" if k == table.ks[0] else None) for run in runs for k in table.ks]
     if table.differences:
         over.append(tag("td"))
-        title = f"{runs[0]} less {runs[1]}, Success@{table.k}, paired 95% bootstrap interval; faint where p (Holm) is above 0.05"
+        title = f"{runs[0]} − {runs[1]}, Success@{table.k}, paired 95% bootstrap interval; faint if p (Holm) > 0.05"
         heads.append(head("difference", f"A − B @{table.k}", title, cls="first"))
     rows = {row.group: row for row in table.rows}
     lines = []
@@ -82,7 +82,7 @@ def relations(
     sums.append(
         _sum(
             "all questions",
-            "Micro average: every question counts the same",
+            "Micro average: each question has the same weight",
             micro_n,
             table.micro,
             runs,
@@ -92,7 +92,7 @@ def relations(
     )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
-        said = f"Macro average, as EntityQuestions reports it: each of {some.n_groups} relations counts the same; bootstrap within"
+        said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
         sums.append(_sum("mean of relations", said, some.n, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
@@ -120,7 +120,7 @@ def _sum(
 
 
 def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) -> Html | None:
-    """Success@20 of ours beside the paper's; None where there is nothing to set side by side."""
+    """Our Success@20 next to the paper's; None if no relation is in both."""
     rows = {row.group: row for row in table.rows if row.group in published.TOP_20}
     if not rows or published.K not in table.ks:
         return None
@@ -154,7 +154,7 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The points of the curves as figures, one row a bucket and series. `opened` gives the address of a slice's questions."""
+    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's questions."""
     heads = [
         tag("th", words, scope="col", cls=cls)
         for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
@@ -188,7 +188,7 @@ def _span(point: Point) -> str:
 
 
 def slice_of(curves: Curves, series: str, point: Point) -> str:
-    """The questions behind a point as a slice; whether a subject was seen in training cannot be said in one."""
+    """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
     relation = written("relation", curves.relation) if curves.relation else ""
     if curves.official:
         return joined([relation, written("set", series), f"bucket:{point.bucket}"])
@@ -198,7 +198,7 @@ def slice_of(curves: Curves, series: str, point: Point) -> str:
 
 
 def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
-    """A row of links, one of them where we are: (words, address, chosen)."""
+    """A row of links with the current choice marked. Each option is (words, address, is chosen)."""
     links = [
         link(
             words,
@@ -213,7 +213,7 @@ def choices(label: str, options: Sequence[tuple[str, str, bool]]) -> Html:
 
 
 def page_address(**parameters: object) -> str:
-    """This page's address, some of its parameters changed."""
+    """Return this page's address with changed parameters."""
     import streamlit as st
 
     return url.href(PAGE, {**st.query_params.to_dict(), **parameters})

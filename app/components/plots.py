@@ -1,4 +1,4 @@
-"""Plots on a page."""
+"""Plotly figures on a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plot(figure: Figure, name: str) -> None:
-    """A figure in the page's own colours. Its camera button saves it as SVG, or as PNG where the address says `image=png`."""
+    """Show a figure in the page's colours. Its camera button saves SVG, or PNG if the address has `image=png`."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
     st.plotly_chart(
         figure,

@@ -1,4 +1,4 @@
-"""What is known about a question: its answers, relation, subject, frequency, and where its gold stands in both lists."""
+"""The facts about a question (answers, relation, subject, frequency) and the ranks of its gold passages in both lists."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from app.components.marks import gold_badge, letter, relation_label
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
 from backend.text.answers import answer_spans, query_spans, rule_for
+from backend.text.counting import counted
 from db.records import Passage, Question
 
 SHOWN_ANSWERS, SHOWN_GOLD = 8, 3
 
 
 def question_head(question: Question, frequency_source: str | None) -> Html:
-    """The question as a headline, what is known about it in one line below."""
+    """The question as a headline, with its facts in one line below."""
     facts = [_answers(question)]
     if question.relation:
         facts.append(_fact("relation", relation_label(question.relation)))
@@ -24,7 +25,7 @@ def question_head(question: Question, frequency_source: str | None) -> Html:
     if question.frequency is not None:
         facts.append(
             _fact(
-                term("frequency", f"How often the subject is mentioned, by {frequency_source or 'an unknown count'}"),
+                term("frequency", f"How often the subject is mentioned (source: {frequency_source or 'unknown'})"),
                 f"{question.frequency:,}",
             )
         )
@@ -55,10 +56,10 @@ def _answers(question: Question) -> Html:
 
 
 def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: Sequence[HitList], rule: str) -> Html:
-    """Every gold passage with its rank in each list, wherever that is; a click on its title opens its text."""
+    """Every gold passage with its rank in each list; a click on the title opens the text."""
     if not question.gold:
-        return div("No passage is labelled as the answer (no gold).", cls="gold-line soft")
-    strangers = len(question.gold) - len(gold)
+        return div("This question has no gold passage.", cls="gold-line soft")
+    missing = len(question.gold) - len(gold)
     rows = [
         _gold_row(question, ordinal, passage, lists, rule)
         for ordinal, passage in sorted(gold, key=lambda pair: _best(pair[0], lists))
@@ -68,13 +69,13 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
         parts.append(
             tag(
                 "details",
-                tag("summary", f"{len(rows) - SHOWN_GOLD} more gold passages"),
+                tag("summary", counted(len(rows) - SHOWN_GOLD, "more gold passage")),
                 *rows[SHOWN_GOLD:],
                 cls="more",
             )
         )
-    if strangers:
-        parts.append(div(f"{strangers} more named as gold, but not in this collection", cls="soft"))
+    if missing:
+        parts.append(div(f"{counted(missing, 'more gold passage')} not in this collection", cls="soft"))
     return div(*parts, cls="gold-table")
 
 

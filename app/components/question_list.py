@@ -1,4 +1,4 @@
-"""The questions of a selection, one page of them."""
+"""One page of the questions of a selection."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app.selection import PER_PAGE, Selection
 from app.study import Comparison
 
 SHOWN_ANSWERS = 2
-FREQUENCY = "Frequency: how often the question's subject is mentioned, by the count that was imported"
+FREQUENCY = "Frequency: how often the question's subject is mentioned, from the imported counts"
 OVERLAP = (
-    "Rank-biased overlap of the two lists, p = 0.9, extrapolated: 1 the same passages in the same order, 0 no passage shared. "
-    "The first 10 ranks hold 86% of the weight."
+    "Rank-biased overlap of the two lists (p = 0.9, extrapolated): 1 for identical lists, 0 for no shared passage. "
+    "The first 10 ranks have 86% of the weight."
 )
 
 
 def question_table(comparison: Comparison, selection: Selection, rows: np.ndarray) -> Html:
-    """The page of `rows` that the selection asks for, with a head that sorts and the way to the other pages."""
+    """The selected page of `rows`, with sortable columns and links to the other pages."""
     if not len(rows):
         return div(
-            "No question fits. ",
+            "No question matches the filters. ",
             link(
                 "Show all questions",
                 selection.on_compare(cell="all", relation="", set="", bucket="", slice="", text=""),
@@ -61,13 +61,13 @@ def _head(selection: Selection) -> Html:
         )
 
     return tag("tr",
-        head("order", "question", "In the order in which they were imported", "left"),
+        head("order", "question", "Sort by order of import", "left"),
         tag("th", "relation", scope="col", cls="left relation"),
         head("frequency", term("freq", FREQUENCY), "Sort by frequency"),
         head("a", letter("a"), "Rank of the first relevant passage in A"),
         head("b", letter("b"), "Rank of the first relevant passage in B"),
-        head("contrast", "contrast", f"Sort by how far apart the two runs are. {CONTRAST}"),
-        head("overlap", term("overlap", OVERLAP), "Sort by how alike the two lists are, the least alike first"))  # fmt: skip
+        head("contrast", "contrast", f"Sort by contrast between the two runs. {CONTRAST}"),
+        head("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"))  # fmt: skip
 
 
 def _line(comparison: Comparison, selection: Selection, row: int, overlap: float) -> Html:

@@ -1,4 +1,4 @@
-"""Home's word on judging: what is open, how far it is, and the way back to one's own work."""
+"""Home's panel on judging: the open batches, their progress, and a link to judge."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from app import url
 from app.desk import desk
 from app.markup import Html, div, link, span, tag
 from backend.core.study import Study
+from backend.text.counting import counted
 from db.people import Person
 
 
 def queue_card(study: Study, person: Person | None, runs: int) -> Html:
-    """Nothing where there is neither a batch nor a run to make one from."""
+    """The panel; empty while the study has neither a batch nor a run to build one from."""
     stores = desk(study)
     batches = [batch for batch in stores.queue.batches() if batch.state == "open"]
     if not batches and not runs:
         return Html("")
     if not batches:
-        return div(tag("h2", "Judging"), tag("p", "Passages on top that nobody labelled may answer all the same: false negatives. ",
-                                             link("Make a batch to judge", url.JUDGE)), cls="panel")  # fmt: skip
+        return div(tag("h2", "Judging"), tag("p", "Top-ranked passages that nobody has labelled may still answer the question. Those are false negatives. ",
+                                             link("Create a batch to judge", url.JUDGE)), cls="panel")  # fmt: skip
     held = len(stores.queue.held(person.name)) if person is not None else 0
-    words = "Go on judging" if held else "Judge"
+    words = "Continue judging" if held else "Judge"
     button = link(words, url.JUDGE, cls="button", data_key="j", title="Key: j")
     lines = [_line(batch.name, batch.done, batch.questions, batch.practice) for batch in batches]
     return div(div(tag("h2", "Judging"), button, cls="list-head"), *lines, cls="panel")
@@ -27,6 +28,6 @@ def queue_card(study: Study, person: Person | None, runs: int) -> Html:
 
 def _line(name: str, done: int, questions: int, practice: bool) -> Html:
     share = done / questions if questions else 0.0
-    told = "practice" if practice else f"{done:,} of {questions:,} questions done"
+    state = "practice" if practice else f"{done:,} of {counted(questions, 'question')} done"
     bar = "" if practice else div(span(style=f"width:{100 * share:.1f}%"), cls="progress")
-    return div(div(span(name, cls="job-name"), span(told, cls="soft"), cls="job-line"), bar, cls="job")
+    return div(div(span(name, cls="job-name"), span(state, cls="soft"), cls="job-line"), bar, cls="job")

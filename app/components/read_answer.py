@@ -1,4 +1,4 @@
-"""What a reader answered, on the page Question: a frame around it in its passage, and a line with its scores."""
+"""A reader's answer on the Question page: a frame around it in its passage, and a line with its scores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ from backend.core.study import Study
 from backend.reader.answer_scores import scored
 from db.records import Passage, Question
 
-SELECTED = "How much the reader prefers this passage: its share among the first {k}, after softmax (its logit is {relevance:.2f})"
-SPAN = "How sure it is of this span in it: P(start) x P(end), after softmax over the passage (the logits' sum is {score:.2f})"
+SELECTED = (
+    "Probability that the reader selects this passage among the first {k} (softmax; the logit is {relevance:.2f})"
+)
+SPAN = (
+    "Probability of this span in the passage: P(start) × P(end), softmax over the passage (sum of logits {score:.2f})"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """The answer at k. span: in characters of the passage's text; selected, probability: from 0 to 1, see `Reading`."""
+    """The reader's answer from the first k passages.
+
+    Attributes:
+        span: start and end in characters of the passage's text.
+        selected, probability: probabilities of the passage and of the span; see `Reading`.
+    """
 
     reader: str
     k: int
@@ -35,10 +44,9 @@ class ReadAnswer:
 
 
 def read_answer(study: Study, run: str, question: Question, reader: str, k: int) -> ReadAnswer | None:
-    """What was answered from the first k passages, or from all that were read where they are fewer; None where nothing was."""
+    """Return the reader's answer from the first k passages, or from fewer if it read fewer; None if it read none."""
     found = reading(study, run, reader) if reader else None
-    row = None if found is None else found.run.row(question.id)
-    if row is None:
+    if found is None or (row := found.run.row(question.id)) is None:
         return None
     k = min(k, found.depth)
     at = int(found.selected(k)[row])
@@ -55,21 +63,21 @@ def read_badge(read: ReadAnswer) -> Html:
     return span(
         "⟦⟧ read",
         cls="badge read",
-        title=f"The reader {read.reader} takes its answer from this passage, of the first {read.k}",
+        title=f"The reader {read.reader} extracts its answer from this passage (of the first {read.k})",
     )
 
 
 def framed(inside: Html) -> Html:
-    """The answer that was read, in its passage."""
-    return tag("mark", inside, cls="read", title="the answer that the reader took")
+    """Frame the reader's answer in its passage."""
+    return tag("mark", inside, cls="read", title="the reader's answer")
 
 
 def read_lines(study: Study, question: Question, lists: Sequence, passages: dict[int, Passage]) -> Html:
-    """A line for each list that was read; nothing where none was.
+    """One line for each list with a reader's answer; empty if neither list has one.
 
     Args:
-        lists: the columns; each knows what was `read`.
-        passages: by ordinal, those of the answers among them.
+        lists: the columns with their `read` answers.
+        passages: ordinal to passage, including the passages of the answers.
     """
     lines = [
         _line(column.side, column.read, question, passages[column.read.ordinal])
@@ -87,7 +95,7 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
 
 
 def lists_reader(lists: Sequence) -> str:
-    """The reader whose answers are shown."""
+    """Return the reader whose answers are shown."""
     return next((column.read.reader for column in lists if column.read is not None), "")
 
 

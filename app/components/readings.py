@@ -1,4 +1,4 @@
-"""What readers answered, on Compare: exact match of both runs at each k, and by relation or bucket."""
+"""Reader accuracy on the Compare page: exact match of both runs at each k, and by relation or bucket."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from analysis.buckets import FEW
 from app import study as held
 from app import url
 from app.components.marks import figure, interval, letter, percent, relation_label
-from app.components.tables import gain, scrolling
+from app.components.tables import Grouping, gain, scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
 from backend.reader.reading import Reading, readings_of
 from backend.reader.readings import CONVENTION, MeasuredReading, answered, both_answer
+from backend.text.counting import counted
 
-F1 = "Words that the answer read shares with the question's answer that fits best: the mean over questions, with its bootstrap interval"
-FOUND = "Success@k: the share of questions for which a passage among the first k holds an answer, so that it could be read at all"
+F1 = "Word overlap (F1) of the reader's answer with the best-matching known answer: mean over questions, bootstrap interval"
+FOUND = "Success@k: share of questions with an answer in the first k passages, the upper limit for the reader"
 
 
 @cache
@@ -35,7 +36,10 @@ def readings_style() -> Html:
 
 
 def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The reader that the address names, else the newest that read the most of these runs; and all that read one of them."""
+    """Return the chosen reader, and all readers that read one of these runs.
+
+    The choice is the reader in the address, or else the newest of the readers that read the most of these runs.
+    """
     read_by = [list(readings_of(study.run(name))) for name in dict.fromkeys(names)]
     known = list(dict.fromkeys(reader for readers in read_by for reader in readers))
     default = max(
@@ -45,7 +49,7 @@ def chosen_reader(study: Study, names: tuple[str, ...]) -> tuple[str, list[str]]
 
 
 def reading(study: Study, run: str, reader: str) -> Reading | None:
-    """A run's reading by that reader; None where there is none."""
+    """Return the reader's answers on a run; None if it has not read the run."""
     opened = study.run(run)
     manifest = readings_of(opened).get(reader)
     return (
@@ -56,7 +60,7 @@ def reading(study: Study, run: str, reader: str) -> Reading | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _reading(_study: Study, folder: str, run: str, run_made: str, reader: str, made: str) -> Reading:
+def _reading(_study: Study, folder: str, run: str, run_made: str | None, reader: str, made: str) -> Reading:
     return Reading.open(_study, run, reader)
 
 
@@ -67,8 +71,10 @@ def _answered(
     return answered(_study, _reading, ks)
 
 
-def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: np.ndarray, by: str | None) -> Html:
-    """A panel for runs A and B; nothing where neither was read."""
+def readings_panel(
+    study: Study, compared: Comparison, chosen: Selection, kept: np.ndarray, by: Grouping | None
+) -> Html:
+    """The panel for runs A and B; empty if no reader has read either."""
     reader, known = chosen_reader(study, (chosen.a, chosen.b))
     readings = {
         side: found
@@ -84,7 +90,8 @@ def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: 
     made = {side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
             for side, found in readings.items()}  # fmt: skip
     ids = {question.id for question, stays in zip(compared.questions, kept, strict=True) if stays}
-    ids &= set.intersection(*(set(each.row_of) for each in made.values()))
+    for each in made.values():
+        ids &= set(each.row_of)
     if not ids:
         return Html("")
     tables = [scrolling(_by_k(made, ks, k, ids, chosen))]
@@ -99,15 +106,14 @@ def readings_panel(study: Study, compared: Comparison, chosen: Selection, kept: 
             )
         )
     absent = [side for side in ("a", "b") if side not in made]
-    words = [f"{len(ids):,} questions. ", CONVENTION]
+    words = [f"{counted(len(ids), 'question')}. ", CONVENTION]
     if absent and chosen.a != chosen.b:
         run = getattr(chosen, absent[0])
         words += [
             " ",
             letter(absent[0]),
-            " was not read: ",
+            " has no answers from this reader yet; run: ",
             tag("code", f"blindspot read --run {run} --reader {reader}"),
-            ".",
         ]
     shown = div(*tables, cls="side-by-side halves") if len(tables) == 2 else tables[0]
     return join(
@@ -123,7 +129,7 @@ def _head(reader: str, known: list[str]) -> Html:
         for each in known
     ]  # fmt: skip
     choice = span(*links, cls="choices") if len(known) > 1 else span(reader, cls="soft")
-    return div(tag("h2", "What a reader answers"), span("read by ", choice), cls="list-head")
+    return div(tag("h2", "Reader accuracy"), span("reader ", choice), cls="list-head")
 
 
 def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: set[str], chosen: Selection) -> Html:
@@ -146,7 +152,7 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
               for side, each in made.items()]  # fmt: skip
     there = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
     lines += [
-        line(join(letter(side), " ", term("could be read", FOUND)), cells, "second") for side, cells in there.items()
+        line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second") for side, cells in there.items()
     ]
     heads = [
         tag("th", link(f"@{at}", chosen.on_compare(k=at), data_focus=f"read-k{at}"), scope="col", cls=marked(at))
@@ -161,12 +167,12 @@ def _mean(estimate: Estimate) -> Html:
     return tag("span", percent(estimate.value), title=said, cls="figure")
 
 
-def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: str) -> Html:
+def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: Grouping) -> Html:
     sides = list(made)
     names = ["n", *(join(letter(side), f" @{k}") for side in sides)]
     lines = []
     if len(sides) == 2:
-        names += ["ahead", term("p", "of the paired sign-flip test, adjusted by Holm's method")]
+        names += ["ahead", term("p", "p value of the paired sign-flip test, Holm-adjusted")]
         for name, both in both_answer(made["a"], made["b"], k, by, ids).items():
             p = both.difference.p_adjusted
             cells = [
@@ -174,7 +180,7 @@ def _by_group(made: dict[str, MeasuredReading], k: int, ids: set[str], by: str) 
                 figure(both.a),
                 figure(both.b),
                 gain(both.difference),
-                "<0.001" if p < 0.001 else f"{p:.3f}",
+                "–" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
             ]
             lines.append(_line(name, by, both.n, cells))
     else:

@@ -1,4 +1,4 @@
-"""The runs of a study with how well they did, and the choice of two to compare."""
+"""The table of a study's runs with their accuracy, and the choice of two runs to compare."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.core.study import Study
 
 
 def run_table(opened: Study, runs: dict[str, dict]) -> Html:
-    """Every run with its Success@k, newest first; two of them are picked as A and B."""
+    """Every run with its Success@k, newest first; two runs are marked as A and B."""
     first, second = default_pair(runs)
     a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
     found = {name: study.measured(opened, name, "answers", runs[name].get("rule", "dpr")) for name in runs}
@@ -19,10 +19,10 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
         "tr",
         tag("th", "run", scope="col", cls="left"),
         tag("th", "retriever", scope="col", cls="left"),
-        tag("th", "over", scope="col", cls="left"),
-        tag("th", term("n", "Questions that can be measured"), scope="col"),
+        tag("th", "questions", scope="col", cls="left"),
+        tag("th", term("n", "Measured questions: those with answers or gold passages"), scope="col"),
         *success_heads(),
-        tag("th", "made (UTC)", scope="col"),
+        tag("th", "created (UTC)", scope="col"),
         tag("th", "compare as", scope="col"),
     )
     lines = []
@@ -35,12 +35,16 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
                 "tr",
                 tag("th", name, scope="row"),
                 tag("td", retriever_label(manifest), cls="left"),
-                tag("td", manifest.get("split") or "every question", cls="left"),
+                tag("td", manifest.get("split") or "all", cls="left"),
                 tag(
                     "td",
                     f"{len(got.questions):,}",
                     span("*", title=missing) if missing else "",
-                    span(" gold", cls="soft", title="measured by gold: no question of this run has answers")
+                    span(
+                        " gold",
+                        cls="soft",
+                        title="measured by gold passages, because no question of this run has answers",
+                    )
                     if got.kind == "gold"
                     else "",
                 ),
@@ -59,7 +63,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
             cls="button",
         )
         if len(runs) > 1
-        else span("A second run makes a comparison.", cls="soft")
+        else span("Add a second run to compare.", cls="soft")
     )
     return div(
         div(tag("h2", "Runs"), compare, cls="list-head"),
@@ -69,7 +73,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
             said,
             " ",
             term("Success@k", SUCCESS),
-            " in per cent, with the ",
+            " in percent, with the ",
             term("95% interval", WILSON),
             ".",
             cls="convention",
@@ -79,7 +83,7 @@ def run_table(opened: Study, runs: dict[str, dict]) -> Html:
 
 
 def _pick(side: str, name: str, a: str, b: str) -> Html:
-    """Choose this run as A or B; the run that had the letter takes the other one where they would be the same."""
+    """The link that makes this run A or B. If the run is already the other side, the two sides swap."""
     chosen = name == (a if side == "a" else b)
     pair = {"a": name, "b": a if name == b else b} if side == "a" else {"a": b if name == a else a, "b": name}
     return link(

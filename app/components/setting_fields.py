@@ -1,4 +1,4 @@
-"""Form fields from declared settings: label, bounds and help come from the declaration."""
+"""Form fields for declared settings, with label, bounds and help from the declaration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def setting_field(place: DeltaGenerator, kind: type, name: str, value: Any = Non
     Args:
         place: the column or container that holds the field.
         kind: the settings class that declares the setting.
-        value: what the field shows first; default the declared default. An optional number without a value is an empty field,
-            which returns None.
+        value: initial value (default: the declared default). An optional number without a value is an empty field, which returns
+            None.
         more: passed to Streamlit, such as `step`, `format` or `disabled`. A `minimum` or `maximum` narrows the declared bounds.
     """
     one = declared(kind)[name]

@@ -1,4 +1,4 @@
-"""Saying who one is: a name on this machine, a personal link or a sign-in in a team."""
+"""Signing in: by name on the local machine, by personal link or identity provider in a team."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEW, _REFUSED = "sign-in-new", "sign-in-refused"
 
 
 def sign_in(labels_path: Path, why: str) -> None:
-    """What a page shows instead of itself to somebody who has not said who they are."""
+    """Show the sign-in form in place of the page."""
     mode = who.mode()
     with st.container(key="sign-in"):
         show(tag("h1", "Who are you?" if mode == "local" else "Please sign in"), tag("p", why))
@@ -27,32 +27,35 @@ def sign_in(labels_path: Path, why: str) -> None:
         else:
             wrong = who.wrong_link()
             words = (
-                "This personal link is not valid, or not any more."
+                "This personal link is not valid; it may have been revoked."
                 if wrong
-                else "Open the personal link that you were given."
+                else "Open the personal link that a lead sent you."
             )
             show(
                 notice(
                     words,
-                    " A lead of the study can make a new one: blindspot people invite NAME",
+                    " A lead of the study can create a new link: blindspot people invite NAME",
                     kind="error" if wrong else "",
                 )
             )
 
 
 def confirm_sign_out(labels_path: Path, person: Person) -> None:
-    """Ask before signing out: what a click on "change" beside the name opens."""
+    """Ask before signing out. The link "change" beside the name leads here."""
     local = who.mode() == "local"
     again = (
-        "Your labels are kept. You can come back under this name at any time."
+        "Your labels stay. You can sign in under this name again at any time."
         if local
-        else "Your labels are kept. Sign in again to come back; a personal link works until a lead revokes it."
+        else "Your labels stay. You can sign in again; a personal link works until a lead revokes it."
     )
     with st.container(key="sign-out"):
-        show(tag("h1", "Work as somebody else?" if local else "Sign out?"), tag("p", f"You are {person.name}. ", again))
+        show(
+            tag("h1", "Sign in as somebody else?" if local else "Sign out?"),
+            tag("p", f"You are {person.name}. ", again),
+        )
         with st.container(horizontal=True):
             st.button("Sign out", on_click=_sign_out, args=(labels_path,), type="primary")
-            show(link("Stay", url.JUDGE, cls="button"))
+            show(link("Stay signed in", url.JUDGE, cls="button"))
 
 
 def _sign_out(labels_path: Path) -> None:
@@ -72,19 +75,19 @@ def _by_name(labels_path: Path) -> None:
     with st.form("sign-in-form", border=False):
         left, right = st.columns([3, 1], vertical_alignment="bottom")
         with left:
-            st.text_input("Somebody new" if people else "Your name", key=_NEW, max_chars=64)
+            st.text_input("New name" if people else "Your name", key=_NEW, max_chars=64)
         with right:
-            st.form_submit_button("Begin", on_click=_say_new, args=(labels_path,))
+            st.form_submit_button("Start", on_click=_say_new, args=(labels_path,))
     if refused := st.session_state.pop(_REFUSED, None):
         show(notice(refused, kind="error"))
     if not people:
-        show(tag("p", "The first person of a study is its lead.", cls="soft"))
+        show(tag("p", "The first person to sign in becomes the study's lead.", cls="soft"))
 
 
 def _by_oidc() -> None:
     if st.user.is_logged_in:
         email = st.user.email or "You"
-        show(notice(f"{email} is signed in, but nobody in this study has that address, or it is not verified. A lead can add it: ",
+        show(notice(f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can add it: ",
                     "blindspot people add NAME --email ADDRESS", kind="error"))  # fmt: skip
         st.button("Sign out", on_click=st.logout)
     else:

@@ -1,4 +1,4 @@
-"""The tables of the page Slices."""
+"""The tables of the Slices page."""
 
 from __future__ import annotations
 
@@ -16,24 +16,29 @@ from backend.evaluation.comparison import by_group
 from backend.evaluation.saved_slices import SavedSlice
 from backend.evaluation.slice_finder import FoundSlices
 from backend.evaluation.slices import FLAGS, NUMBERS, OF_RUNS, TAGS, TEXTS, Facts
+from backend.text.counting import counted
 from db.errors import BlindspotError
 
-MOVES = "How far the slice moves the difference over all questions from what the others have: its share of the questions x (inside − outside)"
+MOVES = (
+    "Contribution of the slice to the overall difference: its share of the questions × (difference inside − outside)"
+)
 
-SLICE_TEST = "Studentised score test of the slice against the other questions; valid where the runs disagree more often in one of them."
+SLICE_TEST = (
+    "Studentised score test of the slice against the other questions; it allows for different rates of disagreement."
+)
 
 
 def condition_help(runs: Sequence[str]) -> Html:
-    """What can be written, folded away."""
+    """The syntax of slices, in a fold."""
     written = (*TEXTS.values(), *NUMBERS.values(), *FLAGS.values(), *OF_RUNS.values())
     lines = [tag("li", tag("code", words.partition(" (")[0]), f" {_explained(words)}") for words in written]
     lines += [tag("li", tag("code", f"tag:{name}"), f" {said}") for name, said in TAGS.items()]
     return tag(
         "details",
-        tag("summary", "What can be written here"),
-        tag("p", "Conditions joined by ", *_codes("and", "or", "not"), "and parentheses; words with spaces in double quotes; numbers with ",
+        tag("summary", "Syntax"),
+        tag("p", "Join conditions with ", *_codes("and", "or", "not"), "and parentheses. Put words with spaces in double quotes. Compare numbers with ",
             *_codes("<=", "<", ">=", ">", "=", "!="),
-            "What is not known of a question fits no comparison. Unlabelled: no gold names it and nobody judged it. ",
+            "An unknown value matches no comparison. An unlabelled passage is neither gold nor judged. ",
             f"Runs: {', '.join(runs)}."),
         tag("ul", *lines, cls="conditions"),
         cls="more",
@@ -49,7 +54,7 @@ def _explained(words: str) -> str:
 
 
 def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
-    """Success@k of every run on the slice's questions; a run that searched only some of them says how many."""
+    """Success@k of every run on the slice's questions, with the number of questions that the run searched."""
     lines = []
     for name, first, k in rows:
         estimate = proportion(found_by(first, k))
@@ -63,7 +68,7 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
         )
     head = tag(
         "tr",
-        tag("th", "every run on this slice", scope="col", cls="left"),
+        tag("th", "all runs on this slice", scope="col", cls="left"),
         tag("th", "n", scope="col"),
         tag("th", "%", scope="col"),
     )
@@ -75,7 +80,7 @@ def every_run(rows: Iterable[tuple[str, np.ndarray, int]]) -> Html:
 def saved_table(
     slices: Mapping[str, SavedSlice], facts: Facts, chosen: Selection, opened: Callable[[str], str]
 ) -> Html:
-    """The saved slices with both runs' figures; p values adjusted together."""
+    """The saved slices with both runs' figures and jointly adjusted p values."""
     members, broken = {}, {}
     for name, each in slices.items():
         try:
@@ -93,7 +98,7 @@ def saved_table(
         )
         if name not in found:
             lines.append(
-                tag("tr", head, tag("td", broken.get(name, "no question of these runs"), colspan=5, cls="soft left"))
+                tag("tr", head, tag("td", broken.get(name, "no questions of these runs"), colspan=5, cls="soft left"))
             )
             continue
         both = found[name]
@@ -105,13 +110,13 @@ def saved_table(
         letter("a"),
         letter("b"),
         "ahead",
-        term("p (Holm)", "Adjusted for the number of saved slices"),
+        term("p (Holm)", "p value, Holm-adjusted for the number of saved slices"),
     )
     return _table(heads, lines)
 
 
 def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
-    """What the finder found, each slice opening its questions."""
+    """The slices that the finder lists, each linked to its questions."""
     lines = [
         tag("tr", tag("th", link(tag("code", each.expression), opened(each.expression)), scope="row"),
             *(tag("td", cell) for cell in (
@@ -120,8 +125,8 @@ def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
             )))
         for each in found.slices
     ]  # fmt: skip
-    heads = ("slice", "n", letter("a"), letter("b"), "ahead", "A − B elsewhere", term("moves all by", MOVES),
-             term("p adjusted", f"{SLICE_TEST} Adjusted for {found.tried:,} slices."))  # fmt: skip
+    heads = ("slice", "n", letter("a"), letter("b"), "ahead", "A − B outside", term("contribution", MOVES),
+             term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."))  # fmt: skip
     return _table(heads, lines)
 
 

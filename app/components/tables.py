@@ -1,9 +1,9 @@
-"""Compare's figures: accuracy at k, accuracy by relation, and the table of who finds what."""
+"""Compare's tables: accuracy at k, accuracy by group, and the two-by-two table of wins and losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,15 +19,16 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.comparison import KS, SURE, PairedFigures, by_group, conclusion, overall, p_words
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, by_results
+from backend.text.counting import counted
 
 
 def cut_offs(depth: int, chosen: int) -> list[int]:
-    """The k's to show: the usual ones the runs are deep enough for, and the one that is chosen."""
+    """Return the k's to show: the usual ones within the runs' depth, and the chosen one."""
     return sorted({k for k in KS if k <= depth} | {chosen})
 
 
 def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
-    """Success@k of both runs at the usual cut-offs; a click on a k chooses it for the whole page."""
+    """Success@k of both runs at the usual cut-offs; a click on a k selects it for the whole page."""
     ks = cut_offs(comparison.depth, selection.k)
     success = {
         side: {k: proportion(found_by(first[kept], k)) for k in ks}
@@ -48,7 +49,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
     figures = overall(comparison, ks, rows)
     ahead = [tag("td", gain(figures.at[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
     lines.append(tag("tr", tag("th", term("ahead", GAIN), scope="row"), *ahead, cls="sum"))
-    if figures.macro and figures.macro[ks[0]].a.n_groups > 1:
+    if figures.macro and (figures.macro[ks[0]].a.n_groups or 0) > 1:
         cells = [tag("td", gain(figures.macro[k].difference), cls="chosen" if k == selection.k else None) for k in ks]
         lines.append(tag("tr", tag("th", term("macro", MACRO), scope="row"), *cells))
     head = tag(
@@ -57,7 +58,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
             "th",
             term(
                 "Success@k, %",
-                f"Share of questions with a relevant passage among the first k. In small print the {WILSON}.",
+                f"Share of questions with a relevant passage among the first k. Small print: {WILSON}.",
             ),
             scope="col",
             cls="left",
@@ -68,7 +69,7 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
 
 
 def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) -> str:
-    """Return the sentence on what may be concluded at the chosen k, with the p value of `accuracy_table`."""
+    """Return the conclusion at the chosen k, with the p value of `accuracy_table`."""
     if by_results(selection.slice):
         return CHOSEN_BY_RESULTS
     figures = overall(comparison, cut_offs(comparison.depth, selection.k), None if kept.all() else kept)
@@ -76,7 +77,7 @@ def concluded(comparison: Comparison, selection: Selection, kept: np.ndarray) ->
 
 
 def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -> Html:
-    """Who finds a relevant passage within k: a two by two table whose cells open their questions."""
+    """The two-by-two table of the runs that find a relevant passage within k. Each cell links to its questions."""
     table = flips.flip_table(comparison.first_a[kept], comparison.first_b[kept], selection.k)
     k = selection.k
 
@@ -97,7 +98,7 @@ def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -
                 selection.on_compare(cell="all" if chosen else name, sort=""),
                 data_focus=f"cell-{name}",
                 aria_current="true" if chosen else None,
-                title="Show all questions again" if chosen else f"Show these {number:,} questions",
+                title="Show all questions" if chosen else f"Show these {counted(number, 'question')}",
             ),
             cls=f"cell {name}" + (" chosen" if chosen else ""),
         )
@@ -125,9 +126,14 @@ def flip_table(comparison: Comparison, selection: Selection, kept: np.ndarray) -
     return tag("table", tag("thead", head), tag("tbody", *lines), cls="flips")
 
 
-def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, by: str) -> Html:
-    """Success@k, difference and flips by relation or bucket, sorted by any column; a click on a group filters by it, on a count
-    opens its questions."""
+Grouping = Literal["relation", "bucket"]
+
+
+def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, by: Grouping) -> Html:
+    """Success@k, difference and two-by-two counts by relation or bucket, sortable by any column.
+
+    A click on a group filters the page by the group; a click on a count shows the questions behind it.
+    """
     sort = url.one_of("by", [p + key for key in GROUP_SORTS for p in ("", "-")], DEFAULT_SORT[by])
     members = {name: rows[kept[rows]] for name, rows in comparison.groups(by).items()}
     if by == "relation":
@@ -156,7 +162,7 @@ def group_table(comparison: Comparison, selection: Selection, kept: np.ndarray, 
         head("b", join(letter("b"), f" @{selection.k}")),
         head("difference", "ahead", title=GAIN),
         head("p", "p", title=HOLM),
-        *(head(key, words, title=f"Questions that {said}") for key, (words, said) in FLIP_HEADS.items()),
+        *(head(key, words, title=f"Number of questions: {said}") for key, (words, said) in FLIP_HEADS.items()),
     )
     lines = [_group_line(name, found[name], selection, by, sort) for name in order]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups")
@@ -171,12 +177,12 @@ FLIP_HEADS = {
     "neither": ("none", "neither finds"),
 }
 GAIN = (
-    "Difference in percentage points, and the run that is ahead. In small print the paired 95% bootstrap interval of A less B. "
-    "Faint: p of the paired sign-flip test is above 0.05, no difference is established. "
-    "Holm's method adjusts p for all differences of the table, unless the text says that p is not adjusted."
+    "Difference in percentage points, and the run that is ahead. Small print: paired 95% bootstrap interval of the difference. "
+    "Faint: not significant (p > 0.05, paired sign-flip test). "
+    "p values are Holm-adjusted for all differences of the table unless marked as not adjusted."
 )
-MACRO = "The difference of the averages over relations, each relation counting the same; its interval draws questions within each relation."
-HOLM = "p of the paired sign-flip test, adjusted by Holm's method for the number of rows"
+MACRO = "Difference of the macro averages (each relation has the same weight); the bootstrap resamples questions within each relation."
+HOLM = "p value of the paired sign-flip test, Holm-adjusted for the number of rows"
 
 
 def _grouping(by: str) -> dict[str, str]:
@@ -184,12 +190,12 @@ def _grouping(by: str) -> dict[str, str]:
 
 
 def gain(difference: Difference) -> Html:
-    """A difference with the run that is ahead, its interval and its p value."""
+    """A difference with the leading run, the interval and the p value."""
     estimate = difference.estimate
-    if estimate.value is None:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
         return Html("–")
     p = difference.p_shown
-    adjusted = "not adjusted" if difference.p_adjusted is None else "adjusted by Holm's method"
+    adjusted = "not adjusted" if difference.p_adjusted is None else "Holm-adjusted"
     interval = f"{100 * estimate.low:+.1f} to {100 * estimate.high:+.1f}"
     said = (
         f"A − B: {100 * estimate.value:+.1f} points, {interval}, {p_words(p)} ({adjusted}), n = {estimate.n:,}. {GAIN}"
@@ -197,7 +203,7 @@ def gain(difference: Difference) -> Html:
     points = 100 * estimate.value
     ahead = "" if abs(points) < 0.05 else letter("a" if points > 0 else "b")
     words = "0.0" if abs(points) < 0.05 else f"+{abs(points):.1f}"
-    shown = interval  # as the run that is ahead sees it
+    shown = interval  # from the point of view of the leading run
     if points <= -0.05:
         shown = f"{0.0 - 100 * estimate.high:+.1f} to {0.0 - 100 * estimate.low:+.1f}"
     return span(
@@ -215,7 +221,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
         return link(words, address, data_focus=f"{focus}-{name}", title=title, **attributes)
 
     label = relation_label(name) if by == "relation" else name
-    title = f"Show every {by} again" if chosen else f"Show only this {by}'s questions"
+    title = f"Show all {by}s" if chosen else f"Show only the questions of this {by}"
     head = (
         opened(label, selection.cell, "" if chosen else name, by, title, aria_current="true" if chosen else None)
         if name
@@ -223,7 +229,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
     )
     p = both.difference.p_shown
 
-    def counted(cell: str) -> Html:
+    def flip_count(cell: str) -> Html:
         count = getattr(both.flips, cell)
         if not count or not name:
             return Html(f"{count:,}")
@@ -232,7 +238,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
             cell,
             name,
             f"flip-{cell}",
-            f"Show the {count:,} questions of {label} that {FLIP_HEADS[cell][1]}",
+            f"Show {counted(count, 'question')} of {label}: {FLIP_HEADS[cell][1]}",
         )
 
     return tag(
@@ -244,7 +250,7 @@ def _group_line(name: str, both: PairedFigures, selection: Selection, by: str, s
         tag("td", gain(both.difference)),
         tag("td", "<0.001" if p < 0.001 else f"{p:.3f}", cls="soft"),
         *(
-            tag("td", counted(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
+            tag("td", flip_count(cell), cls=f"flip {cell}" + (" chosen" if chosen and selection.cell == cell else ""))
             for cell in flips.CELLS
         ),
         cls=" ".join(each for each in ("chosen" if chosen else "", "few" if both.n < FEW else "") if each) or None,
@@ -260,18 +266,19 @@ def _sorted(found: Mapping[str, PairedFigures], sort: str, order: Callable[[str]
         "b": lambda name: found[name].b.value,
         "difference": lambda name: found[name].difference.estimate.value,
         "p": lambda name: found[name].difference.p_adjusted,
-        **{cell: lambda name, cell=cell: getattr(found[name].flips, cell) for cell in flips.CELLS},
     }
+    if key in flips.CELLS:
+        keys[key] = lambda name: getattr(found[name].flips, key)
     return sorted(names, key=keys[key], reverse=not sort.startswith("-"))
 
 
 def run_figures(first: np.ndarray, depth: int) -> list[Html]:
-    """A run's Success@k cells, for Home."""
+    """A run's Success@k cells for the table of runs."""
     return [
         tag(
             "td",
             figure(proportion(found_by(first, k)), inline=True) if k <= depth else "–",
-            title=None if k <= depth else f"the run keeps {depth} hits",
+            title=None if k <= depth else f"the run has {depth} hits per question",
         )
         for k in KS
     ]
@@ -282,5 +289,5 @@ def success_heads() -> list[Html]:
 
 
 def scrolling(table: Html) -> Html:
-    """A table that scrolls by itself where the window is narrow."""
+    """Let a wide table scroll within its own box."""
     return div(table, cls="scrolling")

@@ -1,4 +1,4 @@
-"""Why did this run miss this question? Facts beside the two lists of the page Question."""
+"""The panel "Why did a run miss this?" of the Question page."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Sequence
 
 from app import url
 from app.components.analysis import analysis_css
-from app.components.marks import count, gold_badge, letter
+from app.components.marks import gold_badge, letter
 from app.markup import Html, div, join, link, span, tag, term
 from backend.core.study import Study
 from backend.evaluation.why import Standing, Why, Words, why
+from backend.text.counting import counted
 from db.records import Question
 
-MARGIN = "The top passage's score less the gold's, in the run's own unit"
-NEAR = "The passages nearest to the gold among the stored vectors. Where many of them look alike, the encoder cannot tell the gold apart"
+MARGIN = "Score of the top passage minus score of the gold passage, in the run's own unit"
+NEAR = "Nearest neighbours of the gold passage among the stored vectors. If many are alike, the encoder cannot distinguish the gold passage"
 
 
 def why_section(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr") -> Html:
-    """A link that opens the panel, or the panel where the address asks for it (`why=1`): reading the vectors takes a moment."""
+    """The panel if the address has `why=1`, else a link to it, because reading the vectors takes a moment."""
     import streamlit as st
 
     here = st.query_params.to_dict()
@@ -28,13 +29,13 @@ def why_section(study: Study, question: Question, runs: Sequence[str], rule: str
             cls="quiet",
             data_focus="why",
         )
-    close = link("close", url.href(url.QUESTION, {**here, "why": None}), cls="quiet", data_focus="why")
+    close = link("Close", url.href(url.QUESTION, {**here, "why": None}), cls="quiet", data_focus="why")
     head = div(tag("h2", "Why did a run miss this?"), close, cls="list-head")
     return join(analysis_css(), div(head, why_panel(study, question, runs, rule), cls="panel why"))
 
 
 def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str = "dpr", neighbours: int = 5) -> Html:
-    """The facts for one question; `runs` are A and B, in this order. Raises Missing for a run that does not exist."""
+    """The facts for one question. `runs` are A and B, in this order. Raises Missing for an unknown run."""
     found = why(study, question, runs, rule, neighbours)
     if not found.standings:
         return Html("")
@@ -48,35 +49,33 @@ def why_panel(study: Study, question: Question, runs: Sequence[str], rule: str =
 
 
 def _summary(found: Why) -> str:
-    """The most telling fact, in one line."""
+    """Return the most informative fact as one sentence."""
     for each in found.standings:
         if each.winner in found.namesake and each.rank != 1:
             title = found.passages[each.winner].title
-            return f"{each.run} puts another entity of a similar name first: {title}, for {found.question.subject}."
+            return f"{each.run} ranks another entity with a similar name first: {title} instead of {found.question.subject}."
     for each in found.standings:
-        if each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner, False):
-            return f"{each.run} puts a passage first that holds an answer and that no gold names: perhaps a false negative."
+        if each.winner is not None and each.rank is not None and each.rank > 1 and found.holds_answer.get(each.winner):
+            return (
+                f"{each.run} ranks a passage first that contains an answer but is not gold: it may be a false negative."
+            )
     if not any(each.gold is not None for each in found.standings):
-        return (
-            "No gold passage is among the hits of these runs."
-            if found.question.gold
-            else "No passage is labelled as the answer."
-        )
+        return "Neither run retrieves a gold passage." if found.question.gold else "This question has no gold passage."
     if all(each.rank == 1 for each in found.standings):
-        return "Every run has a gold passage first."
-    return "What is known about the gold and about the passage that stands first:"
+        return "Every run ranks a gold passage first."
+    return "The gold passage and the top-ranked passage of each run:"
 
 
 def _standings(found: Why, runs: Sequence[str]) -> Html:
     heads = (
         "",
-        "gold at",
-        "its score",
+        "gold rank",
+        "gold score",
         term("margin", MARGIN),
-        "first is",
-        "holds an answer",
-        "shares with the question",
-        "the gold shares",
+        "top passage",
+        "contains an answer",
+        "words shared with question: top",
+        "gold",
     )
     lines = [
         _line(found, each, "ab"[runs.index(each.run)] if runs.index(each.run) < 2 else "") for each in found.standings
@@ -91,12 +90,12 @@ def _standings(found: Why, runs: Sequence[str]) -> Html:
 def _line(found: Why, each: Standing, side: str) -> Html:
     gold = each.gold if each.gold is not None else _any_gold(found)
     winner = "–" if each.winner is None else found.passages[each.winner].title or "untitled"
-    share = found.namesake.get(each.winner, 0.0) if each.winner is not None else 0.0
-    namesake = span(f" another entity, {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
+    share = 0.0 if each.winner is None else found.namesake.get(each.winner, 0.0)
+    namesake = span(f" another entity, shares {100 * share:.0f}% of the subject's name", cls="soft") if share else ""
     return tag(
         "tr",
         tag("th", letter(side) if side else "", " ", each.run, scope="row"),
-        tag("td", f"{each.rank:,}" if each.rank else f"not in {each.k}"),
+        tag("td", f"{each.rank:,}" if each.rank else f"not in top {each.k}"),
         tag("td", _number(each.score)),
         tag("td", _number(each.margin)),
         tag("td", winner, namesake, cls="left"),
@@ -123,31 +122,28 @@ def _words(words: Words | None) -> Html:
 
 
 def _facts(found: Why) -> list[tuple[object, object]]:
-    known = found.frequency is not None
-    facts: list[tuple[object, object]] = [
-        (
-            "subject",
-            f"mentioned {count(found.frequency, 'time')}, by {found.frequency_source}"
-            if known
-            else "its frequency is not known",
-        ),
-    ]
+    frequency = "unknown frequency"
+    if found.frequency is not None:
+        frequency = f"mentioned {counted(found.frequency, 'time')} (source: {found.frequency_source})"
+    facts: list[tuple[object, object]] = [("subject", frequency)]
     if found.trained is None:
         facts.append(("training", "the study has no training questions"))
     else:
         seen = found.trained
-        told = f"{seen.relation:,} ask for this relation, {seen.template:,} in this wording, {seen.subject:,} about this subject"
-        facts.append(("training", f"of {seen.total:,} training questions {told}"))
+        parts = f"{seen.relation:,} with this relation, {seen.template:,} with this wording, {seen.subject:,} about this subject"
+        facts.append(("training", f"{counted(seen.total, 'training question')}: {parts}"))
     return facts
 
 
 def _neighbours(found: Why) -> list[Html]:
-    made = []
+    lists = []
     for encoder, near in found.neighbours.items():
         lines = [
             tag("li", found.passages[each.ordinal].title or "untitled", " ", span(_number(each.similarity), cls="soft"),
                 join(" ", gold_badge()) if each.is_gold else "")
             for each in near
         ]  # fmt: skip
-        made.append(div(tag("p", term(f"Nearest to the gold, by {encoder}", NEAR)), tag("ol", *lines), cls="near"))
-    return made
+        lists.append(
+            div(tag("p", term(f"Neighbours of the gold passage ({encoder})", NEAR)), tag("ol", *lines), cls="near")
+        )
+    return lists

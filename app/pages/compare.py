@@ -1,4 +1,4 @@
-"""Compare: two runs, where each finds what the other misses, and the questions behind every number."""
+"""Compare: accuracy of two runs, the questions only one of them answers, and the questions behind every number."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
 from app.components.analysis import analysis_style
 from app.components.judged_table import judged_table
-from app.components.marks import count, empty, notice, relation_label, term
+from app.components.marks import empty, notice, relation_label, term
 from app.components.question_list import question_table
 from app.components.readings import readings_panel
-from app.components.tables import accuracy_table, concluded, flip_table, group_table, scrolling
+from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation.comparison import method, reservation
+from backend.evaluation.relevance import Kind
 from backend.evaluation.slices import Facts
+from backend.text.counting import counted
 from db.errors import BlindspotError
 
 CELL_NAMES = {
     "all": "All questions",
-    "both": "Both find it",
-    "only_a": "Only A finds it",
-    "only_b": "Only B finds it",
-    "neither": "Neither finds it",
+    "both": "Both runs find",
+    "only_a": "Only A finds",
+    "only_b": "Only B finds",
+    "neither": "Neither finds",
 }
 
 
@@ -42,9 +44,9 @@ def page() -> None:
             empty(
                 f"Compare needs {missing}",
                 join(
-                    "Make one on ",
+                    "This page shows what each of two runs finds and misses. Retrieve on ",
                     link("Home", url.HOME),
-                    ", or with ",
+                    " or with ",
                     tag("code", retrieve_command()),
                     ".",
                 ),
@@ -59,14 +61,14 @@ def page() -> None:
         with columns[1]:
             b = url.select("Run B", "b", names, pair[1], forget=("page",))
         with columns[2]:
-            relevance = url.select(
+            relevance: Kind = url.select(
                 "Relevance",
                 "relevance",
                 ("answers", "gold"),
                 "answers",
                 forget=("page",),
-                format_func={"answers": "holds an answer", "gold": "gold passages"}.get,
-                help="What counts as relevant: a passage that holds an answer string, or one that the question's gold names.",
+                format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__,
+                help="Passages that count as relevant: those that contain an answer, or the gold passages.",
             )
         rule = study.rule(opened, a, b)
         compared = study.comparison(opened, a, b, relevance, rule)
@@ -105,40 +107,44 @@ def page() -> None:
 
 
 def _readable(compared: Comparison, chosen: Selection) -> Selection:
-    """The selection, without its slice where that cannot be read; then a line says why."""
+    """Return the selection; without its slice, and with an error line on the page, if the slice is invalid."""
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
     except BlindspotError as error:
-        show(notice(f"{error}. It is left out here. ", link("Slices", url.href("slices", chosen.parameters())), " says how one is written.",
+        show(notice(f"{error}. The slice is ignored here. ", link("Slices", url.href("slices", chosen.parameters())), " explains the syntax.",
                     kind="error"))  # fmt: skip
         return replace(chosen, slice="")
     return chosen
 
 
 def _concluded(compared: Comparison, chosen: Selection, kept: np.ndarray):
-    """What may be concluded, and what may not."""
-    said = concluded(compared, chosen, kept)
+    """The conclusion from the test, and its reservations."""
     return div(
-        tag("p", said, cls="conclusion"),
+        tag("p", concluded(compared, chosen, kept), cls="conclusion"),
         tag(
             "p",
             reservation(compared.a.kind, chosen.rule),
             " ",
-            term("How it is tested", method()),
+            term("Statistical test", method()),
             " · ",
             link(
-                "Which slices explain it?", url.href("slices", chosen.parameters(page=1) | {"find": "westfall-young"})
+                "Which slices explain the difference?",
+                url.href("slices", chosen.parameters(page=1) | {"find": "westfall-young"}),
             ),
             cls="convention",
         ),
     )
 
 
-def _grouping(compared: Comparison) -> str | None:
-    """What the table of groups is by; None where there is nothing to group by."""
+def _grouping(compared: Comparison) -> Grouping | None:
+    """Return the grouping of the table, "relation" or "bucket"; None if the questions have neither."""
     related, known = bool(np.any(compared.relations != "")), bool(np.any(compared.buckets != UNKNOWN))
-    options = [by for by, there in (("relation", related), ("bucket", known)) if there]
-    return url.one_of("groups", options, options[0]) if options else None
+    options: list[Grouping] = []
+    if related:
+        options.append("relation")
+    if known:
+        options.append("bucket")
+    return next((by for by in options if by == url.value("groups")), options[0]) if options else None
 
 
 def _groups_head(compared: Comparison, chosen: Selection, by: str):
@@ -150,14 +156,17 @@ def _groups_head(compared: Comparison, chosen: Selection, by: str):
     runs = url.href(
         "relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""}
     )
-    return div(span(*links, cls="choices"), link("as a plot, with more runs", runs, cls="quiet"), cls="list-head")
+    return div(span(*links, cls="choices"), link("Plot with more runs", runs, cls="quiet"), cls="list-head")
 
 
 def _small(by: str):
-    words = f"p is adjusted by Holm's method for the rows. Rows of fewer than {FEW} questions are pale."
+    words = f"p values are Holm-adjusted for the number of rows. Rows with fewer than {FEW} questions are pale."
     if by == "bucket":
-        source = study.current().questions.frequency_source or "nothing: no frequencies are known"
-        words += f" Buckets: official ones (0 most frequent, 7 rarest) where a question has one, else mentions of its subject, by {source}."
+        source = study.current().questions.frequency_source or "none"
+        words += (
+            " Buckets: the question set's own (0 most frequent, 7 rarest) if a question has one, "
+            f"else by mentions of its subject (source: {source})."
+        )
     return tag("p", words, cls="convention")
 
 
@@ -176,13 +185,13 @@ def _k_picker(chosen: Selection, depth: int):
         for k in cut_offs(depth, chosen.k)
     ]
     swap = link(
-        "swap A and B",
+        "Swap A and B",
         chosen.on_compare(a=chosen.b, b=chosen.a, cell=SWAPPED.get(chosen.cell, chosen.cell)),
         cls="quiet",
         data_focus="swap",
     )
     return div(
-        span(term("k", "A question counts as found when a relevant passage stands among the first k"), cls="label"),
+        span(term("k", "A run finds a question if a relevant passage is among the first k"), cls="label"),
         span(*links, cls="choices"),
         swap,
         cls="k-picker",
@@ -193,30 +202,30 @@ SWAPPED = {"only_a": "only_b", "only_b": "only_a"}
 
 
 def _said(compared: Comparison, chosen: Selection):
-    """How many questions are compared, by which convention, and what was left out."""
+    """The number of compared questions, the relevance rule, and warnings about questions left out."""
     a, b = compared.a, compared.b
     if a.kind != b.kind:
         return notice(
-            f"{a.name} can only be measured by {a.kind} and {b.name} only by {b.kind}: choose gold for both, or other runs.",
+            f"{a.name} can be measured only by {a.kind}, {b.name} only by {b.kind}. Choose gold passages, or other runs.",
             kind="warning",
         )
     if not len(compared):
         return notice(
-            f"{a.name} and {b.name} share no question that can be measured by {a.kind}. "
-            f"({a.name}: {count(len(a.questions), 'question')}; {b.name}: {count(len(b.questions), 'question')}.)",
+            f"No question of both {a.name} and {b.name} can be measured by {a.kind} "
+            f"({a.name}: {counted(len(a.questions), 'question')}; {b.name}: {counted(len(b.questions), 'question')}).",
             kind="warning",
         )
-    said = [f"{count(len(compared), 'question')}. ", convention(a.kind, chosen.rule)]
+    said = [f"{counted(len(compared), 'question')}. ", convention(a.kind, chosen.rule)]
     warnings = []
     if not len(compared) == len(a.questions) == len(b.questions):
         warnings.append(
             f"The runs cover different questions ({a.name} {len(a.questions):,}, {b.name} {len(b.questions):,}): "
-            f"compared on the {len(compared):,} they share."
+            f"the comparison uses the {len(compared):,} they share."
         )
     if a.k != b.k:
-        warnings.append(f"{a.name} keeps {a.k} hits, {b.name} {b.k}: k goes up to {compared.depth}.")
+        warnings.append(f"{a.name} has {a.k} hits per question, {b.name} has {b.k}: the maximum k is {compared.depth}.")
     if chosen.relevance != a.kind:
-        warnings.append("No question of these runs has answers, so relevance is gold.")
+        warnings.append("No question of these runs has answers, so gold passages count as relevant.")
     warnings += [f"{name}: {line}" for name, line in ((m.name, left_out(m)) for m in (a, b)) if line]
     return join(tag("p", *said, cls="convention"), *(notice(line, kind="warning") for line in warnings))
 
@@ -233,7 +242,7 @@ def _filters(compared: Comparison) -> None:
                 ("", *relations),
                 "",
                 forget=("page",),
-                format_func=lambda relation: relation_label(relation) if relation else "every relation",
+                format_func=lambda relation: relation_label(relation) if relation else "all relations",
             )
         with columns[1]:
             url.select(
@@ -242,13 +251,11 @@ def _filters(compared: Comparison) -> None:
                 ("", *sets),
                 "",
                 forget=("page",),
-                format_func=lambda name: name or "every set",
-                help="The split, and the name of the question set where it has one.",
+                format_func=lambda name: name or "all sets",
+                help="Split, with the name of the question set if it has one.",
             )
         with columns[2]:
-            url.text_box(
-                "Find", "text", forget=("page",), placeholder="words in the question, its answers, subject or id"
-            )
+            url.text_box("Search", "text", forget=("page",), placeholder="words in question, answers, subject or id")
 
 
 def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
@@ -256,10 +263,10 @@ def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
         return ""
     return tag(
         "p",
-        f"These figures are over the {int(kept.sum()):,} of {len(compared):,} questions that the filters leave. ",
+        f"These figures cover the {int(kept.sum()):,} of {counted(len(compared), 'question')} that match the filters. ",
         join("Slice: ", tag("code", chosen.slice), " ") if chosen.slice else "",
         f"Bucket: {chosen.bucket}. " if chosen.bucket else "",
-        link("Clear the filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),
+        link("Clear filters", chosen.on_compare(relation="", set="", bucket="", slice="", text="")),
         cls="convention",
     )
 
@@ -267,7 +274,9 @@ def _scope(compared: Comparison, chosen: Selection, kept: np.ndarray):
 def _questions_head(chosen: Selection, total: int):
     parts = [tag("h2", CELL_NAMES[chosen.cell], span(f" at {chosen.k}" if chosen.cell != "all" else "", cls="soft"))]
     if chosen.cell != "all":
-        parts.append(link("all cells", chosen.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells"))
+        parts.append(
+            link("Show all questions", chosen.on_compare(cell="all", sort=""), cls="quiet", data_focus="all-cells")
+        )
     return div(*parts, cls="list-head")
 
 

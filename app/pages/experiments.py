@@ -1,4 +1,4 @@
-"""Experiments: what the papers report, asked of this study; ours beside theirs, and whether it shows here."""
+"""Experiments: claims of published papers tested on this study, with our figures next to the papers'."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.analysis import analysis_style
-from app.components.experiments import asked_list, commands, figure_of, result_table, told
+from app.components.experiments import asked_list, commands, figure_of, result_table, verdict_panel
 from app.components.marks import empty
 from app.components.panel_tables import choices
 from app.components.plots import plot
@@ -27,8 +27,12 @@ def page() -> None:
     if not opened.has_corpus or not len(opened.questions):
         show(
             empty(
-                "Nothing to experiment on yet",
-                join("Passages and questions come first: ", link("Home", url.HOME), " says how."),
+                "No passages and questions yet",
+                join(
+                    "This page repeats published experiments on the study. Import passages and questions first: see ",
+                    link("Home", url.HOME),
+                    ".",
+                ),
             )
         )
         return
@@ -60,11 +64,11 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
         _result(chosen)
     show(commands(name))
     with st.container(key="try-experiment"):
-        jobs.start_button(opened, request(run_experiment, name, TRIED), f"try-{name}", "Try it small")
+        jobs.start_button(opened, request(run_experiment, name, TRIED), f"try-{name}", "Run small version")
 
 
 def _named(result: dict) -> str:
-    """What tells a result from others of the experiment."""
+    """Return a label that distinguishes a result from the experiment's other results."""
     setting, seeds = result["setting"], max(cell["seeds"] for cell in result["cells"])
     return (
         "small"
@@ -74,7 +78,7 @@ def _named(result: dict) -> str:
 
 
 def _result(result: dict) -> None:
-    show(told(result))
+    show(verdict_panel(result))
     show(result_table(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")

@@ -1,4 +1,4 @@
-"""Home: what the study holds, its runs and how well they did, what to do next, and the work that is going on."""
+"""Home: the study's contents, its runs with their accuracy, the next step, and the running jobs."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def _welcome(name: str) -> Html:
         tag("h1", f"{name} is a new study"),
         tag(
             "p",
-            "Blindspot sets two retrievers side by side on your questions and your passages, so that you see what each finds "
-            "and the other misses. It needs a passage collection and questions; type the command below in a "
-            "terminal, with a file of yours, and this page shows the next step.",
+            "Blindspot compares two retrievers on your questions and passages and shows what each one finds and misses. "
+            "It needs a passage collection and questions. Run the command below in a terminal with your own file; "
+            "this page then shows the next step.",
         ),
         cls="welcome",
     )
 
 
 def _road(opened: Study, held: dict[str, Any]) -> Html:
-    """The way from an empty study to a comparison, and how far this one has come."""
+    """The steps from an empty study to a comparison, with those already done marked."""
     done = {
         "Passages": held["passages"] is not None,
         "Questions": bool(held["questions"]),
@@ -94,17 +94,17 @@ def _road(opened: Study, held: dict[str, Any]) -> Html:
 
 def _next(opened: Study, held: dict[str, Any]) -> None:
     if held["from_results"]:
-        show(tag("h2", "Made from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]),
-             tag("p", "Everything else works: ", link("compare the runs", url.COMPARE), ", or ",
+        show(tag("h2", "Created from results files"), *(tag("p", line) for line in held["from_results"]["cannot"]),
+             tag("p", "Everything else works: ", link("compare the runs", url.COMPARE), " or ",
                  link("read both lists", url.QUESTION), " question by question."))  # fmt: skip
         return
     steps = next_steps(opened)
-    show(tag("h2", "What to do next"), _road(opened, held))
+    show(tag("h2", "Next steps"), _road(opened, held))
     if not steps:
         show(
             tag(
                 "p",
-                "Everything is in place: pick two runs above and compare them, or put a question of your own to the retrievers on ",
+                "The study is complete. Pick two runs above and compare them, or ask the retrievers your own question on ",
                 link("Question", url.QUESTION),
                 ".",
             )
@@ -122,7 +122,7 @@ def _next(opened: Study, held: dict[str, Any]) -> None:
 
 
 def _lacking(held: dict[str, Any], job: JobRequest) -> str:
-    """The index that a retrieval still needs; "" when it can start."""
+    """Say which index a retrieval still needs; "" when the retrieval can start."""
     if job.kind.function is not retrieve:
         return ""
     arguments = job.arguments
@@ -134,17 +134,17 @@ def _lacking(held: dict[str, Any], job: JobRequest) -> str:
 
 
 def with_study(line: str, opened: Study) -> str:
-    """A command that works from any folder."""
+    """The command with `--study`, so that it works from any folder."""
     return f"{line} --study {shlex.quote(str(opened.folder))}"
 
 
 def _make_more(opened: Study, held: dict[str, Any]) -> None:
-    """Runs and indexes beyond the first ones."""
+    """The form that starts another retrieval."""
     counts = held["questions"]
     retrievers = {name: kind for name in names(opened) if (kind := kind_of(name)) is not None}
     if not retrievers or not counts:
         return
-    with st.expander("Make another run"):
+    with st.expander("Another run"):
         left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
         with left:
             retriever = st.selectbox(
@@ -155,11 +155,11 @@ def _make_more(opened: Study, held: dict[str, Any]) -> None:
             )
         with middle:
             sets = list(dict.fromkeys([*(c["split"] for c in counts), *(c["dataset"] for c in counts if c["dataset"])]))
-            split = st.selectbox("Questions", sets, key="more-split", help="A split, or one named question set.")
+            split = st.selectbox("Questions", sets, key="more-split", help="A split or one named question set.")
         kind = retrievers[retriever]
-        asked = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
+        job = request(retrieve, kind.name, split=split, **kind.options_of(retriever))
         with right:
-            jobs.start_button(opened, asked, key="more-start", words="Retrieve")
+            jobs.start_button(opened, job, key="more-start", words="Retrieve")
         st.code(with_study(command_line(kind, retriever, split), opened), language=None, wrap_lines=True)
 
 

@@ -1,4 +1,4 @@
-"""Judge: say of each candidate passage whether it answers the question. With `?adjudicate=1`, settle what people disagree on."""
+"""Judge: label whether each candidate passage answers the question. With `?adjudicate=1`: settle disagreements."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from app.markup import show
 from backend.core.study import Study
 from backend.judging.cards import key
 from backend.judging.guidelines import guidelines
+from backend.text.counting import counted
 from db.events import LabelEvent
 from db.people import Person
 from db.queue import Batch, Lease
 
 AHEAD, MOST_AHEAD = 4, 15
-HISTORY = 60  # gestures that can be taken back after a reload
-RENEW = 600.0  # seconds before its end at which a lease is renewed
+HISTORY = 60  # events that can be undone after a reload
+RENEW = 600.0  # a lease is renewed this many seconds before it expires
 
 
 def page() -> None:
@@ -37,7 +38,7 @@ def page() -> None:
     if person is None:
         sign_in(
             opened.labels_path,
-            "Every label is kept under a name: people see their own labels, and agreement can be measured.",
+            "Each label is stored under the name of its annotator, so that agreement can be measured.",
         )
         return
     stores = desk(opened)
@@ -45,7 +46,7 @@ def page() -> None:
         st.fragment(_adjudicate)(opened, stores, person)
         return
     if person.paused:
-        show(notice(f"{person.name} is paused: no more questions for now. A lead can change that."))
+        show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
     if person.may("make batches"):
         batch_panel(opened)
@@ -57,26 +58,27 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
     component = f"judge-{person.name}"
     leases = _leases(stores, person, judging.asked(component, "want", AHEAD))
     history = [
-        gesture
-        for gesture in stores.labels.undoable(person.name, HISTORY)
-        if gesture.batch and gesture.kind != "adjudicate" and not person.paused
+        event
+        for event in stores.labels.undoable(person.name, HISTORY)
+        if event.batch and event.kind != "adjudicate" and not person.paused
     ]
     batches = stores.queue.batches()
     practice = {batch.name for batch in batches if batch.practice}
-    # The questions of the last gestures too, so that taking one back shows its question at once; and the one on the page.
-    earlier = dict.fromkeys((gesture.batch, gesture.question) for gesture in history[:12])
-    held = {(lease.batch, lease.question): lease for lease in leases}
-    also = [
-        Lease(batch, question, 0.0, batch in practice) for batch, question in earlier if (batch, question) not in held
+    # The questions of the latest events are sent too, so that undo can show its question without waiting for the server.
+    recent = dict.fromkeys((event.batch, event.question) for event in history[:12] if event.batch is not None)
+    leased = {(lease.batch, lease.question) for lease in leases}
+    undoable = [
+        Lease(batch, question, 0.0, batch in practice) for batch, question in recent if (batch, question) not in leased
     ]
-    cards = stores.cards.leased(person.name, [*leases, *also])
+    cards = stores.cards.leased(person.name, [*leases, *undoable])
     progress = {
-        batch.name: f"Batch {batch.name}: {batch.done:,} of {batch.questions:,} questions done" for batch in batches
+        batch.name: f"Batch {batch.name}: {batch.done:,} of {counted(batch.questions, 'question')} done"
+        for batch in batches
     }
     for card in cards:
         card["progress"] = progress.get(card["batch"], "")
         card["notice"] = (
-            "Practice: these labels do not count. After Enter you see what was settled."
+            "Practice: these labels do not count. Press Enter to see the settled labels."
             if card["settled"] is not None
             else ""
         )
@@ -89,40 +91,46 @@ def _judge(opened: Study, stores: Desk, person: Person) -> None:
 
 
 def _leases(stores: Desk, person: Person, want: Any) -> list[Lease]:
-    """What the person holds, filled up to what the browser asks for. Writes only where something is lacking or about to lapse."""
+    """Return the person's leases, after claiming as many questions as the browser asks for.
+
+    The store is written only if leases are missing or about to expire.
+    """
     if person.paused:
         return []
-    held = stores.queue.held(person.name)
+    leases = stores.queue.held(person.name)
     count = min(max(want, AHEAD), MOST_AHEAD) if isinstance(want, int) else AHEAD
-    if len(held) >= count and min(lease.expires for lease in held) > time.time() + RENEW:
-        return held
+    if len(leases) >= count and min(lease.expires for lease in leases) > time.time() + RENEW:
+        return leases
     return stores.queue.claim(person.name, count)
 
 
 def _empty(batches: list[Batch], person: Person) -> tuple[str, list[str]]:
-    """What is said where there is nothing to judge."""
+    """Return the title and the lines of the empty state: there is nothing to judge."""
     if person.paused:
-        return "Paused", ["A lead has paused you. Labels that were on their way are still taken for a minute."]
+        return "Paused", ["A lead has paused you. Labels already sent are still saved for a minute."]
     batches = [batch for batch in batches if batch.state == "open"]
     if not batches:
         return "There is nothing to judge yet", [
-            "A batch is a set of questions with the passages that runs put on top though nobody labelled them.",
-            "Make one below." if person.may("make batches") else "A lead makes batches; come back when there is one.",
+            "On this page annotators judge batches: questions with the top-ranked passages that nobody has labelled.",
+            "Create a batch below."
+            if person.may("make batches")
+            else "A lead creates batches; come back when there is one.",
         ]
-    left = sum(batch.questions - batch.done for batch in batches if not batch.practice)
-    if left:
-        return "Nothing for you at the moment", [
-            f"{left:,} questions are with other people, or wait for somebody who has not judged them yet.",
+    remaining = sum(batch.questions - batch.done for batch in batches if not batch.practice)
+    if remaining:
+        return "No question for you at the moment", [
+            f"Other annotators are judging the remaining {counted(remaining, 'question')}, or you have judged "
+            f"{'it' if remaining == 1 else 'them'} already.",
         ]
     return "All done", [
-        "Every question of every open batch has been judged by as many people as it needs.",
-        "Make another batch below." if person.may("make batches") else "Thank you.",
+        "Enough people have judged every question of every open batch.",
+        "Create another batch below." if person.may("make batches") else "Thank you.",
     ]
 
 
-def _history(gestures: list[LabelEvent]) -> list[dict[str, Any]]:
-    """Oldest first."""
-    return [asdict(gesture) for gesture in reversed(gestures)]
+def _history(events: list[LabelEvent]) -> list[dict[str, Any]]:
+    """Return the events for the browser, oldest first."""
+    return [asdict(event) for event in reversed(events)]
 
 
 def _guidelines(opened: Study) -> dict[str, Any]:
@@ -132,31 +140,29 @@ def _guidelines(opened: Study) -> dict[str, Any]:
 
 @judging.keeps_component("adjudicate")
 def _adjudicate(opened: Study, stores: Desk, person: Person) -> None:
-    """The pairs that people label differently, question by question; the one in the address first.
+    """Show the disputed passages, question by question; the question in the address comes first.
 
-    A question that the adjudicator holds to judge herself waits until she has finished it.
+    A question that the adjudicator still has to judge is left out until she has judged it.
     """
     judging.at_work(opened, person)
     component = f"adjudicate-{person.name}"
     asked = url.value("question")
-    history = [gesture for gesture in stores.labels.undoable(person.name, HISTORY) if gesture.kind == "adjudicate"]
+    history = [event for event in stores.labels.undoable(person.name, HISTORY) if event.kind == "adjudicate"]
     hidden = stores.queue.hidden(person.name)
     disputed = dict.fromkeys(
         pair.question for pair in stores.labels.consensus() if pair.state == "open" and pair.question not in hidden
     )
     order = ([asked] if asked in disputed else []) + [id for id in disputed if id != asked]
     earlier = [
-        id
-        for id in dict.fromkeys(gesture.question for gesture in history[:12])
-        if id not in disputed and id not in hidden
+        id for id in dict.fromkeys(event.question for event in history[:12]) if id not in disputed and id not in hidden
     ]
     cards = stores.cards.disputed([*order[: AHEAD + MOST_AHEAD], *earlier])
     for card in cards:
-        card["progress"] = f"{len(disputed):,} questions with disagreement"
+        card["progress"] = f"{counted(len(disputed), 'question')} in dispute"
     judging.mount("judge", component, {
         "session": judging.session(opened.labels_path, person, "adjudicate"), "mode": "adjudicate", "kind": "adjudicate",
         "cards": cards, "order": [key(None, id) for id in order[:AHEAD + MOST_AHEAD]], "history": _history(history),
-        "empty_title": "Nothing to settle", "empty": ["People agree wherever two of them judged the same passage."],
+        "empty_title": "Nothing to settle", "empty": ["Annotators agree on every passage that at least two people judged."],
         **_guidelines(opened),
     }, opened, person.name)  # fmt: skip
 

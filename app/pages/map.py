@@ -1,4 +1,4 @@
-"""Map: the questions and passages of a slice on a plane, coloured by what is known of them; from a lasso to a judged batch."""
+"""Map: a 2-D projection of questions and passages, coloured by their properties; lasso selections become slices or batches."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from backend.evaluation.saved_selections import saved_selection
 from backend.maps import Map, maps_of
 from backend.maps.colours import MAP_COLOURS, SEVERAL, MapColour, values
 from backend.maps.edits import Clusters, clusters_of
+from backend.text.counting import counted
 
 DEFAULT_K = 20
 
@@ -52,7 +53,7 @@ def page() -> None:
             view = _view(map)
         with columns[5]:
             if not url.value("new") and who.may(study.labels_path, "make maps"):
-                show(div(link("make another map", address(map, new=1), cls="quiet"), cls="map-another"))
+                show(div(link("Create another map", address(map, new=1), cls="quiet"), cls="map-another"))
     if blind.any_hidden(study, map.question_ids):
         show(blind.notice_of_hidden(len(blind.hidden(study).intersection(map.question_ids))))
         return
@@ -63,13 +64,13 @@ def _make(study, taken: set[str]) -> None:
     if not taken:
         show(
             empty(
-                "There is no map yet",
-                "A map shows the questions and passages of a slice as an encoder sees them: what lies close together, "
-                "which relation clumps, where the misses are. Making one takes a minute or two; it is kept.",
+                "No maps yet",
+                "A map is a 2-D projection of an encoder's vectors. It shows which questions and passages the encoder considers "
+                "similar, which relations form clusters, and where the misses are. Creating a map takes a minute or two.",
             )
         )
     elif url.value("new"):
-        show(div(link("back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
+        show(div(link("Back to the maps", url.href("map", {"map": url.value("map")}), cls="quiet")))
     if who.may(study.labels_path, "make maps"):
         form.form(study, taken)
 
@@ -83,7 +84,7 @@ def _k() -> int:
             "k",
             sorted({*options, chosen}, key=int),
             str(DEFAULT_K),
-            help="A hit, and what goes to judging, stands among the first k.",
+            help="Number of top-ranked passages that count as hits and that can be sent to judging.",
         )
     )
 
@@ -92,14 +93,14 @@ def _view(map: Map) -> list[int]:
     if len(map.encoders) == 1:
         return [0]
     words = {"both": "before and after", "0": f"before: {map.encoders[0]}", "1": f"after: {map.encoders[1]}"}
-    chosen = url.select("Encoders", "view", list(words), "both", format_func=words.get)
+    chosen = url.select("Encoders", "view", list(words), "both", format_func=words.__getitem__)
     return [0, 1] if chosen == "both" else [int(chosen)]
 
 
 def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[int]) -> None:
     shown, state = points(map), clusters_of(map)
-    cluster = url.number("cluster", 0, 0) - 1
-    cluster = cluster if cluster in state.ids else None
+    asked = url.number("cluster", 0, 0) - 1
+    cluster = asked if asked in state.ids else None
     saved = saved_selection(map.study, url.value("selection")).points if url.value("selection") else None
     point = url.value("point")
     with st.container(key="map-body"):
@@ -113,7 +114,7 @@ def _picture(map: Map, colour: MapColour, run: str | None, k: int, view: list[in
                 if point in shown.number:
                     show(opened_point(map, shown, shown.number[point], view[0]))
                 elif point:
-                    show(notice("This point is not on this map. ", link("close", address(map, point=None))))
+                    show(notice("This point is not on this map. ", link("Close", address(map, point=None))))
             _chosen(map, shown, state, cluster, saved, run, k, bool(point))
     clusters.table(map, state, runs_over(map), k, cluster)
     show(spread_table(map))
@@ -135,7 +136,7 @@ def _chosen(
     elif saved is not None:
         there = [id for id in saved if id in shown.number]
         if len(there) < len(saved):
-            show(notice(f"{len(saved) - len(there):,} points of this selection are not on this map."))
+            show(notice(f"Not on this map: {counted(len(saved) - len(there), 'point')} of this selection."))
         selection.panel(map, shown, there, url.value("selection"), run, k)
     elif ids:
         selection.panel(map, shown, ids, "Selection", run, k)
@@ -146,7 +147,7 @@ def _chosen(
 def _marked(
     map: Map, shown: MapPoints, state: Clusters, cluster: int | None, saved: tuple[str, ...] | None
 ) -> frozenset[str]:
-    """What is ringed: an opened cluster and a saved selection. The opened point is ringed in the browser, without a new picture."""
+    """Return the points to mark with rings: the open cluster and the saved selection. The browser marks the open point itself."""
     marked = set(saved or ())
     if cluster is not None:
         marked.update(shown.ids[map.drawn + place] for place in np.flatnonzero(state.labels == cluster).tolist())
@@ -179,7 +180,7 @@ def _plot(
         selection_mode=("points", "box", "lasso"),
         height=height(len(view)),
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["toImage"]},
-        alt=f"{len(map):,} points of the map {map.name}, coloured by {colour.title}; the clusters below list the same passages",
+        alt=f"Map {map.name}: {counted(len(map), 'point')}, coloured by {colour.title}. The clusters below list the same passages.",
     )
     map_link()
     if colour.note is not None and run:

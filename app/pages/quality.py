@@ -1,4 +1,4 @@
-"""Quality: where people disagree, how far they agree, how they work, and how many false negatives there are."""
+"""Quality: disagreements, agreement, annotators' work, and the rate of false negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Question: what two runs found for one question, side by side; or what two retrievers find now for a question of one's own."""
+"""Question: the hits of two runs for one question, side by side, or two retrievers' live hits for a typed question."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from db.errors import BlindspotError, Missing
 from db.records import Question
 
 SHOWN, MORE = 10, 10
-SHOWN_AS_OWN = 5  # answers that go along when a question is asked in other words
-TRAIL = 30  # questions on either side that the keys can reach before the server has answered
+SHOWN_AS_OWN = 5  # answers copied to the answer field when a question is reworded
+TRAIL = 30  # questions on either side that the keys can reach before the server answers
 CELL_WORDS = {
     "all": "",
     "both": "both find at {k}",
@@ -43,8 +43,12 @@ def page() -> None:
     if not opened.has_corpus:
         show(
             empty(
-                "There is nothing to read yet",
-                join("The study has no passages. ", link("Home", url.HOME), " says what to do first."),
+                "No passages yet",
+                join(
+                    "This page shows the passages retrieved for a question. Import passages first: see ",
+                    link("Home", url.HOME),
+                    ".",
+                ),
             )
         )
         return
@@ -55,14 +59,18 @@ def page() -> None:
 
 
 def _listed(opened: Study) -> None:
-    """A question of the study, within the list that the address describes."""
+    """Show a question of the study within the list that the address selects."""
     runs = study.runs(opened)
     if not runs:
         _ask_box(opened)
         show(
             empty(
-                "No run to read yet",
-                join("Retrieve on ", link("Home", url.HOME), ", or ask a question of your own above."),
+                "No runs yet",
+                join(
+                    "This page compares the hits of two runs for one question. ",
+                    link("Retrieve on Home", url.HOME),
+                    ", or ask your own question above.",
+                ),
             )
         )
         return
@@ -79,7 +87,7 @@ def _listed(opened: Study) -> None:
         _ask_box(opened)
         show(
             notice(
-                "These runs share no question that can be measured; choose others on ",
+                "No question can be measured in both runs. Choose other runs on ",
                 link("Compare", chosen.on_compare()),
                 ".",
             )
@@ -113,7 +121,7 @@ def _listed(opened: Study) -> None:
     show(
         div(
             link(
-                "Ask it in other words",
+                "Reword this question",
                 url.href(url.QUESTION, {"question": question.id, **chosen.parameters(page=1), **_as_own(question)}),
                 cls="quiet",
             ),
@@ -124,7 +132,7 @@ def _listed(opened: Study) -> None:
 
 
 def _as_own(question: Question) -> dict[str, str]:
-    """The study's question as the beginning of one's own."""
+    """The parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
 
@@ -140,12 +148,12 @@ def _run_list(
     note = retriever_label(manifest)
     if row is not None:
         first = int((compared.first_a if side == "a" else compared.first_b)[row])
-        note += f" · first relevant at {first}" if first else f" · nothing relevant in {hits.k}"
+        note += f" · first relevant at {first}" if first else f" · none relevant in top {hits.k}"
     return HitList.of(side, name, hits, note, read_answer(opened, name, question, reader, k))
 
 
 def _show_lists(opened: Study, lists: list[HitList], question: Question, rule: str) -> None:
-    """Gold, legend, both lists, and the way to more of them."""
+    """Show the gold passages, the legend, both lists, and a link to more hits."""
     deepest = max(column.depth for column in lists)
     shown = url.number("show", SHOWN, 1, max(deepest, 1))
     gold = list(opened.corpus.ordinals(question.gold).values())
@@ -180,14 +188,14 @@ def _legend(columns: int) -> Html:
     parts = [tag("mark", "answer", cls="answer"), tag("mark", "word of the question", cls="word")]
     if columns == 2:
         parts += [
-            span(span(cls="line answers"), "the same passage in both lists, with an answer"),
-            span(span(cls="line"), "without"),
+            span(span(cls="line answers"), "passage in both lists, contains an answer"),
+            span(span(cls="line"), "passage in both lists, no answer"),
         ]
     return div(*parts, cls="legend")
 
 
 def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str) -> Html:
-    """Where we are in the list: "12 of 505", the neighbours, and the way back to the list."""
+    """The position in the list ("12 of 505"), links to the neighbours, and a link back to the list."""
     words = [
         CELL_WORDS[chosen.cell].format(k=chosen.k),
         relation_label(chosen.relation) if chosen.relation else "",
@@ -198,7 +206,7 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
     back = link(described, chosen.on_compare(), cls="back", title="Back to the list")
     places = np.flatnonzero(rows == compared.rows.get(asked, -1))
     if not len(places):
-        first = link("the first of them", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
+        first = link("first question", chosen.on_question(compared.questions[rows[0]].id)) if len(rows) else ""
         return tag("nav", span("not in the list ", cls="soft"), back, " ", first, cls="trail", aria_label="Questions")
     at = int(places[0])
     start = max(at - TRAIL, 0)
@@ -229,38 +237,36 @@ def _trail(compared: Comparison, chosen: Selection, rows: np.ndarray, asked: str
 
 
 def _ask_box(opened: Study) -> None:
-    """The field for a question of one's own; it says so where nothing can answer."""
+    """Show the field for a live question, or a note if the study has no index yet."""
     if not live.available(opened):
-        show(notice("A question of your own needs an index: make one on ", link("Home", url.HOME), "."))
+        show(notice("To ask your own question, build an index on ", link("Home", url.HOME), "."))
         return
     url.text_box(
-        "Ask a question of your own",
+        "Ask your own question",
         "ask",
         forget=("show",),
-        placeholder="Ask a question of your own",
+        placeholder="Ask your own question",
         label_visibility="collapsed",
         max_chars=live.MAX_QUESTION,
     )
 
 
 def _way_back() -> Html:
-    """From a question of one's own to where one was in the study's questions."""
+    """The link from a live question back to the study's questions."""
     own = ("ask", "expect", "left", "right", "show")
     here = {key: st.query_params[key] for key in st.query_params if key not in own}
     back = link("‹ the study's questions", url.href(url.QUESTION, here), data_focus="back")
-    return tag(
-        "nav", back, span("A question of your own, answered now", cls="soft"), cls="trail", aria_label="Questions"
-    )
+    return tag("nav", back, span("Your own question, answered live", cls="soft"), cls="trail", aria_label="Questions")
 
 
 def _own(opened: Study) -> None:
-    """A typed question, answered now by two retrievers."""
+    """Show two retrievers' live hits for a typed question."""
     retrievers = live.available(opened)
     if not retrievers:
         show(
             empty(
                 "No index yet",
-                join("A question of your own is answered from an index: make one on ", link("Home", url.HOME), "."),
+                join("Retrievers answer your own questions from an index. Build one on ", link("Home", url.HOME), "."),
             )
         )
         return
@@ -273,10 +279,10 @@ def _own(opened: Study) -> None:
             asked = url.text_box("Your question", "ask", forget=("show",), max_chars=live.MAX_QUESTION).strip()
         with columns[1]:
             expected = url.text_box(
-                "Answers to mark (optional)",
+                "Known answers (optional)",
                 "expect",
                 placeholder="Oslo | Christiania",
-                help="Passages that hold one of these are marked. Set several apart with |",
+                help="Answers to highlight in the passages, separated by |",
             )
         with columns[2]:
             left = url.select("Retriever A", "left", retrievers, retrievers[0], forget=("show",))
@@ -290,7 +296,7 @@ def _own(opened: Study) -> None:
         if side == "b" and right == left:
             continue
         try:
-            with st.spinner(f"Asking {name} (the first question also loads its index) …"):
+            with st.spinner(f"Searching with {name} (the first search also loads the index) …"):
                 lists.append(HitList.of(side, name, study.live(opened, name, asked, k), "live"))
         except BlindspotError as error:
             show(notice(letter(side), f" {name}: {error}", kind="error"))

@@ -1,6 +1,8 @@
-"""Slices: groups of questions told by an expression, saved by name, shared by address, compared over runs; and the finder."""
+"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice finder."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import numpy as np
 import streamlit as st
@@ -8,7 +10,7 @@ import streamlit as st
 from app import selection, study, url, who
 from app.components.analysis import analysis_style
 from app.components.batches import send_to_judging
-from app.components.marks import count, empty, letter, notice
+from app.components.marks import empty, letter, notice
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
 from app.components.slice_tables import condition_help, every_run, found_table, saved_table
@@ -20,9 +22,11 @@ from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
 from backend.evaluation.comparison import reservation
-from backend.evaluation.slice_finder import find_slices, joined
+from backend.evaluation.relevance import Kind
+from backend.evaluation.slice_finder import Correction, find_slices, joined
 from backend.evaluation.slice_report import method
 from backend.evaluation.slices import Facts
+from backend.text.counting import counted
 from db.errors import BlindspotError
 
 PAGE = "slices"
@@ -38,7 +42,13 @@ def page() -> None:
         show(
             empty(
                 f"Slices need {missing}",
-                join("Make one on ", link("Home", url.HOME), " or with ", tag("code", "blindspot retrieve"), "."),
+                join(
+                    "This page compares two runs on groups of questions. Retrieve on ",
+                    link("Home", url.HOME),
+                    " or with ",
+                    tag("code", "blindspot retrieve"),
+                    ".",
+                ),
             )
         )
         return
@@ -50,7 +60,7 @@ def page() -> None:
         with columns[1]:
             b = url.select("Run B", "b", list(runs), pair[1], forget=("page",))
         rule = study.rule(opened, a, b)
-        relevance = url.one_of("relevance", ("answers", "gold"), "answers")
+        relevance: Kind = url.one_of("relevance", ("answers", "gold"), "answers")
         compared = study.comparison(opened, a, b, relevance, rule)
         chosen = selection.read(a, b, max(compared.depth, 1), rule)
         with columns[2]:
@@ -59,7 +69,7 @@ def page() -> None:
     if not len(compared):
         show(
             notice(
-                f"{a} and {b} share no question that can be measured by {compared.a.kind}: choose other runs.",
+                f"No question of both {a} and {b} can be measured by {compared.a.kind}. Choose other runs.",
                 kind="warning",
             )
         )
@@ -78,7 +88,7 @@ def page() -> None:
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        show(tag("p", f"{count(len(compared), 'question')} in both runs. ", convention(compared.a.kind, rule),
+        show(tag("p", f"{counted(len(compared), 'question')} in both runs. ", convention(compared.a.kind, rule),
                  " Type a slice above, open a saved one, or let the finder look.", cls="convention"))  # fmt: skip
     _saved(opened, chosen, facts)
     _finder(chosen, facts)
@@ -110,19 +120,21 @@ def _without_slice(chosen: Selection) -> Selection:
 
 
 def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) -> None:
-    """The questions of the slice that is typed, and how the runs do on them."""
+    """Show the runs' figures on the current slice."""
     total = int(kept.sum())
     if not total:
-        show(notice("No question of these runs is in this slice."))
+        show(notice("This slice contains no question of these runs."))
         return
-    words = concluded(compared, chosen, kept)
-    said = div(tag("p", words, cls="conclusion"), tag("p", reservation(compared.a.kind, chosen.rule), cls="convention"))
+    text = div(
+        tag("p", concluded(compared, chosen, kept), cls="conclusion"),
+        tag("p", reservation(compared.a.kind, chosen.rule), cls="convention"),
+    )
     head = div(
-        tag("h2", f"{count(total, 'question')} of {len(compared):,}"),
-        link("open in Compare", chosen.on_compare(), cls="quiet"), cls="list-head",
+        tag("h2", f"{counted(total, 'question')} of {len(compared):,}"),
+        link("Open in Compare", chosen.on_compare(), cls="quiet"), cls="list-head",
     )  # fmt: skip
     show(div(
-        div(head, scrolling(accuracy_table(compared, chosen, kept)), said, cls="panel"),
+        div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
         div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
         cls="side-by-side overview",
     ))  # fmt: skip
@@ -130,7 +142,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         if who.may(opened.labels_path, "save slices"):
             with columns[0]:
-                st.text_input("Save it as", key="slice-name", placeholder="a name")
+                st.text_input("Name of the slice", key="slice-name")
             with columns[1]:
                 st.button("Save", key="slice-save", on_click=_save, args=(opened, chosen.slice))
         with columns[2]:
@@ -145,7 +157,7 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
 
 
 def _runs_on(opened, compared: Comparison, chosen: Selection, kept: np.ndarray):
-    """Success@k of every run of the study that searched questions of the slice: (name, first ranks of those it searched)."""
+    """Yield (name, ranks of the first relevant passages, k) for every run with questions of the slice."""
     asked = [compared.questions[row].id for row in np.flatnonzero(kept).tolist()]
     for name in study.runs(opened):
         measured = study.measured(opened, name, compared.a.kind, chosen.rule)
@@ -179,7 +191,7 @@ def _saved(opened, chosen: Selection, facts: Facts) -> None:
     show(div(tag("h2", f"Saved slices, Success@{chosen.k}, %"), scrolling(table), cls="panel"))
     if not who.may(opened.labels_path, "save slices"):
         return
-    with st.expander("Delete a saved slice"):
+    with st.expander("Delete slices"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         with columns[0]:
             name = st.selectbox("Saved slice", list(slices), key="slice-delete-name")
@@ -188,18 +200,18 @@ def _saved(opened, chosen: Selection, facts: Facts) -> None:
 
 
 def _finder(chosen: Selection, facts: Facts) -> None:
-    """The slices that explain the difference, when it is asked for."""
+    """Show the slices that explain the difference, once they are requested."""
     asked = url.one_of("find", list(CORRECTIONS), "")
-    head = [tag("h2", "Which slices explain the difference?")]
+    head = [tag("h2", "Slices that explain the difference")]
     if not asked:
-        words = "Tests every condition that is known before a retriever searches, and every pair of them. Lists the slices where "
+        words = "The finder tests every condition that does not depend on the results, and every pair of conditions. It lists the slices where "
         introduction = tag("p", words, letter("a"), " − ", letter("b"), " differs from the rest.")
         start = url.href(PAGE, {**chosen.parameters(page=1), "find": "westfall-young"})
         show(div(*head, introduction, link("Find slices", start, cls="button", data_focus="find"), cls="panel"))
         return
-    found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=asked)
+    found = find_slices(facts, np.flatnonzero(facts.mask(chosen.slice)), correction=cast(Correction, asked))
     way = choices(
-        "corrected by",
+        "correction",
         [
             (words, url.href(PAGE, {**chosen.parameters(page=1), "find": key}), key == asked)
             for key, words in CORRECTIONS.items()
@@ -214,9 +226,9 @@ def _finder(chosen: Selection, facts: Facts) -> None:
         )
     else:
         body = notice(
-            "No slice stands out."
+            "No slice differs from the rest."
             if found.tried
-            else f"No slice has {found.min_questions} questions inside and outside: there is nothing to test."
+            else f"No slice has {found.min_questions} questions inside and outside, so none can be tested."
         )
     show(
         div(

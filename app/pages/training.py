@@ -1,4 +1,4 @@
-"""Training: what the labels change, training sets, and models trained on them."""
+"""Training: training sets, models, and the agreement of annotators, cross-encoder and answer matching."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from backend.training.training_log import read_log
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.rights import SETTLERS
 
-VIEWS = {"": "sets and models", VIEW: "people, cross-encoder, answer match"}
+VIEWS = {"": "sets and models", VIEW: "judge agreement"}
 
 
 def page() -> None:
@@ -28,8 +28,12 @@ def page() -> None:
     if not opened.has_corpus or not len(opened.questions):
         show(
             empty(
-                "Nothing to train on yet",
-                join("Passages and questions come first: ", link("Home", url.HOME), " says how."),
+                "No passages and questions yet",
+                join(
+                    "This page builds training sets and trains models on them. Import passages and questions first: see ",
+                    link("Home", url.HOME),
+                    ".",
+                ),
             )
         )
         return
@@ -38,7 +42,7 @@ def page() -> None:
     if not view and url.value("view") == VIEW:
         show(
             notice(
-                f"That view shows other people's labels. It is for people who settle them: {' and '.join(SETTLERS)}s."
+                f"That view shows other people's labels. Only people who settle disputes can open it: {' and '.join(SETTLERS)}s."
             )
         )
     show(
@@ -66,15 +70,15 @@ def _sets_and_models(opened: Study) -> None:
         show(
             empty(
                 "No training set yet",
-                "A training set says for each question which passages are positives and which are hard negatives, "
-                "and where each of them comes from. People's labels stand above the cross-encoder's, and those above answer matching.",
+                "A training set lists the positives and hard negatives of each question, with their sources. "
+                "Annotators' labels take precedence over the cross-encoder, and the cross-encoder over answer matching.",
             )
         )
-    with st.expander("Build a training set", expanded=not made):
+    with st.expander("New training set", expanded=not made):
         build_form(opened, made)
     if chosen:
         set_panel(opened, TrainingSet.open(opened, chosen), made)
-        with st.expander("Train a retriever", expanded=not models):
+        with st.expander("New retriever", expanded=not models):
             train_form(opened, list(reversed(made)), set(models) | set(opened.settings.encoders) | unfinished(opened))
     jobs.panel(opened)
     if models:
@@ -85,7 +89,7 @@ def _sets_and_models(opened: Study) -> None:
         if model in models:
             after_training(opened, model)
     elif model:
-        show(notice(f"There is no model {model} in this study."))
+        show(notice(f"This study has no model named {model}."))
 
 
 enter(page)

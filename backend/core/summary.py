@@ -60,7 +60,7 @@ def summary(study: Study) -> dict[str, Any]:
 
 
 def _from_results(study: Study) -> dict[str, Any] | None:
-    """For a study that was made of retriever output: the files, and what it cannot do. None for any other."""
+    """The files of a study that was made from retriever output, and what such a study cannot do. None for other studies."""
     records = Imports(study.labels_path).all("results")
     if not records:
         return None
@@ -68,8 +68,8 @@ def _from_results(study: Study) -> dict[str, Any] | None:
     return {
         "files": [{"file": record.file, "questions": record.rows, **json.loads(record.options)} for record in records],
         "cannot": [
-            "It holds only the passages that these files name, so a search over them says nothing about the whole collection: "
-            "ask no live questions, make no runs here.",
+            "The study has only the passages that these files name, so a search says nothing about the whole collection: "
+            "ask no live questions and make no runs here.",
             f"Negatives can be mined no deeper than the files go ({deepest} hits).",
             "Gold is unknown, unless qrels are imported: relevance is by answers.",
         ],

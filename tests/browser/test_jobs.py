@@ -77,14 +77,14 @@ def test_enter_in_a_field_starts_nothing(study, tab):
     retrieve(study, "bm25", split="dev", k=10)
     with serving(study) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/judge")
-        tab.get_by_label("Your name").or_(tab.get_by_label("Somebody new")).fill("Lea")
-        tab.get_by_role("button", name="Begin").click()
+        tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill("Lea")
+        tab.get_by_role("button", name="Start").click()
         name = tab.get_by_label("Name", exact=True)
         name.fill("by-enter")
         name.press("Enter")
         tab.wait_for_timeout(3000)
         assert Jobs(study.labels_path).recent() == []
-        tab.get_by_role("button", name="Make the batch").click()
+        tab.get_by_role("button", name="Create batch").click()
         expect(tab.locator(".st-key-jobs")).to_contain_text("make batch by-enter", timeout=PATIENCE)
         [job] = Jobs(study.labels_path).recent()
         assert (job.kind, job.arguments["name"], job.function) == (

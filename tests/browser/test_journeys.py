@@ -36,7 +36,7 @@ def test_the_servers_very_first_visitor_may_ask_for_any_page(tab, address):
     """Streamlit takes a folder named `pages` for its own, until `main.py` has run once. This test must stay the first here."""
     visit(tab, f"{address}compare?a=bm25-dev&b=tiny-dev&cell=only_a")
     expect(tab.locator(".top .here")).to_have_text("Compare")
-    expect(tab.locator(".list-head h2").first).to_contain_text("Only A finds it at 5")
+    expect(tab.locator(".list-head h2").first).to_contain_text("Only A finds at 5")
     expect(tab.get_by_test_id("stSidebar")).to_have_count(0)
 
 
@@ -123,13 +123,13 @@ def test_shared_passages_are_joined_and_a_badge_goes_to_the_twin(tab, address):
 
 def test_own_question_is_answered_live_and_stays_in_the_address(tab, address):
     visit(tab, f"{address}question")
-    ask = tab.get_by_label("Ask a question of your own")
+    ask = tab.get_by_label("Ask your own question")
     ask.fill("Where was Arve Aurset0 born?")
     ask.press("Enter")
     expect(tab.locator("#a-1 .title").first).to_have_text("Arve Aurset0")
     assert parameters(tab)["ask"] == "Where was Arve Aurset0 born?"
     expect(tab.locator("#b-1").first).to_be_visible()
-    answers = tab.get_by_role("textbox", name="Answers to mark")
+    answers = tab.get_by_role("textbox", name="Known answers")
     answers.fill("Oslo")
     answers.press("Enter")
     expect(tab.locator("#a-1 .badge.answer").first).to_be_visible()
@@ -161,7 +161,7 @@ def test_hostile_text_stays_text(tab, address, page):
 def test_keys_typed_into_a_field_are_text(tab, address):
     visit(tab, f"{address}question?a=bm25-dev&b=tiny-dev")
     expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
-    tab.get_by_label("Ask a question of your own").press_sequentially("napping")
+    tab.get_by_label("Ask your own question").press_sequentially("napping")
     tab.wait_for_timeout(300)
     expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
-    assert tab.get_by_label("Ask a question of your own").input_value() == "napping"
+    assert tab.get_by_label("Ask your own question").input_value() == "napping"

@@ -62,8 +62,8 @@ def serving(study, port=None):
 
 def sit_down(tab, port, name="Ann", **address):
     tab.goto(f"http://{server.ADDRESS}:{port}/judge")
-    tab.get_by_label("Your name").or_(tab.get_by_label("Somebody new")).fill(name)
-    tab.get_by_role("button", name="Begin").click()
+    tab.get_by_label("Your name").or_(tab.get_by_label("New name")).fill(name)
+    tab.get_by_role("button", name="Start").click()
     tab.wait_for_selector(".judge .candidate.here")
 
 
@@ -154,7 +154,7 @@ def test_undo_after_moving_on_and_after_a_reload(tab, desk):
         tab.wait_for_selector(SAVED)
         assert labels(desk) == {} and [batch.done for batch in Queue(desk.labels_path).batches()] == [0]
         press(tab, "z")
-        assert "nothing to take back" in tab.locator(".judge-message").inner_text()
+        assert "nothing to undo" in tab.locator(".judge-message").inner_text()
         press(tab, "x", "Enter")
         tab.wait_for_selector(SAVED)
         assert set(labels(desk).values()) == {"negative"}
@@ -168,7 +168,7 @@ def test_a_server_that_goes_away_and_comes_back(tab, desk):
     press(tab, "3", "0", "1")
     tab.wait_for_selector(".judge .status.unsaved")
     tab.wait_for_selector(".judge .banner:not([hidden])", timeout=15_000)
-    assert "3 gestures are kept in this browser" in tab.locator(".judge .banner").first.inner_text()
+    assert "This browser keeps 3 unsaved actions" in tab.locator(".judge .banner").first.inner_text()
     assert len(labels(desk)) == 2
     with serving(desk, port):
         tab.wait_for_selector(SAVED, timeout=60_000)
@@ -248,7 +248,7 @@ def test_unsent_labels_outlive_a_page_that_is_closed(browser, desk):
             tab.wait_for_selector(".judge .candidate.here", timeout=30_000)
             tab.wait_for_selector(SAVED)
             assert [labels(desk)["q00", f"p{i}"] for i in range(3)] == ["positive", "related", "negative"]
-            assert "3 unsaved from before" in tab.locator(".judge-message").inner_text()
+            assert "Sending 3 unsaved actions" in tab.locator(".judge-message").inner_text()
     finally:
         context.close()
 
@@ -266,7 +266,7 @@ def test_what_the_store_refuses_is_said(tab, desk):
         tab.reload()
         tab.wait_for_selector(".judge .refused:not([hidden])")
         assert "'nowhere' is not among those of question 'q00'" in tab.locator(".judge .refused").inner_text()
-        tab.get_by_role("button", name="I have seen it").click()
+        tab.get_by_role("button", name="Dismiss").click()
         assert tab.locator(".judge .refused").is_hidden() and labels(desk) == {}
 
 
@@ -278,13 +278,13 @@ def test_keys_can_be_changed_and_turned_off(tab, desk):
         press(tab, "q", gap=100)
         tab.get_by_role("button", name="Change the key for negative", exact=True).click()
         press(tab, "q", gap=100)
-        assert "That key is taken" in tab.locator(".judge-help").inner_text()
+        assert "This key is already used" in tab.locator(".judge-help").inner_text()
         tab.get_by_role("button", name="Close").first.click()
         press(tab, "1", "q")
         tab.wait_for_selector(SAVED)
         assert labels(desk) == {("q00", "p0"): "positive"}
         press(tab, "?", gap=100)
-        tab.get_by_label("single keys act").uncheck()
+        tab.get_by_label("use single-key shortcuts").uncheck()
         tab.get_by_role("button", name="Close").first.click()
         press(tab, "q", "3", "x")
         assert len(labels(desk)) == 1
@@ -365,7 +365,10 @@ def test_practice_shows_where_one_differs(tab, desk):
         press(tab, "3", "3", "Enter", gap=100)
         tab.wait_for_function("document.querySelectorAll('.judge .settled').length === 2")
         settled = tab.locator(".judge .settled").all_inner_texts()
-        assert settled == ["Settled as positive, you said negative. It names the town.", "✓ As settled: negative."]
+        assert settled == [
+            "Settled as positive; you chose negative. It names the town.",
+            "✓ Agrees with the settled label: negative.",
+        ]
         press(tab, "Enter", gap=100)
         tab.wait_for_function("document.querySelectorAll('.judge .candidate').length === 10")
         tab.wait_for_selector(SAVED)
@@ -380,7 +383,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
         tab.get_by_role("link", name="Say who you are").click()
         tab.get_by_label("Your name").fill("Ann")
-        tab.get_by_role("button", name="Begin").click()
+        tab.get_by_role("button", name="Start").click()
         tab.wait_for_selector(".judge .candidate.here")
         tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
         tab.wait_for_selector(".on-question .judge-bar")
@@ -396,7 +399,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         )
         tab.reload()
         tab.wait_for_selector("#a-2 .my-label.negative")
-        assert "Labels of people: 2 passages" in tab.locator(".judged summary").inner_text()
+        assert "All labels: 2 passages" in tab.locator(".judged summary").inner_text()
 
 
 def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
@@ -415,7 +418,7 @@ def test_a_personal_link_lets_one_in_until_it_is_revoked(browser, desk):
             tab = context.new_page()
             tab.goto(f"http://{server.ADDRESS}:{port}/")
             tab.wait_for_selector("text=Open the personal link")
-            assert tab.locator("text=What this study holds").count() == 0
+            assert tab.locator("text=Study contents").count() == 0
             tab.goto(f"http://{server.ADDRESS}:{port}/judge?invite={secret}")
             tab.wait_for_selector(".judge .candidate.here")
             assert secret not in tab.url and "Ben" in tab.locator("header.top").inner_text()

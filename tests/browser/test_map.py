@@ -104,8 +104,8 @@ def test_from_a_lasso_to_a_batch_and_a_slice(tab, maps_address, mapped):
     panel = tab.locator(".st-key-map-selection")
     expect(panel.locator(".list-head")).to_contain_text("40 questions, 61 passages")
     typed(tab, "Name of the batch", "by lasso")
-    panel.get_by_role("button", name="Make the batch").click()
-    expect(tab.locator(".notice", has_text="Made the batch “by lasso”: 40 questions")).to_be_visible()
+    panel.get_by_role("button", name="Create batch").click()
+    expect(tab.locator(".notice", has_text="Created batch “by lasso”: 40 questions")).to_be_visible()
     assert [batch.name for batch in Queue(mapped.labels_path).batches()] == ["by lasso"]
 
     panel.get_by_text("Save as a slice").click()
@@ -128,9 +128,9 @@ def test_a_selection_outlives_another_colour_and_can_be_cleared(tab, maps_addres
     expect(tab.locator(".js-plotly-plot .legendtext", has_text="question")).to_be_visible()
     assert parameters(tab)["by"] == "cluster"
     expect(head).to_have_text(told, use_inner_text=True)
-    tab.get_by_role("button", name="Clear the selection").click()
+    tab.get_by_role("button", name="Clear selection").click()
     expect(head).to_have_count(0)
-    expect(tab.get_by_text("Choose on the picture")).to_be_visible()
+    expect(tab.get_by_text("Draw a lasso or a box")).to_be_visible()
 
 
 def test_a_click_opens_the_passage_whose_point_it_is_and_back_closes_it(tab, maps_address):

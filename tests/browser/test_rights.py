@@ -109,7 +109,7 @@ def test_change_asks_first_on_this_machine_too(tab, desk):  # noqa: F811
     with serving(desk) as port:
         sit_down(tab, port, "Ann")
         tab.get_by_role("link", name="change").click()
-        tab.wait_for_selector("text=Work as somebody else?")
+        tab.wait_for_selector("text=Sign in as somebody else?")
         tab.reload()
         tab.wait_for_selector("text=You are Ann.")
         tab.get_by_role("button", name="Sign out").click()

@@ -114,7 +114,7 @@ server_metadata_url = "{provider}/.well-known/openid-configuration"
         tab.goto(f"http://localhost:{port}/judge")
         assert tab.locator(".judge .candidate").count() == 0
         tab.get_by_role("button", name="Sign in").click()
-        tab.wait_for_selector("text=stranger@example.org is signed in, but nobody in this study has that address, or")
+        tab.wait_for_selector("text=stranger@example.org is signed in, but is not a member of this study or")
         tab.get_by_role("button", name="Sign out").click()
         Provider.email, Provider.verified = "lea@example.org", False
         tab.get_by_role("button", name="Sign in").click()

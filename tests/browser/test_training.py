@@ -102,8 +102,8 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         expect(tab.get_by_role("link", name="raw-2", exact=True)).to_be_visible(timeout=PATIENCE)
 
         tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
-        choose(tab, "What changed since", "raw")
-        expect(tab.locator("#changes h2")).to_contain_text("3 pairs changed")
+        choose(tab, "Compare with", "raw")
+        expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes table.figures tr")
         expect(rows).to_have_count(3)
         seen = {(question, passage) for question, passage in flagged
@@ -114,7 +114,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         changes = list(diff(TrainingSet.open(study, "raw"), TrainingSet.open(study, "raw-2")))
         assert {(change.question, change.passage) for change in changes} == flagged
 
-        choose(tab, "From", start)
+        choose(tab, "Initial model", start)
         tab.get_by_label("Steps", exact=True).fill("4")
         if layers:
             tab.get_by_text("More settings").click()

@@ -1,7 +1,7 @@
-"""The judging component: keys, cursor and outbox in the browser (`outbox.js`, `judge.js`), storing and handing out here.
+"""The server side of the judging component; keys, cursor and outbox live in the browser (`outbox.js`, `judge.js`).
 
-A message from the browser is its whole outbox. `receive` stores it and keeps the receipts for the next run of the page, which
-sends them back; whatever is not acknowledged is sent again, and stored once.
+Each message from the browser contains the whole outbox. `receive` stores its events and keeps the receipts for the next run of
+the page, which returns them to the browser. The browser resends unacknowledged events; the store keeps each event once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEARD, _LAST = "judging-heard", "judging-last"
 
 
 def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator: str) -> None:
-    """Put a component of this folder on the page. `data` is what it shows; receipts are added."""
+    """Put a component of this folder on the page, with `data` and the receipts of the last message."""
     st.session_state.setdefault(_LAST, {})[key] = data
     key = component_key(key)
     heard = st.session_state.get(_HEARD, {}).get(key, {"attempt": None, "receipts": [], "trouble": None})
@@ -43,8 +43,11 @@ def mount(name: str, key: str, data: Mapping[str, Any], study: Study, annotator:
 
 
 def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
-    """Decorate a function that mounts the component `PREFIX-NAME` of a person. When the study cannot be read for a while, the
-    component stays on the page with what it last showed, below a line about the error, and the page tries again."""
+    """Decorate a function that mounts the component `PREFIX-NAME` of a person.
+
+    While the study cannot be read, the component stays on the page with its last data, below a line about the error, and the
+    page tries again.
+    """
 
     def decorate(draw: Draw) -> Draw:
         @wraps(draw)
@@ -65,17 +68,17 @@ def keeps_component(prefix: str) -> Callable[[Draw], Draw]:
 
 
 def receive(key: str, study: Study, annotator: str) -> None:
-    """Store what the browser sent, and remember what became of it.
+    """Store the events that the browser sent, and keep their receipts.
 
-    `annotator` is whose outbox it is. The store is asked who is at work now: a tab may be open for longer than a link is valid.
-    Of somebody who is not signed in any more nothing is stored; the outbox stays in the browser until they come back.
+    The outbox belongs to `annotator`, who may have been signed out since the tab was opened. In that case nothing is stored, and
+    the events stay in the browser until the annotator signs in again.
     """
     outbox = st.session_state[key].get("outbox") or {}
     entries, trouble, receipts = outbox.get("entries") or [], None, []
     try:
         person = who.who(study.labels_path)
         if person is None or person.name != annotator:
-            raise Refused(f"{annotator} is not signed in any more. Unsaved labels stay in this browser")
+            raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
         receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
     except (BlindspotError, *PASSING) as error:
@@ -88,31 +91,31 @@ def receive(key: str, study: Study, annotator: str) -> None:
 
 
 def at_work(study: Study, person: Person) -> None:
-    """At the start of a fragment: run the whole page again where the person is not the one that the fragment was made for.
+    """Rerun the whole page if the signed-in person has changed; call this at the start of a fragment.
 
-    A fragment keeps what it was given when its page ran. Since then a link may have been revoked, or a role changed.
+    A fragment keeps the arguments from its page's last run. Since then a link may have been revoked or a role changed.
     """
     if who.who(study.labels_path) != person:
         st.rerun()
 
 
 def component_key(key: str) -> str:
-    """Return a key that Streamlit takes for any name of a person: a component's key must not hold "__"."""
+    """Return a key that Streamlit accepts for any person's name; a component's key must not contain "__"."""
     return key.replace("_", "_-")
 
 
 def session(labels_path: Path, person: Person, mode: str = "") -> str:
-    """Return the name under which the browser keeps one person's outbox in one study, by mode of the page.
+    """Return the browser's storage name for one person's outbox in one study and page mode.
 
-    The browser finds the outboxes of a person by this prefix. A person's name may hold a colon, which separates the parts
-    here, so it is replaced by a character that no name holds: "sam" must not find the outbox of "sam:2".
+    The browser finds a person's outboxes by this prefix. A colon separates its parts, so a colon in a person's name is replaced
+    by a character that no name contains: "sam" must not find the outbox of "sam:2".
     """
     parts = [who.cookie_name(labels_path), person.name.replace(":", "\x1f")]
     return ":".join([*parts, mode] if mode else parts)
 
 
 def asked(key: str, name: str, default: Any) -> Any:
-    """Something that the browser sent beside its outbox."""
+    """Return a value that the browser sent along with its outbox."""
     state = st.session_state.get(component_key(key)) or {}
     return (state.get("outbox") or {}).get(name, default)
 

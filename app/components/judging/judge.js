@@ -1,30 +1,30 @@
-// The judging page in the browser. The cursor, the labels on the screen and the outbox live here, so that a key shows its effect
-// at once; the server stores, acknowledges and hands out questions. Streamlit calls the default function again at every rerun.
+// The judging page in the browser. The cursor, the visible labels and the outbox live here, so that a key press shows its effect
+// at once. The server stores events, acknowledges them and assigns questions. Streamlit calls the default function at every rerun.
 
 const LABELS = ["positive", "related", "negative", "unsure"];
 const SIGNS = { positive: "✓", related: "~", negative: "✕", unsure: "?" };
 const ACTIONS = {
   positive: ["1", "positive: it answers the question"],
-  related: ["2", "related: on the topic, but no answer"],
+  related: ["2", "related: on the topic, but does not answer it"],
   negative: ["3", "negative"],
   unsure: ["0", "unsure"],
-  rest: ["x", "the rest are negative"],
+  rest: ["x", "label the rest negative"],
   next: ["Enter", "next question"],
-  undo: ["z", "take back the last thing you did, any number of times"],
+  undo: ["z", "undo (repeat to undo more)"],
   down: ["j", "next passage (also ↓)"],
   up: ["k", "previous passage (also ↑)"],
-  expand: [" ", "show all of a passage, or fold it"],
-  positives: ["p", "show the known positives, or fold them"],
-  bad: ["b", "bad question: nothing can answer it as it stands"],
-  skip: ["s", "leave the question to somebody else"],
+  expand: [" ", "expand or fold the passage"],
+  positives: ["p", "expand or fold the known positives"],
+  bad: ["b", "bad question: no passage could answer it as worded"],
+  skip: ["s", "skip the question: leave it to somebody else"],
   note: ["n", "write a note"],
-  guidelines: ["g", "the guidelines"],
-  help: ["?", "these keys"],
+  guidelines: ["g", "show the guidelines"],
+  help: ["?", "show these keys"],
 };
 const ALSO = { ArrowDown: "down", ArrowUp: "up" };
 const NAMES = { " ": "Space", Enter: "Enter" };
-const STREAMLITS = new Set(["c", "r", "Escape"]);           // Streamlit keeps these for itself
-const AHEAD_SECONDS = 20;                                    // questions are fetched ahead for so long
+const STREAMLITS = new Set(["c", "r", "Escape"]);           // keys reserved by Streamlit
+const AHEAD_SECONDS = 20;                                    // fetch enough questions for the next 20 seconds
 const MOST_AHEAD = 15;
 
 const sessions = new Map();
@@ -38,7 +38,7 @@ class Judging {
     this.parent = parent;
     this.cards = new Map();
     this.order = [];
-    this.done = new Set();                                   // finished here, whatever the server has heard
+    this.done = new Set();                                   // finished in this browser, perhaps not yet acknowledged
     this.key = null;
     this.at = 0;
     this.folded = new Set();
@@ -60,7 +60,7 @@ class Judging {
     this.outbox.stop();
   }
 
-  // ---- what the server says -------------------------------------------------------------------------------------------------
+  // ---- data from the server -------------------------------------------------------------------------------------------------
 
   receive(data) {
     const first = this.data === undefined;
@@ -79,26 +79,26 @@ class Judging {
     this.paint();
   }
 
-  // After a reload: the question that was on the page, if it is still held.
+  // After a reload, return to the question that was on the page, if this person still has its lease.
   comeBack() {
     const count = this.outbox.restored;
-    if (count) this.say(`${count} unsaved from before this page was loaded: sending ${count === 1 ? "it" : "them"} now`);
+    if (count) this.say(`Sending ${count} unsaved ${count === 1 ? "action" : "actions"} from before the page was reloaded`);
     let place = null;
-    try { place = JSON.parse(localStorage.getItem(this.place)); } catch { /* begin at the first */ }
+    try { place = JSON.parse(localStorage.getItem(this.place)); } catch { /* start at the first question */ }
     if (place && this.order.includes(place.key) && !this.done.has(place.key)) this.show(place.key, place.passage);
   }
 
-  // Enough questions for the next seconds at the pace of the last ones: four at least, more for a fast person.
+  // The number of questions to fetch ahead, from the pace of the latest ones; at least four.
   wanted() {
     if (!this.paces.length) return 4;
     const sorted = [...this.paces].sort((a, b) => a - b);
     return Math.min(MOST_AHEAD, Math.max(4, Math.ceil(AHEAD_SECONDS / sorted[sorted.length >> 1])));
   }
 
-  // ---- where we are ---------------------------------------------------------------------------------------------------------
+  // ---- the current question -------------------------------------------------------------------------------------------------
 
   get card() { return this.cards.get(this.key); }
-  get live() { return liveGestures(this.data.history, this.outbox.entries); }
+  get live() { return liveEvents(this.data.history, this.outbox.entries); }
 
   labels(card = this.card) {
     return labelsOf(card.question, card.batch, card.given, this.live, this.data.history, this.outbox.entries);
@@ -117,7 +117,7 @@ class Judging {
 
   keepPlace() {
     const passage = this.card?.candidates[this.at]?.passage ?? null;
-    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage })); } catch { /* only a convenience */ }
+    try { localStorage.setItem(this.place, JSON.stringify({ key: this.key, passage })); } catch { /* the place is a convenience only */ }
   }
 
   advance() {
@@ -126,9 +126,9 @@ class Judging {
     else { this.key = null; this.at = 0; }
   }
 
-  // ---- gestures -------------------------------------------------------------------------------------------------------------
+  // ---- events ---------------------------------------------------------------------------------------------------------------
 
-  gesture(kind, choices = [], more = {}) {
+  record(kind, choices = [], more = {}) {
     const card = this.card;
     return this.outbox.push({
       kind, question: card.question, batch: card.batch, choices,
@@ -139,8 +139,8 @@ class Judging {
   label(name) {
     const card = this.card;
     const one = card?.candidates[this.at];
-    if (!one) { this.say(card ? "All are judged: Enter for the next question" : "There is no question here yet"); return; }
-    this.gesture(this.data.kind, [{ passage: one.passage, label: name }]);
+    if (!one) { this.say(card ? "All passages are judged. Enter: next question" : "No question has arrived yet"); return; }
+    this.record(this.data.kind, [{ passage: one.passage, label: name }]);
     this.confirmed = null;
     const labels = this.labels();
     this.at = nextOpen(card.candidates, labels, this.at + 1);
@@ -151,8 +151,8 @@ class Judging {
   rest() {
     const labels = this.labels();
     const open = this.card.candidates.filter((one) => !labels.has(one.passage));
-    if (!open.length) { this.say("All are judged: Enter for the next question"); return; }
-    this.gesture(this.data.kind, open.map((one) => ({ passage: one.passage, label: "negative" })));
+    if (!open.length) { this.say("All passages are judged. Enter: next question"); return; }
+    this.record(this.data.kind, open.map((one) => ({ passage: one.passage, label: "negative" })));
     this.at = this.card.candidates.length;
     this.confirmed = null;
     this.announce(`${open.length} negative. All ${this.card.candidates.length} judged`);
@@ -160,7 +160,7 @@ class Judging {
 
   undo() {
     const last = this.live.at(-1);
-    if (!last) { this.say("There is nothing to take back"); return; }
+    if (!last) { this.say("There is nothing to undo"); return; }
     this.outbox.push({ kind: "undo", question: last.question, batch: last.batch ?? null, undoes: last.id, choices: [] });
     const key = cardKey(last);
     this.done.delete(key);
@@ -169,8 +169,8 @@ class Judging {
     else this.waitingFor = { key, passage };
     const what = last.kind === "bad_question" ? "bad question" : last.kind === "note" ? "the note"
       : last.choices.length > 1 ? `${last.choices.length} labels` : last.choices[0].label;
-    this.announce(`Took back: ${what}`);
-    this.say(`Took back: ${what}`);
+    this.announce(`Undone: ${what}`);
+    this.say(`Undone: ${what}`);
   }
 
   next() {
@@ -178,15 +178,15 @@ class Judging {
     const labels = this.labels();
     const open = card.candidates.filter((one) => !labels.has(one.passage)).length;
     if (!labels.size && this.data.mode === "judge") {
-      this.say("Nothing is judged here yet. X: all are negative. B: the question is bad. S: leave it to somebody else");
+      this.say("No passage is judged yet. X: label all negative. B: bad question. S: skip the question");
       return;
     }
     if (open && this.confirmed !== this.key) {
       this.confirmed = this.key;
-      this.say(`${open} not judged. X: ${open === 1 ? "it is" : "they are"} negative. Enter again: leave ${open === 1 ? "it" : "them"} open`);
+      this.say(`${open} not judged. X: label ${open === 1 ? "it" : "them"} negative. Enter again: leave ${open === 1 ? "it" : "them"} unlabelled`);
       return;
     }
-    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say("Compare with what was settled, then Enter"); return; }
+    if (card.settled && this.reviewed !== this.key) { this.reviewed = this.key; this.say("Compare with the settled labels, then press Enter"); return; }
     this.leave("finish");
   }
 
@@ -197,14 +197,14 @@ class Judging {
     this.done.add(this.key);
     this.message = "";
     this.advance();
-    this.announce(this.card ? `Next question: ${this.card.text}` : "No more questions here");
+    this.announce(this.card ? `Next question: ${this.card.text}` : "No more questions");
     this.root.scrollIntoView?.({ block: "nearest" });
   }
 
   bad() {
-    this.gesture("bad_question");
+    this.record("bad_question");
     this.leave("finish");
-    this.say("Marked as a bad question. Z takes it back");
+    this.say("Marked as a bad question. Z: undo");
   }
 
   move(step) {
@@ -230,8 +230,8 @@ class Judging {
     const text = this.parts.noteText.value.trim();
     this.closeNote();
     if (!text || !this.card) return;
-    this.gesture("note", this.noteAbout ? [{ passage: this.noteAbout }] : [], { note: text, milliseconds: null });
-    this.say("Note taken");
+    this.record("note", this.noteAbout ? [{ passage: this.noteAbout }] : [], { note: text, milliseconds: null });
+    this.say("Note saved");
     this.paint();
   }
 
@@ -245,13 +245,13 @@ class Judging {
     if (action === "guidelines") { this.parts.guidelines.showModal(); return; }
     this.message = "";
     if (action === "undo") this.undo();
-    else if (!this.card) this.say(this.more ? "The next question is on its way" : "There is nothing to judge");
+    else if (!this.card) this.say(this.more ? "The next question is loading" : "There is nothing to judge");
     else if (LABELS.includes(action)) this.label(action);
     else if (action === "down") this.move(1);
     else if (action === "up") this.move(-1);
     else if (action === "expand") this.card.candidates[this.at] && this.toggle(this.card.candidates[this.at].passage);
     else if (action === "positives") this.parts.positives.toggleAttribute("open");
-    else if (action === "bad" && this.data.mode !== "judge") this.say("Bad questions are told while judging");
+    else if (action === "bad" && this.data.mode !== "judge") this.say("You can mark bad questions only while judging");
     else if (action === "skip") this.data.mode === "judge" ? this.leave("skip") : this.leave();
     else this[action]();
     this.keepPlace();
@@ -261,7 +261,7 @@ class Judging {
   keyOf(action) { return this.settings.keys[action] ?? ACTIONS[action][0]; }
 
   pressed(event) {
-    if (!this.root.isConnected || !this.settings.on || notAGesture(event)) return;
+    if (!this.root.isConnected || !this.settings.on || isNotAnEvent(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const action = Object.keys(ACTIONS).find((name) => this.keyOf(name) === key) ?? ALSO[key];
     if (!action) return;
@@ -269,7 +269,7 @@ class Judging {
     this.act(action);
   }
 
-  // ---- what is shown --------------------------------------------------------------------------------------------------------
+  // ---- display --------------------------------------------------------------------------------------------------------------
 
   say(message) { this.message = message; if (this.parts) this.parts.message.textContent = message; }
   announce(words) { this.parts.live.textContent = words; }
@@ -278,7 +278,7 @@ class Judging {
 
   build() {
     const button = (action, words) => node("button", { type: "button", "data-action": action, onclick: (event) => {
-      if (event.detail) event.currentTarget.blur();          // a click leaves the keys to the passages
+      if (event.detail) event.currentTarget.blur();          // after a click, keys act on the passages again
       this.act(action);
     } }, words, " ", node("kbd", {}, nameOf(this.keyOf(action))));
     this.parts = {
@@ -292,7 +292,7 @@ class Judging {
       live: node("div", { class: "unseen", "aria-live": "polite" }),
       note: node("form", { class: "note", hidden: true }),
       noteAbout: node("span", { class: "soft" }),
-      noteText: node("input", { type: "text", maxlength: "2000", "aria-label": "Note", placeholder: "Enter keeps it, Esc drops it" }),
+      noteText: node("input", { type: "text", maxlength: "2000", "aria-label": "Note", placeholder: "Enter saves the note, Esc discards it" }),
       help: node("dialog", { class: "judge-help", "aria-label": "Keys" }),
       guidelines: node("dialog", { class: "judge-guidelines", "aria-label": "Guidelines" }),
     };
@@ -303,7 +303,7 @@ class Judging {
       event.stopPropagation();
       if (event.key === "Escape") this.closeNote();
     });
-    this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "What to do" },
+    this.actions = node("div", { class: "judge-actions", role: "toolbar", "aria-label": "Actions" },
       button("rest", "Rest negative"), button("next", "Next"), button("undo", "Undo"), button("note", "Note"), button("bad", "Bad question"),
       button("skip", "Skip"), button("guidelines", "Guidelines"), button("help", "Keys"));
     this.root = node("section", { class: "judge", "aria-label": "Judging" },
@@ -340,9 +340,9 @@ class Judging {
     const lines = [];
     if (outbox.late) {
       lines.push(trouble ?? "The server does not answer.",
-        `${count} ${count === 1 ? "gesture is" : "gestures are"} kept in this browser and sent again until the server has ${count === 1 ? "it" : "them"}. Go on, or wait; do not clear the browser's data.`);
+        `This browser keeps ${count} unsaved ${count === 1 ? "action" : "actions"} and resends ${count === 1 ? "it" : "them"} until the server answers. You can continue judging; do not clear the browser's data.`);
     }
-    if (!outbox.kept) lines.push("This browser keeps no data: what is unsaved is lost when the page is closed.");
+    if (!outbox.kept) lines.push("This browser does not store data: closing the page loses unsaved labels.");
     if (parts.banner.textContent !== lines.join(" ")) parts.banner.textContent = lines.join(" ");
     parts.banner.hidden = !lines.length;
     if (outbox.refused.length !== this.paintedRefused) this.paintRefused();
@@ -352,10 +352,10 @@ class Judging {
     const { refused } = this.outbox;
     this.paintedRefused = refused.length;
     this.parts.refused.hidden = !refused.length;
-    const seen = refused.slice(-3).map((one) => node("div", {}, `Not taken (${describe(one.entry)}): ${one.message}`));
+    const seen = refused.slice(-3).map((one) => node("div", {}, `Not saved (${describe(one.entry)}): ${one.message}`));
     const more = refused.length > 3 ? node("div", {}, `and ${refused.length - 3} more`) : "";
     this.parts.refused.replaceChildren(...seen, more, node("button", { type: "button", onclick: () => {
-      refused.length = 0; this.paintRefused(); } }, "I have seen it"));
+      refused.length = 0; this.paintRefused(); } }, "Dismiss"));
   }
 
   paintHead(card) {
@@ -364,7 +364,7 @@ class Judging {
     const answers = card.answers.length
       ? [node("span", { class: "soft" }, card.answers.length === 1 ? "answer " : "answers "), ...card.answers.flatMap((one) => [node("mark", { class: "answer" }, one), " "]),
         card.more_answers ? node("span", { class: "soft", title: card.more_answers.join(" · "), tabindex: "0" }, `and ${card.more_answers.length} more`) : ""]
-      : [node("span", { class: "soft" }, "No answer is known: the passage itself must tell.")];
+      : [node("span", { class: "soft" }, "No known answer: decide from the passage itself.")];
     this.parts.positives = node("details", { class: "positives" },
       node("summary", {}, node("span", { class: "known" }, `★ ${card.positives.length} known positive${card.positives.length > 1 ? "s" : ""} `),
         ...(card.positives[0] ? [node("b", {}, card.positives[0].title || "untitled"), " ", ...marked(card.positives[0].line)] : [])),
@@ -372,11 +372,11 @@ class Judging {
     this.parts.head.replaceChildren(
       card.notice ? node("div", { class: "practice" }, card.notice) : "",
       node("h1", {}, card.text), node("div", { class: "answers-line" }, ...answers),
-      card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positive."));
+      card.positives.length ? this.parts.positives : node("div", { class: "soft positives" }, "No known positives."));
   }
 
   nothing() {
-    if (this.more) return [node("p", { class: "soft waiting" }, "The next question is on its way …")];
+    if (this.more) return [node("p", { class: "soft waiting" }, "The next question is loading …")];
     return [node("h1", {}, this.data.empty_title), ...this.data.empty.map((line) => node("p", {}, line))];
   }
 
@@ -417,7 +417,7 @@ class Judging {
       onclick: (event) => { if (!event.target.closest("button") && !getSelection().toString()) { this.at = place; this.keepPlace(); this.paint(); } } },
       head, open ? node("p", { class: "text" }, ...marked(one.pieces)) : "", open ? buttons : "",
       settled ? node("p", { class: `settled ${settled.label === label ? "same" : "other"}` },
-        settled.label === label ? `✓ As settled: ${settled.label}. ` : `Settled as ${settled.label}${label ? `, you said ${label}` : ""}. `, settled.why ?? "") : "");
+        settled.label === label ? `✓ Agrees with the settled label: ${settled.label}. ` : `Settled as ${settled.label}${label ? `; you chose ${label}` : ""}. `, settled.why ?? "") : "");
   }
 
   paintGuidelines(text) {
@@ -429,7 +429,7 @@ class Judging {
     }
     this.parts.guidelines.replaceChildren(
       node("button", { type: "button", class: "close", onclick: () => this.parts.guidelines.close() }, "Close"), body,
-      node("p", { class: "soft" }, `Version ${this.data.guideline}; every label remembers it.`));
+      node("p", { class: "soft" }, `Guidelines version ${this.data.guideline}. Each label records the version.`));
   }
 
   openHelp() {
@@ -440,10 +440,10 @@ class Judging {
     single.checked = this.settings.on;
     this.parts.help.replaceChildren(
       node("button", { type: "button", class: "close", onclick: () => this.parts.help.close() }, "Close"), node("h2", {}, "Keys"),
-      node("p", { class: "soft" }, "A click on a key changes it. Nothing to flag: X, Enter. The first one answers: 1, X, Enter."),
+      node("p", { class: "soft" }, "Click a key to change it. If no passage answers: X, Enter. If the first passage answers: 1, X, Enter."),
       node("table", {}, node("tbody", {}, ...rows)),
-      node("label", {}, single, " single keys act (off: use the buttons)"),
-      node("p", {}, node("button", { type: "button", onclick: () => { this.settings = { on: true, keys: {} }; this.keepSettings(); this.openHelp(); } }, "As they were")));
+      node("label", {}, single, " use single-key shortcuts (off: buttons only)"),
+      node("p", {}, node("button", { type: "button", onclick: () => { this.settings = { on: true, keys: {} }; this.keepSettings(); this.openHelp(); } }, "Reset to defaults")));
     if (!this.parts.help.open) this.parts.help.showModal();
   }
 
@@ -457,7 +457,7 @@ class Judging {
       const taken = Object.keys(ACTIONS).find((name) => name !== action && this.keyOf(name) === key);
       if (!STREAMLITS.has(key) && !["Tab", "Shift"].includes(event.key) && !taken) { this.settings.keys[action] = key; this.keepSettings(); }
       this.openHelp();
-      const refusal = taken ? `That key is taken: ${ACTIONS[taken][1]}.` : STREAMLITS.has(key) ? "Streamlit keeps that key for itself." : "";
+      const refusal = taken ? `This key is already used: ${ACTIONS[taken][1]}.` : STREAMLITS.has(key) ? "Streamlit reserves this key." : "";
       if (refusal) this.parts.help.append(node("p", { role: "alert" }, refusal));
     };
     button.addEventListener("keydown", take);
@@ -465,7 +465,7 @@ class Judging {
   }
 
   keepSettings() {
-    try { localStorage.setItem("blindspot-keys", JSON.stringify(this.settings)); } catch { /* lasts as long as the page */ }
+    try { localStorage.setItem("blindspot-keys", JSON.stringify(this.settings)); } catch { /* the settings last as long as the page */ }
     for (const button of this.actions.querySelectorAll("[data-action]")) button.querySelector("kbd").textContent = nameOf(this.keyOf(button.dataset.action));
     this.paint();
   }
@@ -474,7 +474,7 @@ class Judging {
 function cardKey(one) { return `${one.batch ?? ""}\n${one.question}`; }
 function nameOf(key) { return NAMES[key] ?? (key.length === 1 ? key.toUpperCase() : key); }
 
-// The first passage without a label from `from` on, then from the top; past the last where all have one.
+// The first passage without a label, searched from `from` and then from the top; the number of passages if all have a label.
 function nextOpen(candidates, labels, from) {
   const later = candidates.findIndex((one, place) => place >= from && !labels.has(one.passage));
   const any = later >= 0 ? later : candidates.findIndex((one) => !labels.has(one.passage));
@@ -485,7 +485,7 @@ function describe(entry) {
   return entry.choices?.length ? entry.choices.map((one) => one.label ?? "note").slice(0, 3).join(", ") : entry.kind.replace("_", " ");
 }
 
-// **bold** and `code` of the guidelines' Markdown.
+// Render **bold** and `code` of the guidelines' Markdown.
 function emphasised(text) {
   return text.split(/(\*\*[^*]+\*\*|`[^`]+`)/).map((part) => (part.startsWith("**") ? node("b", {}, part.slice(2, -2))
     : part.startsWith("`") ? node("code", {}, part.slice(1, -1)) : part));

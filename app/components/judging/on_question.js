@@ -1,5 +1,5 @@
-// Labelling on the Question page: the same keys, on the passage that has the focus in one of the two lists. The lists are the
-// page's; this shows the labels in them, and stores what is pressed. Such labels are not blind: ranks and scores stand beside.
+// Labelling on the Question page. The keys of the Judge page label the focused passage of either list, and each label shows in
+// the list. These labels are not blind: ranks and scores are visible.
 
 const KEYS = { 1: "positive", 2: "related", 3: "negative", 0: "unsure" };
 const SIGNS = { positive: "✓", related: "~", negative: "✕", unsure: "?" };
@@ -39,14 +39,14 @@ class OnQuestion {
     this.paint();
   }
 
-  get live() { return liveGestures(this.data.history, this.outbox.entries); }
+  get live() { return liveEvents(this.data.history, this.outbox.entries); }
 
   labels() {
     return labelsOf(this.data.question, null, this.data.given, this.live, this.data.history, this.outbox.entries);
   }
 
   pressed(event) {
-    if (!this.root.isConnected || notAGesture(event)) return;
+    if (!this.root.isConnected || isNotAnEvent(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (key in KEYS) this.label(KEYS[key]);
     else if (key === "z") this.undo();
@@ -67,7 +67,7 @@ class OnQuestion {
 
   label(name) {
     const hit = this.here;
-    if (!hit) { this.move(1); this.say("This passage has the focus now: press the key again to label it"); return; }
+    if (!hit) { this.move(1); this.say("Focused the first passage: press the key again to label it"); return; }
     this.outbox.push({ kind: "label", question: this.data.question, batch: null, choices: [{ passage: hit.dataset.id, label: name }],
       milliseconds: null });
     this.say(`${name}: ${hit.querySelector(".title")?.textContent ?? hit.dataset.id}`);
@@ -77,9 +77,9 @@ class OnQuestion {
 
   undo() {
     const last = this.live.at(-1);
-    if (!last) { this.say("There is nothing of yours to take back on this question"); return; }
+    if (!last) { this.say("You have no label to undo on this question"); return; }
     this.outbox.push({ kind: "undo", question: last.question, batch: null, undoes: last.id, choices: [] });
-    this.say(`Took back: ${last.choices?.[0]?.label ?? last.kind}`);
+    this.say(`Undone: ${last.choices?.[0]?.label ?? last.kind}`);
     this.paint();
   }
 
@@ -106,14 +106,14 @@ class OnQuestion {
   paintStatus() {
     if (!this.data) return;
     const count = this.outbox.entries.length;
-    const words = this.said ?? "Label the passage that has the focus: 1 positive, 2 related, 3 negative, 0 unsure. J and K move, Z takes back.";
+    const words = this.said ?? "Label the focused passage: 1 positive, 2 related, 3 negative, 0 unsure. J: next, K: previous, Z: undo.";
     if (this.words.textContent !== words) this.words.textContent = words;
     const status = this.outbox.status(this.labels().size ? "✓ all saved" : "");
     if (this.status.textContent !== status) this.status.textContent = status;
     this.status.classList.toggle("unsaved", count > 0 || this.outbox.lost > 0);
     const refused = this.outbox.refused.at(-1);
-    const banner = this.outbox.late ? `${this.data.trouble ?? "The server does not answer."} ${count} kept in this browser and sent again.`
-      : refused ? `Not taken: ${refused.message}` : "";
+    const banner = this.outbox.late ? `${this.data.trouble ?? "The server does not answer."} This browser keeps ${count} unsaved ${count === 1 ? "label" : "labels"} and resends ${count === 1 ? "it" : "them"}.`
+      : refused ? `Not saved: ${refused.message}` : "";
     if (this.banner.textContent !== banner) this.banner.textContent = banner;
     this.banner.hidden = !banner;
   }

@@ -1,35 +1,35 @@
-// The outbox: what a person did and the server has not yet acknowledged. Each gesture has an id made here, and the whole outbox
-// is sent every time, so that a lost or coalesced message loses nothing and a repeated one does no harm. It lies in localStorage
-// until it is acknowledged: a reload, a crash or a server that is away cost no label.
+// The outbox: events that the server has not yet acknowledged. Each event gets its id here, and every message contains the whole
+// outbox, so lost, merged or repeated messages do no harm. Events stay in localStorage until the server acknowledges them, so a
+// reload, a crash or an unreachable server loses no label.
 
-const RETRY_MS = 2000;          // unacknowledged for so long: send again
-const LATE_MS = 5000;           // unacknowledged for so long: say so, loudly
+const RETRY_MS = 2000;          // resend events that are unacknowledged for this long
+const LATE_MS = 5000;           // show a banner when events are unacknowledged for this long
 const TICK_MS = 500;
 
 function newId() {              // randomUUID is absent over plain http on a LAN
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// Whether a key of localStorage holds an outbox of this place: the place, perhaps a mode of the page, and the outbox's id.
-// A bare prefix will not do: what follows could belong to another person's name.
+// Whether a localStorage key is an outbox of this place: the place, an optional page mode, and the outbox's id.
+// A prefix test would not be enough: the rest could belong to another person's name.
 function isOutboxOf(place, key) {
   return key.startsWith(`${place}:`) && /^((adjudicate|question):)?[0-9a-f]{32}$/.test(key.slice(place.length + 1));
 }
 
 class Outbox {
-  // place: prefix of the keys in localStorage, one person's in one study. changed: called when something is new to show.
+  // place: prefix of one person's localStorage keys in one study. changed: called when the status may have changed.
   constructor(place, changed) {
     this.place = place;
     this.key = `${place}:${newId()}`;
     this.changed = changed;
     this.deliver = null;                        // set at every rerun of the component
     this.extra = () => ({});
-    this.attempt = Date.now();                  // grows over reloads too
+    this.attempt = Date.now();                  // increases across reloads too
     this.sentAt = null;
     this.waitingSince = null;
     this.kept = true;
-    this.refused = [];                          // shown until the person has seen them
-    this.lost = 0;                              // refused so far: the store does not have them
+    this.refused = [];                          // shown until the person dismisses them
+    this.lost = 0;                              // number of refused events, which the store does not have
     this.entries = this.adopt();
     this.restored = this.entries.length;
     if (this.entries.length) { this.waitingSince = performance.now(); this.store(); }
@@ -43,7 +43,7 @@ class Outbox {
     window.removeEventListener("beforeunload", this.warn);
   }
 
-  // What other pages of this person left behind. One of them may be alive and send the same; the server stores each id once.
+  // Events of this person's other pages. Such a page may still be open and send the same events; the server stores each id once.
   adopt() {
     const found = new Map();
     for (const key of this.keys()) {
@@ -82,7 +82,7 @@ class Outbox {
     return made;
   }
 
-  // One message at a time: what is pressed meanwhile goes with the next. An empty one asks for more questions.
+  // One message at a time: later events go with the next message. An empty message asks for more questions.
   send(force = false) {
     if (!this.deliver || (this.sentAt !== null && !force)) return;
     this.attempt += 1;
@@ -97,39 +97,39 @@ class Outbox {
     this.changed();
   }
 
-  // receipts: [{id, state: "stored" | "known" | "refused", message}]; attempt: the last message that the server has dealt with;
-  // trouble: why it could store nothing, in which case the same is sent again in a while.
+  // receipts: [{id, state: "stored" | "known" | "refused", message}]; attempt: the last message that the server processed;
+  // trouble: why the server could store nothing, in which case the same events are sent again later.
   received(receipts, attempt, trouble) {
-    const told = new Map((receipts ?? []).map((receipt) => [receipt.id, receipt]));
+    const acknowledged = new Map((receipts ?? []).map((receipt) => [receipt.id, receipt]));
     const before = this.entries.length;
     for (const entry of this.entries) {
-      const receipt = told.get(entry.id);
+      const receipt = acknowledged.get(entry.id);
       const follows = this.refused.some((one) => one.entry.id === entry.undoes);
       if (receipt?.state === "refused") this.lost += 1;
       if (receipt?.state === "refused" && !follows) this.refused.push({ entry, message: receipt.message });
     }
-    this.entries = this.entries.filter((entry) => !told.has(entry.id));
+    this.entries = this.entries.filter((entry) => !acknowledged.has(entry.id));
     if (this.entries.length < before) {
       this.waitingSince = this.entries.length ? performance.now() : null;
       this.store();
-      this.forgetElsewhere(told);
+      this.forgetElsewhere(acknowledged);
     }
     if (attempt === this.attempt && !trouble) this.sentAt = null;
     if (this.entries.length && this.sentAt === null) this.send();
   }
 
-  forgetElsewhere(told) {
+  forgetElsewhere(acknowledged) {
     for (const key of this.keys()) {
       if (key === this.key) continue;
-      const rest = this.read(key).filter((entry) => !told.has(entry?.id));
+      const rest = this.read(key).filter((entry) => !acknowledged.has(entry?.id));
       try {
         if (rest.length) localStorage.setItem(key, JSON.stringify(rest));
         else localStorage.removeItem(key);
-      } catch { /* it is read again at the next load */ }
+      } catch { /* the key is read again at the next load */ }
     }
   }
 
-  // What the store has acknowledged, in words: "all saved" only if it refused nothing.
+  // The status line: "all saved" only if nothing is waiting and nothing was refused.
   status(quiet = "✓ all saved") {
     const refused = this.lost ? `${this.lost} not saved (refused)` : "";
     const unsaved = this.entries.length ? `${this.entries.length} unsaved` : "";
@@ -141,28 +141,28 @@ class Outbox {
   }
 }
 
-// What is in force of the gestures that the server knows (oldest first) and those on their way: labels not taken back.
-function liveGestures(history, entries) {
+// The events in force: those that the server knows (oldest first) and those in the outbox, without the undone ones.
+function liveEvents(history, entries) {
   const undone = new Set(entries.filter((entry) => entry.kind === "undo").map((entry) => entry.undoes));
-  const known = new Set(history.map((gesture) => gesture.id));
+  const known = new Set(history.map((event) => event.id));
   const fresh = entries.filter((entry) => ["label", "adjudicate", "bad_question", "note"].includes(entry.kind) && !known.has(entry.id));
-  return [...history, ...fresh].filter((gesture) => !undone.has(gesture.id));
+  return [...history, ...fresh].filter((event) => !undone.has(event.id));
 }
 
-// The labels of one question: what the server said, less what is being taken back, and what was given since.
+// The labels of one question: the server's labels, without those being undone, and the labels set since.
 function labelsOf(question, batch, given, live, history, entries) {
   const undone = new Set(entries.filter((entry) => entry.kind === "undo").map((entry) => entry.undoes));
-  const stale = new Set(history.filter((gesture) => undone.has(gesture.id)).flatMap((gesture) => gesture.choices.map((one) => one.passage)));
+  const stale = new Set(history.filter((event) => undone.has(event.id)).flatMap((event) => event.choices.map((one) => one.passage)));
   const labels = new Map(Object.entries(given ?? {}).filter(([passage]) => !stale.has(passage)));
-  for (const gesture of live) {
-    if (gesture.question !== question || (gesture.batch ?? null) !== (batch ?? null)) continue;
-    for (const one of gesture.choices ?? []) if (one.label) labels.set(one.passage, one.label);
+  for (const event of live) {
+    if (event.question !== question || (event.batch ?? null) !== (batch ?? null)) continue;
+    for (const one of event.choices ?? []) if (one.label) labels.set(one.passage, one.label);
   }
   return labels;
 }
 
-// Keys typed into a field, or held down, or meant for a control that has the focus, are not gestures.
-function notAGesture(event) {
+// Keys typed into a field, held down, or meant for a focused control are not label events.
+function isNotAnEvent(event) {
   if (event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return true;
   const target = event.composedPath()[0];
   if (!(target instanceof Element)) return false;
@@ -170,7 +170,7 @@ function notAGesture(event) {
   return (event.key === "Enter" || event.key === " ") && Boolean(target.closest("a, button, summary"));
 }
 
-// Nodes without HTML: whatever is data becomes text.
+// Create a DOM node; strings become text nodes, never HTML.
 function node(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

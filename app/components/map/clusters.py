@@ -1,4 +1,4 @@
-"""The clusters of a map: a table of them, and one that is opened, to be read, renamed, noted, split, merged or judged."""
+"""The clusters of a map: the table, and an open cluster with its actions (rename, note, split, merge, judge)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from backend.maps import Map
 from backend.maps import edits as changes
 from backend.maps.edits import Clusters
 from backend.maps.values import ClusterRow, cluster_rows
+from backend.text.counting import counted
 
-UNLABELLED = (
-    "The share of the cluster's passages that are no gold and that nobody judged, for the questions of this map"
-)
+UNLABELLED = "Share of the cluster's passages that are neither gold nor judged for any question of this map"
 QUESTIONS = "Questions of this map with a positive passage in the cluster"
 RUNS_SHOWN = 4
 
 
 def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | None) -> None:
-    """Every cluster with its numbers; the last edit can be undone here."""
+    """Show every cluster with its figures, and the buttons that undo and redo edits."""
     if not state.ids:
-        show(div(tag("h2", "Clusters"), tag("p", "This map was made without clusters."), cls="panel"))
+        show(div(tag("h2", "Clusters"), tag("p", "This map has no clusters."), cls="panel"))
         return
     shown = list(runs)[:RUNS_SHOWN]
     rows = cluster_rows(known_of(map), state, {run: first_hits(map.study, run) for run in shown}, k)
@@ -40,10 +39,10 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
         show(
             tag(
                 "p",
-                f"By {map.encoders[0]} in the original space. "
-                + (f"{loose:,} passages are in no cluster. " if loose else "")
-                + "The words are those that tell a cluster from the rest (log-odds with a prior, Monroe et al.). "
-                f"Found: the share of the questions with a positive in the cluster that a run answers within {k}; {WILSON}.",
+                f"Clusters of {map.encoders[0]} in the original space. "
+                + (f"{counted(loose, 'passage')} outside all clusters. " if loose else "")
+                + "A cluster's words are its most distinctive ones (log-odds with a prior, Monroe et al.). "
+                f"S@{k}: Success@{k} over the questions with a positive in the cluster; {WILSON}.",
                 cls="convention",
             )
         )
@@ -52,7 +51,7 @@ def table(map: Map, state: Clusters, runs: Sequence[str], k: int, opened: int | 
 def _undone(map: Map, state: Clusters) -> Html:
     return tag(
         "p",
-        f"{state.edits} change{'' if state.edits == 1 else 's'} made by hand." if state.edits else "",
+        f"{counted(state.edits, 'manual change')}." if state.edits else "",
         cls="convention",
     )
 
@@ -69,9 +68,9 @@ def _undo_buttons(map: Map, state: Clusters) -> None:
         )
     if state.redoable:
         right.button(
-            f"Do again: {state.redoable}",
+            f"Redo: {state.redoable}",
             key="map-redo",
-            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits, acting(map)), "Done again.")),
+            on_click=lambda: attempt(lambda: _did(changes.redo(map, state.edits, acting(map)), "Redone.")),
         )
 
 
@@ -86,7 +85,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
         tag("th", "passages", scope="col"),
         tag("th", term("unlabelled", UNLABELLED), scope="col"),
         tag("th", term("questions", QUESTIONS), scope="col"),
-        *(tag("th", f"{run} finds @{k}", scope="col") for run in runs),
+        *(tag("th", f"{run}, S@{k}", scope="col") for run in runs),
     )
     lines = [
         tag(
@@ -101,7 +100,7 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
                 scope="row",
             ),
             tag("td", f"{row.size:,}"),
-            tag("td", f"{100 * row.unlabelled.value:.0f}%"),
+            tag("td", "–" if row.unlabelled.value is None else f"{100 * row.unlabelled.value:.0f}%"),
             tag("td", f"{row.questions:,}"),
             *(
                 tag("td", figure(row.hits[run], inline=True), cls="few" if row.hits[run].n < 30 else None)
@@ -115,14 +114,14 @@ def _table(map: Map, rows: Sequence[ClusterRow], runs: Sequence[str], k: int, op
 
 
 def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: str | None, k: int) -> None:
-    """One cluster: its passages, and what can be done to it. Raises Missing."""
+    """Show one cluster with its passages and actions. Raises Missing."""
     members = state.members(id)
-    words = ", ".join(state.words.get(id, ())) or "no word tells it from the rest"
+    words = ", ".join(state.words.get(id, ())) or "no distinctive words"
     note = div(state.notes[id], cls="notice map-note") if state.notes.get(id) else ""
     show(
         div(
             span(f"{words}. ", cls="soft"),
-            link("all clusters", address(map, cluster=None, list=None), cls="quiet"),
+            link("Show all clusters", address(map, cluster=None, list=None), cls="quiet"),
             note,
         )
     )
@@ -139,14 +138,16 @@ def opened_cluster(map: Map, points: MapPoints, state: Clusters, id: int, run: s
 
 
 def _change(map: Map, state: Clusters, id: int) -> None:
-    """What is typed is read when the button is pressed: the run of the script that drew the button knew only what stood there before."""
+    """Show the edit forms. A callback reads the typed text when its button is pressed, since the run that drew it had older text."""
     if not who.may(map.study.labels_path, "edit maps"):
         return
     others: Mapping[int, str] = {other: state.name(other) for other in state.ids if other != id}
     seen, at = state.edits, f"{id}-{state.edits}"
     typed = st.session_state
-    with st.expander("Rename or note"):
-        st.text_input("Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="empty: its telling words")
+    with st.expander("Name and note"):
+        st.text_input(
+            "Name", state.names.get(id, ""), key=f"map-rename-{at}", placeholder="default: the distinctive words"
+        )
         _button(
             "Rename",
             "map-rename",
@@ -155,20 +156,20 @@ def _change(map: Map, state: Clusters, id: int) -> None:
         )
         st.text_area("Note", state.notes.get(id, ""), key=f"map-note-{at}", height=90)
         _button(
-            "Keep the note",
+            "Save note",
             "map-note",
             lambda: changes.note(map, id, typed[f"map-note-{at}"], seen, acting(map)),
-            "Kept the note.",
+            "Saved the note.",
         )
-    with st.expander("Split or merge"):
-        st.number_input("Parts", 2, 20, 2, key="map-parts", help="By k-means in the original space.")
+    with st.expander("Splitting and merging"):
+        st.number_input("Parts", 2, 20, 2, key="map-parts", help="Number of parts for k-means in the original space.")
         _button(
             "Split",
             "map-split",
             lambda: changes.split(map, id, typed["map-parts"], seen=seen, by=acting(map)),
             "Split.",
         )
-        st.multiselect("Merge with", list(others), format_func=others.get, key=f"map-merge-{at}")
+        st.multiselect("Merge with", list(others), format_func=others.__getitem__, key=f"map-merge-{at}")
         _button(
             "Merge",
             "map-merge",

@@ -1,4 +1,4 @@
-"""What the map page holds between runs of its script: the open map, its points' titles, what the study knows of them."""
+"""Cached data of the Map page: the open map, the titles of its points, and the study's facts about them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from backend.maps import Map
 from backend.maps.selection import PASSAGE, QUESTION
 from backend.maps.values import Known, known
 
-START = 140  # characters of a passage that are shown when it is pointed at
+START = 140  # characters of a passage to show on hover
 
 
 @dataclass(frozen=True)
 class MapPoints:
-    """The points of a map: ids ("q:..." or "p:..."), what is read first of each, and how its text begins."""
+    """The points of a map: ids ("q:..." or "p:..."), titles, and the starts of their texts."""
 
     ids: list[str]
     titles: list[str]
@@ -31,7 +31,7 @@ class MapPoints:
 
 
 def open_map(study: Study, name: str) -> Map:
-    """Raises Missing, Refused."""
+    """Open a map. Raises Missing, Refused."""
     folder = study.path("maps", name) / "manifest.json"
     return _map(study, str(study.folder), name, folder.stat().st_mtime_ns if folder.is_file() else None)
 
@@ -57,7 +57,7 @@ def _points(_map: Map, *key: object) -> MapPoints:
 
 
 def known_of(map: Map) -> Known:
-    """Made anew when a label is stored or questions are imported."""
+    """Return the study's facts about the points; recomputed after new labels or imported questions."""
     labels = map.study.labels_path
     marks = tuple(path.stat().st_mtime_ns for path in (labels, labels.with_name(labels.name + "-wal")) if path.exists())
     return _known(map, str(map.study.folder), map.name, map.manifest["made"], marks)
@@ -69,13 +69,13 @@ def _known(_map: Map, *key: object) -> Known:
 
 
 def first_hits(study: Study, run: str) -> dict[str, int]:
-    """Rank of the first relevant passage by question id, 0 for none, of the questions that the run can be measured on."""
+    """Return the rank of the first relevant passage by question id, 0 for none, for the measurable questions of the run."""
     found = opened_study.measured(study, run, "answers", opened_study.rule(study, run, run))
     return dict(zip((question.id for question in found.questions), found.first.tolist()))
 
 
 def runs_over(map: Map) -> list[str]:
-    """The runs that searched one of the map's questions, the map's own first."""
+    """Return the runs that searched a question of the map, the map's own run first."""
     asked, own = set(map.question_ids), map.manifest["request"]["run"]
     found = [name for name in opened_study.runs(map.study) if asked & _searched(map.study, str(map.study.folder), name)]
     return sorted(found, key=lambda name: name != own)
@@ -87,7 +87,7 @@ def _searched(_study: Study, folder: str, name: str) -> frozenset[str]:
 
 
 def neighbours_of(map: Map, point: int, count: int, view: int) -> Neighbours:
-    """`Map.neighbours`, held. Raises Missing, Refused."""
+    """Return `Map.neighbours`, cached. Raises Missing, Refused."""
     return _neighbours(map, str(map.folder), map.manifest["made"], point, count, view, tuple(map.outdated()))
 
 

@@ -1,6 +1,6 @@
-"""The picture: points by WebGL, one trace for each category and kind, so that the legend can show or hide it.
+"""The plot of a map: WebGL points, with one trace for each category and kind, which the legend can show or hide.
 
-A category has a colour and a shape; questions are always diamonds. More points than can be chosen from are drawn as density.
+Each category has a colour and a shape; questions are always diamonds. If there are too many points, a density shows the rest.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ _LINE = 62
 
 
 def held_figure(map: Map, found: Sequence[str], views: Sequence[int], marked: frozenset[str], *parts: Any) -> Any:
-    """`figure`, held while nothing that it shows changes. parts: titles, starts, ids and `labelled`."""
+    """Return `figure`, cached as long as its contents stay the same.
+
+    Args:
+        parts: titles, starts, ids and `labelled` of `figure`.
+    """
     return _held(map, found, parts, map.folder, map.manifest["made"], tuple(views), marked, hash(tuple(found)))
 
 
@@ -96,10 +100,11 @@ def figure(
     """The map as a plotly figure.
 
     Args:
-        titles, starts, ids: of each point. found: its category.
-        views: the encoders to show, side by side.
-        marked: ids of points to be ringed.
-        labelled: a category's words for people.
+        titles, starts, ids: one entry for each point.
+        found: the category of each point.
+        views: indices of the encoders to show side by side.
+        marked: ids of the points to mark with rings.
+        labelled: returns the readable name of a category.
     """
     from plotly.subplots import make_subplots
 
@@ -152,12 +157,12 @@ def figure(
 
 
 def height(views: int) -> int:
-    """Pixels."""
+    """Return the height of the plot in pixels."""
     return HEIGHT if views == 1 else HEIGHT_OF_TWO
 
 
 def selectable(points: int, views: int) -> np.ndarray:
-    """Rows that are drawn as points: all, or a fixed random part where they are too many. (m,) int64, rising."""
+    """Return the rows to draw as points: all, or a fixed random sample of too many. (m,) int64, ascending."""
     room = SELECTABLE // views
     return (
         np.arange(points) if points <= room else np.sort(np.random.default_rng(0).choice(points, room, replace=False))
@@ -238,7 +243,7 @@ def _density(places: np.ndarray, cells: int = 160) -> dict[str, Any]:
 
 
 def _hover(title: str, start: str, category: str) -> str:
-    """Plotly reads a few tags in hover texts; what is not ours is escaped."""
+    """Return the hover text. Data is escaped, because Plotly interprets some tags in hover texts."""
     head = "<br>".join(escape(line, quote=False) for line in textwrap.wrap(title, _LINE)[:2]) or "(no title)"
     lines = textwrap.wrap(start, _LINE)[:3]
     body = "<br>".join(escape(line, quote=False) for line in lines)
@@ -246,7 +251,7 @@ def _hover(title: str, start: str, category: str) -> str:
 
 
 def _lay_out(made: Any, map: Map, views: int) -> None:
-    """No axes: their numbers mean nothing. On a shared plane both pictures move together."""
+    """Hide the axes, whose numbers have no meaning. Two aligned maps pan and zoom together."""
     hidden = {
         "showgrid": False,
         "zeroline": False,

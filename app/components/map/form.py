@@ -1,4 +1,4 @@
-"""Making a map: the questions that have sane answers already, and the command that does the same."""
+"""The form that creates a map, with defaults, and the equivalent command."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from db.errors import BlindspotError
 
 SOURCES = {
     "gold": "gold passages of the questions",
-    "top": "the first passages that a run found",
+    "top": "top-ranked passages of a run",
     "random": "random passages",
 }
 METHODS = {"umap": "UMAP", "tsne": "t-SNE"}
-CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups alone", "none": "none"}
+CLUSTERS = {"kmeans": "k-means: every passage in a cluster", "hdbscan": "HDBSCAN: dense groups only", "none": "none"}
 
 
 def form(study: Study, taken: set[str]) -> None:
-    """The form, and the button that starts the job."""
+    """Show the form and the button that starts the job."""
     indexes = study.parts("indexes")
     dense = [name for name, manifest in indexes.items() if manifest.get("kind") == "dense index"]
     if not dense:
         show(
             notice(
-                "A map needs a dense index: make one on ",
+                "A map needs a dense index. Build one on ",
                 link("Home", HOME),
                 " or with ",
                 tag("code", "blindspot index dense"),
@@ -52,22 +52,22 @@ def form(study: Study, taken: set[str]) -> None:
         )
     )
     with st.container(key="map-form"):
-        show(tag("h2", "Make a map"))
+        show(tag("h2", "New map"))
         arguments = _asked(study, dense, runs, sets, taken)
         wrong = _wrong(arguments)
         if wrong:
             show(notice(wrong, kind="warning"))
-        jobs.start_button(study, request(make, **arguments), key="map-start", words="Make the map", lacking=wrong)
+        jobs.start_button(study, request(make, **arguments), key="map-start", words="Create map", lacking=wrong)
         st.code(_command(arguments, study), language=None, wrap_lines=True)
     jobs.panel(study)
 
 
 def _asked(study: Study, dense: list[str], runs: list[str], sets: list[str], taken: set[str]) -> dict[str, Any]:
-    """The fields, and what they say where it differs from what `MapRequest` takes by itself."""
+    """Show the fields, and return the values that differ from the defaults of `MapRequest`."""
     given = _which_points(study, dense, runs, sets, taken)
     with st.expander("Method, seed, clusters"):
         given |= _how_drawn(study)
-    defaults = {each.name: each.default for each in fields(MapRequest)}
+    defaults: dict[str, Any] = {each.name: each.default for each in fields(MapRequest)}
     return {
         key: value
         for key, value in given.items()
@@ -83,40 +83,44 @@ def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[st
         "Compare with (after)",
         others,
         key="make-second",
-        format_func=lambda name: name or "no other",
-        help="A second encoder of the same passages: both are shown side by side, before and after training.",
+        format_func=lambda name: name or "none",
+        help="A second encoder of the same passages, such as the encoder after training; the two maps show side by side.",
     )
     default_run = next(
         (i for i, name in enumerate(runs) if opened_study.runs(study)[name].get("retriever") == encoder), 0
     )
     run = third.selectbox(
-        "Run", runs, index=default_run if runs else None, key="make-run", help="Whose first passages go on the map."
+        "Run",
+        runs,
+        index=default_run if runs else None,
+        key="make-run",
+        help="Run whose top-ranked passages are on the map.",
     )
     asked = fourth.selectbox(
         "Questions",
         ["", *sets],
         key="make-questions",
         format_func=lambda name: name or "those of the run",
-        help="A split or a set.",
+        help="Split or question set to show.",
     )
     passages = st.multiselect(
         "Passages",
         list(SOURCES),
         default=list(SOURCES) if run else ["gold", "random"],
         key="make-passages",
-        format_func=SOURCES.get,
+        format_func=SOURCES.__getitem__,
     )
     first, second, third, fourth = st.columns(4)
-    top = first.number_input("First k of the run", 1, 1000, 10, key="make-top")
+    top = first.number_input("Top k of the run", 1, 1000, 10, key="make-top")
     random = second.number_input("Random passages", 0, 200_000, 2000, step=500, key="make-random")
     most = third.number_input(
-        "Passages at most",
+        "Maximum passages",
         30,
         200_000,
         10_000,
         step=1000,
         key="make-most",
-        help="20,000 points can be chosen from; more are drawn as density. UMAP takes a minute or two for 10,000.",
+        help="Maximum number of passages. Up to 20,000 points are selectable; more show as density. UMAP takes a minute or two for 10,000.",
     )
     name = fourth.text_input("Name", _free_name(encoder, after, taken), key=f"make-name-{encoder}-{after}")
     return {
@@ -134,24 +138,38 @@ def _which_points(study: Study, dense: list[str], runs: list[str], sets: list[st
 
 def _how_drawn(study: Study) -> dict[str, Any]:
     first, second, third, fourth = st.columns(4)
-    given = {"method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.get)}
+    given: dict[str, Any] = {
+        "method": first.selectbox("Method", list(METHODS), key="make-method", format_func=METHODS.__getitem__)
+    }
     if given["method"] == "umap":
         given["neighbours"] = second.number_input(
-            "Neighbours", 2, 200, 15, key="make-neighbours", help="Low: fine detail; high: the large."
+            "Neighbours",
+            2,
+            200,
+            15,
+            key="make-neighbours",
+            help="Number of UMAP neighbours: low for local detail, high for global structure.",
         )
-        given["min_dist"] = third.number_input("Least distance", 0.0, 1.0, 0.1, key="make-min-dist")
+        given["min_dist"] = third.number_input("Minimum distance", 0.0, 1.0, 0.1, key="make-min-dist")
     else:
         given["perplexity"] = float(second.number_input("Perplexity", 2, 500, 30, key="make-perplexity"))
     given["seed"] = fourth.number_input(
-        "Seed", 0, 10**6, study.settings.seed, key="make-seed", help="Look at two seeds: what differs is no finding."
+        "Seed",
+        0,
+        10**6,
+        study.settings.seed,
+        key="make-seed",
+        help="Random seed. A pattern that differs between two seeds is not a finding.",
     )
     first, second, third, _ = st.columns(4)
-    given["clusters"] = first.selectbox("Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.get)
+    given["clusters"] = first.selectbox(
+        "Clusters", list(CLUSTERS), key="make-clusters", format_func=CLUSTERS.__getitem__
+    )
     if given["clusters"] == "kmeans":
-        given["cluster_count"] = second.number_input("How many clusters", 2, 200, 20, key="make-cluster-count")
+        given["cluster_count"] = second.number_input("Number of clusters", 2, 200, 20, key="make-cluster-count")
     elif given["clusters"] == "hdbscan":
-        given["cluster_size"] = second.number_input("Smallest cluster", 2, 1000, 30, key="make-cluster-size")
-    given["draw_questions"] = third.checkbox("Show the questions too", True, key="make-draw")
+        given["cluster_size"] = second.number_input("Minimum cluster size", 2, 1000, 30, key="make-cluster-size")
+    given["draw_questions"] = third.checkbox("Show questions", True, key="make-draw")
     return given
 
 
@@ -173,7 +191,7 @@ def _free_name(encoder: str, after: str | None, taken: set[str]) -> str:
 
 
 def _command(arguments: dict[str, Any], study: Study) -> str:
-    """What to type for the same map."""
+    """Return the command that creates the same map."""
     words = ["blindspot", "map", "new", arguments["name"]]
     for key, value in arguments.items():
         option = f"--{key.replace('_', '-')}"

@@ -1,6 +1,6 @@
-// What Streamlit's plot does not do: a click opens a point in every drag mode by changing the address, and the opened point is ringed
-// without a new picture; of two pictures side by side, what is pointed at or chosen in one is ringed in the other. Points are known
-// by their id (customdata).
+// Additions to Streamlit's plot. A click opens a point in every drag mode by changing the address, and the open point gets a ring
+// without a new plot. With two maps side by side, points hovered over or selected in one map get a ring in the other. The
+// customdata of a point is its id.
 
 const RING = "#e0218a";
 const state = { plot: null, timer: 0 };
@@ -20,7 +20,7 @@ function open(event) {
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
-// id -> [axis number, x, y] of each place.
+// Map from id to [axis number, x, y] for each position of the point.
 function places(plot) {
   const found = new Map();
   for (const trace of plot._fullData) {

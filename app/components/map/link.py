@@ -1,4 +1,4 @@
-"""The picture's behaviour in the browser: a click opens a point, two pictures point at each other. See `map_link.js`."""
+"""Mounts `link.js`: a click on the map opens a point, and two maps side by side highlight the same points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _source() -> str:
 
 
 def map_link() -> None:
-    """Mount the script, once per run."""
+    """Mount the script; call this once per run."""
     _component()(key="map-link", height="content")
 
 

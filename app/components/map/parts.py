@@ -1,4 +1,4 @@
-"""What stands around the picture: how far it can be trusted, the spread of groups, an opened point, a list of points."""
+"""The parts around the map: its quality measures, the spread of groups, an open point, and lists of points."""
 
 from __future__ import annotations
 
@@ -8,46 +8,43 @@ from typing import Any
 from analysis.accuracy import Estimate
 from app import url
 from app.components.map.data import MapPoints, neighbours_of
-from app.components.marks import count, notice, relation_label
+from app.components.marks import notice, relation_label
 from app.components.tables import scrolling
 from app.markup import Html, div, join, link, span, tag, term
 from backend.maps import Map
 from backend.maps.selection import PASSAGE, QUESTION
 from backend.maps.spreads import ALL
+from backend.text.counting import counted
 from db.errors import BlindspotError
 
 NEIGHBOURS = 10
 FEW = 30
 TRUST = (
-    "Trustworthiness: 1 where no point that is near on the map is far in the original space; 0.5 or so for points strewn at random "
-    "(Venna and Kaski 2001). 95% bootstrap interval over the measured points."
+    "Trustworthiness (Venna and Kaski 2001): 1 if all neighbours on the map are neighbours in the original space, about 0.5 for a "
+    "random map. 95% bootstrap interval over the measured points."
 )
-OVERLAP = (
-    "Neighbour overlap: the share of a point's k true nearest neighbours that are also among its k nearest on the map."
-)
-SIMILARITY = (
-    "Mean cosine of two different positives of the group: 1 is one spot, 0 is every direction. 95% jackknife interval."
-)
-NEAREST = "Mean cosine of a positive with the nearest other positive of the group. 95% bootstrap interval."
+OVERLAP = "Neighbour overlap: share of a point's k nearest neighbours in the original space that are also among its k nearest on the map."
+SIMILARITY = "Mean cosine between two different positives of the group: 1 for identical directions, about 0 for random ones. 95% jackknife interval."
+NEAREST = "Mean cosine between a positive and the nearest other positive of the group. 95% bootstrap interval."
 MARGIN = (
-    "Of each question: the cosine with its own best positive less that with the best positive of other questions of the group, on "
-    "average. Below 0, another question's positive stands above its own. 95% bootstrap interval over the questions."
+    "Mean over questions of the cosine with the question's own best positive minus the cosine with the best positive of another "
+    "question of the group. Below 0, another question's positive is closer. 95% bootstrap interval over questions."
 )
 
 
 def address(map: Map, **changes: Any) -> str:
-    """This page with what is chosen on it, and some of it changed."""
+    """Return the address of this page with its current choices, some of them changed."""
     kept = {key: url.value(key) for key in ("by", "run", "k", "view", "cluster", "point", "selection", "list")}
     return url.href("map", {"map": map.name, **kept, **changes})
 
 
 def quality_line(map: Map) -> Html:
-    """Seed, parameters, trustworthiness, overlap: what stands beside every map."""
-    manifest, asked = map.manifest, map.manifest["request"]
-    if asked["method"] == "umap":
-        method = f"UMAP, {asked['neighbours']} neighbours, least distance {asked['min_dist']:g}"
+    """The quality measures and parameters of a map."""
+    manifest, settings = map.manifest, map.manifest["request"]
+    if settings["method"] == "umap":
+        method = f"UMAP, {settings['neighbours']} neighbours, minimum distance {settings['min_dist']:g}"
     else:
-        method = f"t-SNE, perplexity {asked['perplexity']:g}"
+        method = f"t-SNE, perplexity {settings['perplexity']:g}"
     parts = []
     for encoder in manifest["encoders"]:
         quality = encoder["quality"]
@@ -76,15 +73,15 @@ def quality_line(map: Map) -> Html:
         *together,
         tag(
             "p",
-            f"{method} on {asked['components']} principal components ({explained} of the variance), seed {asked['seed']}; "
-            f"{count(map.drawn, 'question')} and {count(len(map.ordinals), 'passage')} ({sources}); "
-            f"made {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. {manifest['determinism']}",
+            f"{method} on {settings['components']} principal components ({explained} of the variance), seed {settings['seed']}; "
+            f"{counted(map.drawn, 'question')} and {counted(len(map.ordinals), 'passage')} ({sources}); "
+            f"created {manifest['made'][:16].replace('T', ' ')} in {manifest['seconds']:,.0f} s. {manifest['determinism']}",
             cls="convention",
         ),
         tag(
             "p",
-            "Read from a map who is near whom. Distances between far groups, the sizes of groups and the gaps between them mean "
-            "nothing; the numbers here, the neighbours and the clusters are taken from the original space.",
+            "Only closeness on the map has a meaning. Distances between groups, the sizes of groups and the gaps between them have "
+            "none. All figures, neighbours and clusters are computed in the original space.",
             cls="convention",
         ),
         cls="map-quality",
@@ -97,34 +94,34 @@ def _left(manifest: dict) -> str:
         ""
         if left is None
         else (
-            f" After turning, a point lies {left:.2f} times as far from its other place as points lie from their "
-            "middle (root mean squares; 0: the encoders differ by a turn alone)."
+            f" After rotation, the distance between a point's two positions is {left:.2f} times the distance of points from their "
+            "mean (root mean squares; 0: the encoders differ by a rotation only)."
         )
     )
 
 
 def warnings(map: Map, drawn: int) -> Html:
-    """What keeps the picture from being all there is."""
-    said = []
+    """Warnings about points that are not drawn and indexes that have changed."""
+    notices = []
     if drawn < len(map):
-        said.append(
+        notices.append(
             notice(
-                f"{len(map):,} points: {drawn:,} of them, drawn at random, can be chosen; all are in the grey density beneath."
+                f"The map has {len(map):,} points. A random sample of {drawn:,} is selectable; the grey density shows all."
             )
         )
     old = map.outdated()
     if old:
-        said.append(
+        notices.append(
             notice(
-                f"The index of {' and '.join(old)} was made again since this map: make the map again. Neighbours cannot be shown.",
+                f"The index of {' and '.join(old)} has been rebuilt since this map was created. Create the map again to see neighbours.",
                 kind="warning",
             )
         )
-    return join(*said)
+    return join(*notices)
 
 
 def spread_table(map: Map) -> Html:
-    """The spread of each group's positives, as numbers; for two encoders before, after and the difference."""
+    """The spread of each group's positives; for two encoders before, after and the difference."""
     rows = map.spread
     if not rows:
         return Html("")
@@ -155,7 +152,7 @@ def spread_table(map: Map) -> Html:
                 for number, each in enumerate(shown)
             ]
         few = first["positives"] < FEW
-        group = "every relation" if row["group"] == ALL else relation_label(row["group"])
+        group = "all relations" if row["group"] == ALL else relation_label(row["group"])
         lines.append(
             tag(
                 "tr",
@@ -167,21 +164,19 @@ def spread_table(map: Map) -> Html:
                 ),
                 *cells,
                 cls="few" if few else None,
-                title="fewer than 30 positives: too few to say much" if few else None,
+                title=f"fewer than {FEW} positives" if few else None,
             )
         )
     table = tag("table", tag("thead", tag("tr", *top), tag("tr", *heads)), tag("tbody", *lines), cls="figures spread")
     said = (
-        "Cosines in the original space, all dimensions, whatever the encoder's own score. Positives are the gold passages on this map, "
-        "as labels have corrected them when it was made. Groups of fewer than 30 are grey."
+        "Cosines in the original space, for every kind of encoder score. Positives are the gold passages on this map, corrected by the "
+        f"labels at its creation. Groups with fewer than {FEW} positives are grey."
     )
-    return div(
-        tag("h2", "How widely each group is spread"), scrolling(table), tag("p", said, cls="convention"), cls="panel"
-    )
+    return div(tag("h2", "Spread of each group"), scrolling(table), tag("p", said, cls="convention"), cls="panel")
 
 
 def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
-    """A question or passage with its true nearest neighbours."""
+    """A question or passage with its nearest neighbours in the original space."""
     id, where = points.ids[number], {ordinal: place for place, ordinal in enumerate(map.ordinals.tolist())}
     if id.startswith(QUESTION):
         question = map.study.questions.get(id[2:])
@@ -190,7 +185,7 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
             tag(
                 "p",
                 link(
-                    "open the question",
+                    "Open the question",
                     url.href(url.QUESTION, {"question": question.id, "a": url.value("a"), "b": url.value("b")}),
                 ),
             ),
@@ -201,7 +196,7 @@ def opened_point(map: Map, points: MapPoints, number: int, view: int) -> Html:
         body, kind = tag("p", passage.text, cls="passage-text"), f"passage {passage.id}"
     head = div(
         tag("h2", points.titles[number] or "(no title)"),
-        link("close", address(map, point=None), cls="quiet"),
+        link("Close", address(map, point=None), cls="quiet"),
         cls="list-head",
     )
     return div(
@@ -236,10 +231,10 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
     encoder = map.manifest["encoders"][view]
     measure = "cosine" if encoder["distance"] == "cosine" else "Euclidean distance"
     return div(
-        tag("h3", "Nearest in the original space"),
+        tag("h3", "Nearest neighbours"),
         tag(
             "p",
-            f"By {encoder['name']}, {measure}, over all {len(map.study.corpus):,} passages; this is not who is near on the picture.",
+            f"In the original space of {encoder['name']} ({measure}), over {counted(len(map.study.corpus), 'passage')}; neighbours on the map may differ.",
             cls="convention",
         ),
         tag("ol", *lines, cls="map-list"),
@@ -247,7 +242,7 @@ def _neighbours(map: Map, number: int, view: int, where: dict[int, int]) -> Html
 
 
 def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, each: int = 15) -> Html:
-    """The chosen points, `each` a page; all pages up to `pages` are shown."""
+    """The selected points, up to and including page `pages` of `each` points."""
     shown = [points.number[id] for id in chosen[: pages * each] if id in points.number]
     lines = [
         tag(
@@ -260,7 +255,7 @@ def point_list(map: Map, points: MapPoints, chosen: Sequence[str], pages: int, e
     ]
     left = len(chosen) - len(shown)
     more = (
-        link(f"{min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points")
+        link(f"Show {min(left, each):,} more of {left:,}", address(map, list=pages + 1), data_focus="more-points")
         if left > 0
         else ""
     )

@@ -1,4 +1,4 @@
-"""What somebody chose on the map: kept by id in the session, read, saved as a slice, sent to judging."""
+"""The selected points of the map: stored by id in the session, listed, saved as a slice, or sent to judging."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import streamlit as st
 from app import url, who
 from app.components.map.data import MapPoints, known_of
 from app.components.map.parts import address, point_list
-from app.components.marks import count, notice
+from app.components.marks import notice
 from app.markup import div, link, show, span, tag
 from backend.evaluation.saved_selections import save_selection
 from backend.maps import Map
 from backend.maps.selection import QUESTION, pairs_to_judge, questions_of_selection, send_to_judging
+from backend.text.counting import counted
 from db.errors import BlindspotError
 
 PLOT, _CHOSEN, _EPOCH, _SAID = "map-plot", "map-chosen", "map-epoch", "map-said"
 
 
 def plot_key(map: Map) -> str:
-    """The plot's key; another one after "clear", so that the picture forgets what was chosen on it."""
+    """Return the plot's key. `clear` changes the key, so that the plot drops its selection."""
     return f"{PLOT}-{map.name}-{st.session_state.get(_EPOCH, 0)}"
 
 
 def take(map: Map) -> None:
-    """The plot's event: a box or a lasso chooses points, by id, never by place in the list. (A click is answered in the browser.)"""
+    """Store the ids of the points in a box or lasso selection. (The browser handles clicks.)"""
     event = st.session_state.get(plot_key(map)) or {}
     found = event.get("selection", {})
     ids = list(dict.fromkeys(id for point in found.get("points", ()) if (id := _id(point.get("customdata")))))
@@ -41,7 +42,7 @@ def _id(given: Any) -> str:
 
 
 def chosen(map: Map) -> list[str]:
-    """The ids that were chosen with the box or the lasso in this session."""
+    """Return the ids selected with a box or lasso in this session."""
     name, ids = st.session_state.get(_CHOSEN, ("", []))
     return ids if name == map.name else []
 
@@ -54,7 +55,7 @@ def clear() -> None:
 
 
 def attempt(work: Callable[[], str]) -> None:
-    """Do what a button asks for; its sentence, or its error, stands on the page at the next run."""
+    """Run the action of a button; the next run of the page shows its message or error."""
     try:
         st.session_state[_SAID] = ("", work())
     except BlindspotError as error:
@@ -62,7 +63,7 @@ def attempt(work: Callable[[], str]) -> None:
 
 
 def said() -> None:
-    """The place is there without words too: else all that follows would move, and open expanders would close."""
+    """Show the message of the last action. The container exists even without one; otherwise open expanders below would close."""
     kind, words = st.session_state.pop(_SAID, ("", ""))
     with st.container():
         if words:
@@ -70,21 +71,21 @@ def said() -> None:
 
 
 def acting(map: Map) -> str | None:
-    """Who acts now, for the `by` of what a button does. Raises Refused where nobody is signed in and somebody must be."""
+    """Return the name of the signed-in person, for the `by` of an action. Raises Refused if sign-in is required and missing."""
     return who.acting(map.study.labels_path)
 
 
 def panel(
     map: Map, points: MapPoints, ids: Sequence[str], heading: str, run: str | None, k: int, can_clear: bool = True
 ) -> None:
-    """A list of points and what can be done with it."""
+    """Show a list of points and its actions."""
     known = known_of(map)
     questions = sum(id.startswith(QUESTION) for id in ids)
     with st.container(key="map-selection"):
         show(
             div(
                 tag("h2", heading),
-                span(f"{count(questions, 'question')}, {count(len(ids) - questions, 'passage')}", cls="soft"),
+                span(f"{counted(questions, 'question')}, {counted(len(ids) - questions, 'passage')}", cls="soft"),
                 cls="list-head",
             )
         )
@@ -94,7 +95,7 @@ def panel(
             _save(map, known, ids)
         show(point_list(map, points, ids, url.number("list", 1, 1, 500)))
         if can_clear:
-            st.button("Clear the selection", key="map-clear", on_click=clear)
+            st.button("Clear selection", key="map-clear", on_click=clear)
 
 
 def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, name: str) -> None:
@@ -102,29 +103,32 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
         show(
             tag(
                 "p",
-                "To send passages to judging, choose a run: it says which question a passage was found for.",
+                "To send passages to judging, choose a run, which links passages to questions.",
                 cls="convention",
             )
         )
         return
     opened = map.study.run(run)
     found = pairs_to_judge(map, known, opened, ids, k)
-    told = (
-        f"{count(len(found.pairs), 'unlabelled pair')} of {count(found.questions, 'question')}: what is chosen here and stands among the "
+    summary = (
+        f"{counted(len(found.pairs), 'unlabelled pair')} of {counted(found.questions, 'question')}: selected passages among the "
         f"first {k} of {run}."
     )
     if found.without:
-        told += f" {count(found.without, 'passage')} of the selection stand there for no question of this map, or are labelled already."
+        summary += (
+            f" Not included: {counted(found.without, 'passage')} outside the first {k} of every question of this map, or already "
+            "labelled."
+        )
     if found.more:
-        told += f" {count(found.more, 'more pair')} beyond the eight that a question shows."
+        summary += f" Not included: {counted(found.more, 'pair')} beyond the maximum of eight per question."
     with st.expander("Send to judging", expanded=bool(found.pairs)):
-        show(tag("p", told, cls="convention"))
+        show(tag("p", summary, cls="convention"))
         if not found.pairs:
             return
-        key, typed = f"map-batch-{name}", st.session_state  # what is typed is read when the button is pressed
+        key, typed = f"map-batch-{name}", st.session_state  # the text is read when the button is pressed
         st.text_input("Name of the batch", name, key=key)
         st.button(
-            "Make the batch",
+            "Create batch",
             key="map-batch",
             type="primary",
             on_click=lambda: attempt(lambda: _send(map, known, opened, ids, k, typed[key])),
@@ -133,7 +137,9 @@ def _judge(map: Map, known: Any, ids: Sequence[str], run: str | None, k: int, na
 
 def _send(map: Map, known: Any, run: Any, ids: Sequence[str], k: int, name: str) -> str:
     made = send_to_judging(map, known, run, ids, k, name.strip(), by=acting(map))
-    return f"Made the batch “{made.name}”: {count(made.frame, 'question')}, {count(made.passages, 'passage')} to judge."
+    return (
+        f"Created batch “{made.name}”: {counted(made.frame, 'question')}, {counted(made.passages, 'passage')} to judge."
+    )
 
 
 def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
@@ -142,7 +148,7 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
         show(
             tag(
                 "p",
-                f"{count(len(questions), 'question')}: those chosen, and those with a positive among the passages chosen.",
+                f"{counted(len(questions), 'question')}: the selected ones, and those with a positive among the selected passages.",
                 cls="convention",
             )
         )
@@ -159,23 +165,25 @@ def _save(map: Map, known: Any, ids: Sequence[str]) -> None:
 def _kept(map: Map, questions: Sequence[str], ids: Sequence[str], name: str) -> str:
     made = save_selection(map.study, name, questions, ids, map.name, acting(map))
     url.write("selection", made.name)
-    return f"Saved “{made.name}”: {count(len(questions), 'question')}. This page's address now opens it."
+    return f"Saved “{made.name}”: {counted(len(questions), 'question')}. The address of this page now opens the slice."
 
 
 def hint(map: Map, run: str | None) -> None:
-    """What to do with the picture, while nothing is chosen."""
+    """Explain how to use the map while nothing is selected."""
     show(
         div(
-            tag("h2", "Choose on the picture"),
+            tag("h2", "Selection"),
             tag(
                 "p",
-                "Draw a lasso or a box around points to list them, save them as a slice or send them to judging. Click a point to read it, "
-                "with its true nearest neighbours. Click a name below the picture to hide or show a group; click it twice to see it alone.",
+                "Draw a lasso or a box around points to list them, save them as a slice or send them to judging. Click a point to read "
+                "it and see its nearest neighbours. Click a group's name in the legend to hide or show the group; double-click to show "
+                "only that group.",
             ),
-            tag("p", "By keyboard: open a cluster below, and its passages from there.", cls="convention"),
+            tag("p", "With the keyboard, open a cluster below and then its passages.", cls="convention"),
             tag(
                 "p",
-                link("Hit or miss", address(map, by="hit")),
+                "Colour by ",
+                link("hit or miss", address(map, by="hit")),
                 " · ",
                 link("clusters", address(map, by="cluster")),
                 " · ",

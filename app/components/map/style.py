@@ -1,4 +1,4 @@
-"""The style of the map page."""
+"""The style sheet of the Map page."""
 
 from __future__ import annotations
 

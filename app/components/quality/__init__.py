@@ -1,1 +1,1 @@
-"""The Quality page, part by part."""
+"""The parts of the Quality page."""

@@ -1,28 +1,29 @@
-"""How far people agree, and how each of them works."""
+"""Panels on inter-annotator agreement and on each annotator's work."""
 
 from __future__ import annotations
 
-from app.components.marks import count, percent
+from app.components.marks import percent
 from app.components.quality.marks import bounds, coefficient, heads, row, share
 from app.components.tables import scrolling
 from app.markup import Html, div, span, tag, term
 from backend.judging.quality import MAX_GESTURE_MS, Agreements, AnnotatorStats, Quality
+from backend.text.counting import counted
 
 ALPHA = (
-    "Krippendorff's alpha: the share of the disagreement expected by chance that is absent. 1: none is left; 0: no better than "
-    "chance. Krippendorff asks for 0.80, and for 0.67 where conclusions are tentative."
+    "Krippendorff's alpha: 1 is perfect agreement, 0 is agreement by chance. Krippendorff recommends at least 0.80, or 0.67 for "
+    "tentative conclusions."
 )
-KAPPA = "Cohen's kappa of two people, over the passages that both judged blind"
+KAPPA = "Cohen's kappa of two annotators over the passages that both judged blind"
 POSITIVE = "Positive against related or negative; unsure counts as not judged"
-FOUR = "Positive, related, negative and unsure as four labels of equal standing"
+FOUR = "Positive, related, negative and unsure as four nominal labels"
 
 
 def agreement_panel(found: Quality) -> Html:
     together = found.together
     if together is None or not together.four.passages:
         said = (
-            "Nothing was judged blind by two people yet. Make a batch with second labels, or raise the people needed: without two "
-            "labels of one passage nobody knows how far to trust one."
+            "Agreement needs passages that two people judged blind, and there are none yet. Create a batch with second labels, or "
+            "raise the number of people per question."
         )
         return div(tag("h2", "Agreement"), tag("p", said, cls="convention"), cls="panel")
     lines = [
@@ -46,8 +47,8 @@ def agreement_panel(found: Quality) -> Html:
     )
     said = tag(
         "p",
-        f"{len(together.people):,} people; of the labels given blind, each one's last. The 95% interval draws questions again: "
-        "it is about other questions and the same people.",
+        f"{counted(len(together.people), 'annotator')}; last blind label of each annotator and passage. The 95% intervals resample "
+        "questions, so they hold for other questions judged by the same people.",
         cls="convention",
     )
     return div(tag("h2", "Agreement"), scrolling(table), said, _pairs(found.pairs), cls="panel")
@@ -71,7 +72,7 @@ def _pairs(pairs: tuple[Agreements, ...]) -> Html:
     table = tag(
         "table",
         heads(
-            "two at a time",
+            "annotators",
             term("kappa, four", f"{KAPPA}. {FOUR}."),
             term("kappa, pos.", f"{KAPPA}. {POSITIVE}."),
             "agree",
@@ -81,7 +82,7 @@ def _pairs(pairs: tuple[Agreements, ...]) -> Html:
         tag("tbody", *lines),
         cls="figures agreement",
     )
-    return div(tag("h3", "In pairs"), scrolling(table))
+    return div(tag("h3", "Pairs of annotators"), scrolling(table))
 
 
 def people_panel(found: Quality) -> Html:
@@ -91,32 +92,32 @@ def people_panel(found: Quality) -> Html:
         "annotator",
         "labels",
         "questions",
-        term("s per label", "Median seconds; a key that labels several passages shares its time out among them"),
+        term("s per label", "Median seconds per label; a key that labels several passages divides its time among them"),
         term(
-            "per hour", f"Labels in an hour of labelling; a gesture counts {MAX_GESTURE_MS // 60_000} minutes at most"
+            "per hour", f"Labels per hour of labelling; each action counts at most {MAX_GESTURE_MS // 60_000} minutes"
         ),
         "positive",
         "unsure",
         term(
-            "same again",
-            "Of passages judged blind a second time, in another batch: those that got the same label as before",
+            "consistent",
+            "Passages with the same label when judged blind a second time in another batch",
         ),
     )
     lines = [_person(each) for each in found.work]
     drift = found.drift
-    said = ["Labels that stand, each passage once; practice is left out. "]
+    note = ["Current labels, without practice. "]
     if drift.passages:
         interval = f" ({bounds(drift.low, drift.high)})" if drift.low is not None else ""
-        again = f"{count(drift.passages, 'passage')} of {count(drift.questions, 'question')}"
-        said += [f"Judged a second time: {again}; the label was the same for {percent(drift.value)}%{interval}."]
+        again = f"{counted(drift.passages, 'passage')} of {counted(drift.questions, 'question')}"
+        note += [f"Judged a second time: {again}; {percent(drift.value)}%{interval} got the same label."]
     else:
-        said += ["Nobody has judged a passage a second time yet: batches have repeats for that."]
+        note += ["Nobody has judged a passage twice yet; the repeats of a batch are for that."]
     table = tag("table", head, tag("tbody", *lines), cls="figures agreement")
-    return div(tag("h2", "People"), scrolling(table), tag("p", *said, cls="convention"), cls="panel")
+    return div(tag("h2", "Annotators"), scrolling(table), tag("p", *note, cls="convention"), cls="panel")
 
 
 def _person(work: AnnotatorStats) -> Html:
-    timed = "" if work.timed == work.labels else f"{count(work.timed, 'label')} timed"
+    timed = "" if work.timed == work.labels else f"{counted(work.timed, 'label')} timed"
     return row(
         f"{work.labels:,}",
         f"{work.questions:,}",

@@ -1,31 +1,34 @@
-"""False negatives among the unlabelled passages, from the random audit alone, and whether enough was audited."""
+"""The rate of false negatives among unlabelled passages, estimated from the random audit, and the stopping rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from app import url
-from app.components.marks import count, percent, relation_label
+from app.components.marks import percent, relation_label
 from app.components.quality.marks import bounds, gauge, heads, rate_figure, row, stopping
 from app.components.tables import scrolling
 from app.components.training.judges import VIEW
 from app.markup import Html, div, join, link, span, tag, term
 from backend.judging.audits import Audit, Rates
+from backend.text.counting import counted
 
 BYS = ("relation", "bucket", "rank")
-FALSE_NEGATIVES = "Unlabelled passages that answer their question, of all that the runs put on top"
+FALSE_NEGATIVES = "Share of the unlabelled top-ranked passages that answer their question"
 ROCKETQA = (
-    "RocketQA's authors looked at the top passages of 100 MS MARCO questions that nobody had labelled, and found about 70% of them "
-    "positive or highly relevant (section 4.2.2). The second figure is that share for this corpus, these runs and this depth."
+    "RocketQA's authors checked the unlabelled top-ranked passages of 100 MS MARCO questions; about 70% were positive or highly "
+    "relevant (section 4.2.2). The second figure is the same share for this corpus, these runs and this depth."
 )
 
 
 def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: str, here: Callable[..., str]) -> Html:
-    """
+    """The panel on false negatives.
+
     Args:
-        batches: all that have an audit arm. chosen: the one the figures are of, None for all.
-        by: one of BYS.
-        here: the page's own address with some parameters changed.
+        batches: batches with an audit.
+        chosen: the batch that the figures cover; None for all.
+        by: the grouping, one of BYS.
+        here: returns the page's address with changed parameters.
     """
     title = tag("h2", "False negatives among unlabelled passages")
     if not found.drawn:
@@ -33,22 +36,27 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
             title,
             tag(
                 "p",
-                "No batch has an audit arm yet. It is a random tenth of a batch by default; only from it can be said "
-                "how many false negatives there are. What is judged first looks like one, and says nothing of the rest.",
+                "This panel estimates the rate of false negatives from a batch's random audit (10% of a batch by default), and no "
+                "batch has an audit yet. Questions chosen by priority are not a random sample, so they give no estimate.",
                 cls="convention",
             ),
             cls="panel",
         )
-    counted = found.drawn - found.bad - found.waiting
+    judged = found.drawn - found.bad - found.waiting
     said = [
-        f"From the random audit alone: {counted:,} of {count(found.drawn, 'audit question')} judged in full",
-        f", {found.waiting:,} to go" if found.waiting else "",
-        f", {found.bad:,} called bad and left out" if found.bad else "",
+        f"Random audit: {judged:,} of {counted(found.drawn, 'question')} judged completely",
+        f", {found.waiting:,} remaining" if found.waiting else "",
+        f", {found.bad:,} bad (left out)" if found.bad else "",
         ".",
     ]
     picker = _batch_picker(batches, chosen, here)
     if found.overall is None:
-        return div(title, tag("p", *said, " The rates come with the first one.", cls="convention"), picker, cls="panel")
+        return div(
+            title,
+            tag("p", *said, " The rates appear after the first completely judged question.", cls="convention"),
+            picker,
+            cls="panel",
+        )
     return div(
         title,
         tag("p", *said, cls="convention"),
@@ -59,7 +67,8 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
         tag(
             "p",
             link(
-                "People beside the cross-encoder and the answer match, by rank", url.href(url.TRAINING, {"view": VIEW})
+                "Judge agreement: annotators, cross-encoder and answer matching by rank",
+                url.href(url.TRAINING, {"view": VIEW}),
             ),
             cls="convention",
         ),
@@ -69,8 +78,8 @@ def audit_panel(found: Audit, batches: tuple[str, ...], chosen: str | None, by: 
 
 def _headline(rates: Rates) -> Html:
     parts = (
-        ("answer the question, though nobody labelled them", rates.positive),
-        ("answer it or are related to it", rates.with_related),
+        ("of the unlabelled passages answer the question", rates.positive),
+        ("answer the question or are related to it", rates.with_related),
     )
     return div(
         *(
@@ -84,7 +93,7 @@ def _headline(rates: Rates) -> Html:
                 ),
                 div(words, cls="what"),
                 div(
-                    f"{count(rate.passages, 'passage')}, {count(rate.questions, 'question')}; ",
+                    f"{counted(rate.passages, 'passage')}, {counted(rate.questions, 'question')}; ",
                     stopping(rate),
                     cls="rule",
                 ),
@@ -101,13 +110,13 @@ def _convention(rates: Rates) -> Html:
         ""
         if not rate.unsettled
         else (
-            f" {count(rate.unsettled, 'passage')} unsure or in dispute left out; were none of them positive it would be "
-            f"{percent(rate.lower_bound)}%, were all {percent(rate.upper_bound)}%."
+            f" {counted(rate.unsettled, 'unsure or disputed passage')} left out: the rate would be {percent(rate.lower_bound)}% if none "
+            f"were positive, {percent(rate.upper_bound)}% if all were."
         )
     )
-    finished = f" A group is finished when its interval is at most {100 * rate.target:.0f} points wide. "
+    finished = f" A group is finished when its interval is at most {100 * rate.target:.0f} percentage points wide. "
     return join(
-        "Each passage weighs 1 / its chance of being drawn; the unit of the interval is the question.",
+        "Passages are weighted by the inverse of their sampling probability; intervals resample questions.",
         unsettled,
         finished,
         term("RocketQA: about 70%", ROCKETQA),
@@ -131,14 +140,14 @@ def _by(found: Audit, by: str, here: Callable[..., str]) -> Html:
     )
     groups = found.by.get(by, {})
     if not groups:
-        return div(choices, span("No audited question has one.", cls="soft"), cls="choice-line")
+        return div(choices, span(f"No audited question has a {by}.", cls="soft"), cls="choice-line")
     scale = tag(
         "th",
         span("0", cls="zero"),
         span("100", cls="hundred"),
         cls="gauge-cell",
         scope="col",
-        title="False negatives in per cent: the dot is the rate, the line its 95% interval",
+        title="False negatives in percent: the dot is the rate, the line its 95% interval",
     )
     head = heads(
         by,
@@ -146,7 +155,7 @@ def _by(found: Audit, by: str, here: Callable[..., str]) -> Html:
         "passages",
         term("false negatives, %", FALSE_NEGATIVES),
         scale,
-        term("enough?", "The stopping rule"),
+        term("stopping rule", "Whether enough audit questions are judged"),
         term("with related, %", "Positive or related"),
     )
     lines = [
@@ -172,7 +181,7 @@ def _group(by: str, group: str) -> Html | str:
     return link(
         relation_label(group),
         url.href(url.COMPARE, {"relation": group}),
-        title="The questions of this relation, on Compare",
+        title="Show this relation on Compare",
     )
 
 

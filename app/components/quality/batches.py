@@ -1,4 +1,4 @@
-"""The batches: how far they are, and what was found of their strata."""
+"""The panel on batches: their progress, and the precision of their strata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
             title,
             tag(
                 "p",
-                "There is no batch yet. A lead makes one with ",
+                "No batches yet. A lead creates one on Judge, or with ",
                 tag("code", "blindspot batch new"),
                 ".",
                 cls="convention",
@@ -28,7 +28,7 @@ def batches_panel(batches: Sequence[BatchProgress]) -> Html:
         )
     head = heads(
         "batch",
-        tag("th", "made of", scope="col", cls="left"),
+        tag("th", "questions", scope="col", cls="left"),
         "done",
         tag("th", "", scope="col"),
         tag("th", "state", scope="col", cls="left"),
@@ -86,13 +86,12 @@ def _strata(batches: Sequence[BatchProgress]) -> Html:
     if not lines:
         return Html("")
     head = heads("stratum", "questions", "passages", "positive, %", term("with related, %", "Positive or related"))
-    said = (
-        "Of the passages judged so far, each of the same weight: how many of a stratum are what the training set takes them for. "
-        "RocketQA's authors checked their pseudo-labels so, and found more than 90% of them right. It stands for the whole stratum "
-        "where its pairs were drawn at random."
+    note = (
+        "Share of positives among the judged passages of each stratum, unweighted. The share is an estimate for the whole stratum if "
+        "its pairs were drawn at random. RocketQA's authors checked their pseudo-labels in this way; more than 90% were correct."
     )
     return div(
         tag("h3", "Strata of a training set"),
         scrolling(tag("table", head, tag("tbody", *lines), cls="figures rates")),
-        tag("p", said, cls="convention"),
+        tag("p", note, cls="convention"),
     )

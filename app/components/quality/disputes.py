@@ -1,14 +1,14 @@
-"""Disagreements first, with names hidden: what an adjudicator has to settle."""
+"""The panel of disagreements for the adjudicator, with annotators' names hidden."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from app import url
-from app.components.marks import count
 from app.components.pager import pager
 from app.markup import Html, div, link, span, tag
 from backend.judging.quality import Dispute, DisputedPassage
+from backend.text.counting import counted
 
 JUDGE = "judge"
 PER_PAGE = 8
@@ -20,14 +20,14 @@ def disputes_panel(
     """One page of the disputes.
 
     Args:
-        names: whether it is shown who gave which label.
-        here: the page's own address with some parameters changed.
+        names: whether to show the annotators' names.
+        here: returns the page's address with changed parameters.
     """
     if not disputes:
         said = tag(
             "p",
-            "No passage is in dispute, and none is left as unsure. Disagreements come up where a question is judged by "
-            "two people: batches have second labels for that.",
+            "No passage is disputed or unsure. Disagreements appear when two people judge the same question; "
+            "the second labels of a batch are for that.",
             cls="convention",
         )
         return div(tag("h2", "Disagreements"), said, _bad(bad), cls="panel")
@@ -36,13 +36,13 @@ def disputes_panel(
     shown = disputes[(page - 1) * PER_PAGE : page * PER_PAGE]
     passages = sum(len(each.passages) for each in disputes)
     toggle = link(
-        "hide names" if names else "show names", here(names=None if names else 1), cls="quiet", data_focus="names"
+        "Hide names" if names else "Show names", here(names=None if names else 1), cls="quiet", data_focus="names"
     )
     head = div(
         tag(
             "h2",
             "Disagreements ",
-            span(f"{count(passages, 'passage')} of {count(len(disputes), 'question')}", cls="soft"),
+            span(f"{counted(passages, 'passage')} of {counted(len(disputes), 'question')}", cls="soft"),
         ),
         span(
             toggle,
@@ -54,8 +54,8 @@ def disputes_panel(
     )
     said = tag(
         "p",
-        "Positive against negative first. Until one is settled it leaves training and is left out of every rate. "
-        "Decide before you look at the names.",
+        "Positive against negative comes first. A disputed passage is excluded from training and from all rates until it is "
+        "settled. Decide before you look at the names.",
         cls="convention",
     )
     more = (
@@ -67,7 +67,7 @@ def disputes_panel(
 
 
 def adjudicate(question: str) -> str:
-    """The address where a question is adjudicated."""
+    """Return the address where a question is adjudicated."""
     return url.href(JUDGE, {"adjudicate": 1, "question": question})
 
 
@@ -75,7 +75,7 @@ def _dispute(dispute: Dispute, names: bool) -> Html:
     asked = div(
         link(dispute.text, url.href(url.QUESTION, {"question": dispute.question})),
         link(
-            "settle",
+            "Settle",
             adjudicate(dispute.question),
             aria_label=f"Adjudicate: {dispute.text}",
             data_focus=f"settle-{dispute.question}",
@@ -100,10 +100,8 @@ def _bad(bad: Sequence[tuple[str, str, int]]) -> Html:
         tag(
             "li",
             link(text, url.href(url.QUESTION, {"question": id})),
-            span(f" by {count(people, 'annotator')}", cls="soft"),
+            span(f" by {counted(people, 'annotator')}", cls="soft"),
         )
         for id, text, people in bad
     ]
-    return tag(
-        "details", tag("summary", f"{count(len(bad), 'question')} called bad"), tag("ul", *items), cls="bad-list"
-    )
+    return tag("details", tag("summary", counted(len(bad), "bad question")), tag("ul", *items), cls="bad-list")

@@ -1,25 +1,28 @@
-"""Signs of the Quality page: a rate with its interval, a coefficient, the state of the stopping rule."""
+"""Marks of the Quality page: a rate with its interval, an agreement coefficient, the state of the stopping rule."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from analysis.agreement import Agreement
 from analysis.audit import Rate
-from app.components.marks import count, percent
+from app.components.marks import percent
 from app.markup import Html, div, span, tag
+from backend.text.counting import counted
 
-COVERS = "95% interval; questions were drawn again, for the labels of one question are alike"
+COVERS = "95% bootstrap interval over questions, because labels of the same question are correlated"
 
 
 def bounds(low: float | None, high: float | None) -> str:
-    return "" if low is None else f"{100 * low:.1f}–{100 * high:.1f}"
+    return "" if low is None or high is None else f"{100 * low:.1f}–{100 * high:.1f}"
 
 
 def rate_figure(rate: Rate) -> Html:
-    """A per cent with its interval beside it."""
+    """A percentage with its interval beside it."""
     if rate.value is None:
-        return span("–", title="nothing settled was sampled")
-    unsettled = f"; {rate.unsettled:,} unsettled left out" if rate.unsettled else ""
-    said = f"{percent(rate.value)}% of {count(rate.passages, 'passage')} of {count(rate.questions, 'question')}{unsettled}. {COVERS}."
+        return span("–", title="no sampled passage has a settled label")
+    unsettled = f"; {rate.unsettled:,} unsettled passages left out" if rate.unsettled else ""
+    said = f"{percent(rate.value)}% of {counted(rate.passages, 'passage')} of {counted(rate.questions, 'question')}{unsettled}. {COVERS}."
     return span(
         percent(rate.value),
         span(bounds(rate.low, rate.high) or "no interval", cls="interval"),
@@ -29,8 +32,8 @@ def rate_figure(rate: Rate) -> Html:
 
 
 def gauge(rate: Rate) -> Html:
-    """The rate as a dot on a scale from 0 to 100, its interval as a line."""
-    if rate.low is None:
+    """The rate as a dot on a scale from 0 to 100, with its interval as a line."""
+    if rate.value is None or rate.low is None or rate.high is None:
         return Html("")
     left, width = 100 * rate.low, 100 * (rate.high - rate.low)
     return div(
@@ -42,21 +45,21 @@ def gauge(rate: Rate) -> Html:
 
 
 def stopping(rate: Rate) -> Html:
-    """Is enough judged, and if not, about how many more questions does it take?"""
+    """The state of the stopping rule: finished, or the approximate number of questions still needed."""
     points = f"{100 * rate.target:.0f} points"
     if rate.finished:
         return span("✓ finished", cls="state finished", title=f"The interval is at most {points} wide")
     if rate.more is None:
-        return span("too few to say", cls="state", title=f"Finished when the interval is at most {points} wide")
+        return span("too few questions", cls="state", title=f"Finished when the interval is at most {points} wide")
     return span(
         f"~{_about(rate.more):,} more",
         cls="state",
-        title=f"About so many more audit questions until the interval is at most {points} wide, at the present spread",
+        title=f"Estimated number of further audit questions until the interval is at most {points} wide",
     )
 
 
 def _about(number: int) -> int:
-    """Two digits that count: a guess must not look exact."""
+    """Round up to two significant digits, so that an estimate does not look exact."""
     step = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step
 
@@ -64,7 +67,7 @@ def _about(number: int) -> int:
 def coefficient(agreement: Agreement) -> Html:
     """Alpha or kappa with its interval below."""
     if agreement.value is None:
-        why = "all labels are the same" if agreement.passages else "no passage was judged by two people"
+        why = "all labels are the same" if agreement.passages else "no passage has labels of two people"
         return span("–", title=f"not defined: {why}")
     interval = "" if agreement.low is None else f"{agreement.low:.2f} to {agreement.high:.2f}"
     return span(
@@ -76,7 +79,7 @@ def share(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.0f}%"
 
 
-def row(*cells: object, head: str | Html, **attributes: object) -> Html:
+def row(*cells: object, head: object, **attributes: Any) -> Html:
     return tag(
         "tr",
         tag("th", head, scope="row"),

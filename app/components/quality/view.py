@@ -1,4 +1,4 @@
-"""The Quality page for one person: what they may see of it, from the address and the label store."""
+"""The Quality page for one person, from the address and the label store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import blind, url
-from app.components.marks import count, empty
+from app.components.marks import empty
 from app.components.quality.agreement import agreement_panel, people_panel
 from app.components.quality.audit import BYS, audit_panel
 from app.components.quality.batches import batches_panel
@@ -16,6 +16,7 @@ from app.markup import Html, div, join, link, show, tag
 from backend.core.study import Study
 from backend.judging.audits import Audit, BatchProgress, audit, batch_progress
 from backend.judging.quality import Quality, quality
+from backend.text.counting import counted
 from db.labels import Labels
 from db.people import Person
 from db.queue import Queue
@@ -25,7 +26,7 @@ STYLE = Path(__file__).parent / "quality.css"
 
 
 def render(opened: Study, person: Person | None) -> None:
-    """The page as somebody may see it."""
+    """Show the page as far as the person has the right to see it."""
     if person is None or not person.may("see others' labels"):
         show(_refusal(person))
         return
@@ -49,10 +50,10 @@ def render(opened: Study, person: Person | None) -> None:
     def here(**changes: object) -> str:
         return url.href(HERE, now | changes)
 
-    hidden = blind.hidden(opened)  # what the reader has still to judge stays blind, here too
-    open_to_them = [each for each in found.disputes if each.question not in hidden]
+    hidden = blind.hidden(opened)  # questions that this person still has to judge stay blind here too
+    visible = [each for each in found.disputes if each.question not in hidden]
     bad = [each for each in found.bad if each[0] not in hidden]
-    disputes = disputes_panel(open_to_them, bad, names, page, here)
+    disputes = disputes_panel(visible, bad, names, page, here)
     people = div(agreement_panel(found), people_panel(found), cls="stacked")
     show(_head(found), div(disputes, people, cls="side-by-side overview"))
     show(audit_panel(audited, everything.batches, chosen, by, here))
@@ -62,25 +63,25 @@ def render(opened: Study, person: Person | None) -> None:
 def _refusal(person: Person | None) -> Html:
     if person is None:
         return empty(
-            "Say who you are",
-            join("This page shows other people's labels. Say who you are on ", link("Judge", JUDGE), " first."),
+            "Sign in to see this page",
+            join("This page shows other people's labels. Sign in on ", link("Judge", JUDGE), " first."),
         )
     return empty(
-        "Not for annotators",
-        "This page shows other people's labels, and who has seen them can no longer judge independently. It is for adjudicators and leads.",
+        "For adjudicators and leads only",
+        "This page shows other people's labels, and anyone who has seen them can no longer judge independently.",
     )
 
 
 def _nothing() -> Html:
     return empty(
-        "There are no labels yet",
-        "Here you will see where people disagree, how far they agree, how fast they work, and how many of the unlabelled passages "
-        "answer their question after all.",
+        "No labels yet",
+        "This page shows disagreements, agreement, the pace of annotators, and the share of unlabelled passages that answer their "
+        "question.",
         join(
-            "A lead makes a batch with ",
-            tag("code", "blindspot batch new"),
-            "; then people label it on ",
+            "To start, a lead creates a batch on ",
             link("Judge", JUDGE),
+            " or with ",
+            tag("code", "blindspot batch new"),
             ".",
         ),
     )
@@ -90,22 +91,22 @@ def _head(found: Quality) -> Html:
     labels, people = sum(each.labels for each in found.work), len(found.work)
     counts = tag(
         "span",
-        tag("b", f"{labels:,}"),
-        f" labels by {people:,} {'person' if people == 1 else 'people'}, ",
-        tag("b", count(sum(len(each.passages) for each in found.disputes), "passage")),
+        tag("b", counted(labels, "label")),
+        f" by {counted(people, 'person', 'people')}, ",
+        tag("b", counted(sum(len(each.passages) for each in found.disputes), "passage")),
         " to settle",
         cls="counts",
     )
-    return div(tag("h1", "Quality of the labels"), counts, cls="quality-head")
+    return div(tag("h1", "Label quality"), counts, cls="quality-head")
 
 
 def _mark(opened: Study) -> tuple:
-    """Changes with every label, and whenever a batch is made, closed or moves on."""
+    """Return a cache key that changes with every label and with every change of a batch."""
     batches = tuple((each.name, each.state, each.done, each.questions) for each in Queue(opened.labels_path).batches())
     return str(opened.folder), opened.labels_path.stat().st_ino, Labels(opened.labels_path).last_event, batches
 
 
-@st.cache_resource(max_entries=4, show_spinner="Counting the labels")
+@st.cache_resource(max_entries=4, show_spinner="Counting labels …")
 def _quality(_opened: Study, mark: tuple) -> Quality:
     return quality(_opened)
 

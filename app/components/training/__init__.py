@@ -1,1 +1,1 @@
-"""The Training page, part by part."""
+"""The parts of the Training page."""

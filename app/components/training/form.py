@@ -1,4 +1,4 @@
-"""The form that starts a training: defaults that suit the hardware, and what they would take."""
+"""The form that starts a training, with defaults for the hardware and a time estimate."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ import streamlit as st
 from app import url, who
 from app.components import jobs
 from app.components.jobs import duration
-from app.components.marks import count, notice
+from app.components.marks import notice
 from app.components.setting_fields import setting_field
 from app.entry import one_line
 from app.markup import show
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.text.counting import counted
 from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import train_dual_encoder
 from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 
 BEGUN = "training-begun"
-"""Of the session: the model that was asked for last."""
+"""Session key of the model whose training was started last."""
 CPU_COMPARISONS = {"held_out": 40, "pool": 200}
-"""On a CPU comparing checkpoints would cost more than training: few questions among few passages will do."""
-TIMED = 16  # passages that are encoded to guess how long indexing takes
-NOBODY = "nobody"
+"""Settings for a CPU, where comparing checkpoints on many questions and passages would take longer than training."""
+TIMED = 16  # passages to encode for the estimate of the indexing time
+NO_TEACHER = "none"
 DISTIL = (
-    "Its scores of a question's positive and hard negatives are learned from as well. Pairs that it has not scored yet are scored first. "
-    "What people judged stands above it."
+    "Cross-encoder whose scores the retriever also learns from (distillation). Missing scores are computed first. "
+    "Annotators' labels take precedence over them."
 )
 
 
 def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
-    """On a CPU few steps, as a proof that it runs."""
+    """Show the form. Without a GPU the default is a few steps, enough to show that training works."""
     if not who.may(opened.labels_path, "train"):
-        show(notice("Models are trained by a lead of the study."))
+        show(notice("Only leads can train models."))
         return
     gpu = has_gpu()
     number = next(n for n in range(1, 10_000) if f"model-{n}" not in taken)
@@ -44,7 +45,7 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
         columns = st.columns([2, 2, 2, 1.5, 1.5, 1.5], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"model-{number}", max_chars=64)
         training_set = columns[1].selectbox("Training set", sets)
-        start = columns[2].selectbox("From", list(opened.settings.encoders))
+        start = columns[2].selectbox("Initial model", list(opened.settings.encoders))
         steps = setting_field(columns[3], DualEncoderSettings, "steps", 2000 if gpu else 40)
         batch = setting_field(columns[4], DualEncoderSettings, "batch", 128 if gpu else 8, minimum=2)
         tokens = setting_field(columns[5], DualEncoderSettings, "passage_tokens", 256 if gpu else 96, minimum=16)
@@ -52,12 +53,12 @@ def train_form(opened: Study, sets: list[str], taken: set[str]) -> None:
             settings = _more(opened)
         with st.container(horizontal=True):
             pressed = st.form_submit_button("Train", type="primary")
-            asked = st.form_submit_button("How long?")
+            estimating = st.form_submit_button("Estimate time")
     settings |= {"steps": steps, "batch": batch, "passage_tokens": tokens}
     if not gpu:
         settings |= CPU_COMPARISONS
-    if asked:
-        with st.spinner("Trying two steps …"), one_line():
+    if estimating:
+        with st.spinner("Timing two steps …"), one_line():
             show(notice(_estimate(opened, training_set, start, settings)))
     if pressed:
         if jobs.start(opened, request(train_dual_encoder, name.strip(), training_set, start, settings)):
@@ -74,10 +75,12 @@ def _more(opened: Study) -> dict[str, Any]:
     layers = setting_field(columns[2], DualEncoderSettings, "layers", placeholder="all")
     seed = setting_field(columns[3], DualEncoderSettings, "seed")
     teacher = columns[4].selectbox(
-        "Learn from cross-encoder",
-        [NOBODY, *judges],
+        "Distil from",
+        [NO_TEACHER, *judges],
         disabled=not judges,
-        help=DISTIL if judges else f"{DISTIL} There is none here yet: blindspot train cross-encoder NAME --on SET",
+        help=DISTIL
+        if judges
+        else f"{DISTIL} This study has no cross-encoder yet; run: blindspot train cross-encoder NAME --on SET",
     )
     weight = setting_field(
         columns[5], DualEncoderSettings, "distil_weight", minimum=0.01, maximum=1000, disabled=not judges
@@ -85,13 +88,13 @@ def _more(opened: Study) -> dict[str, Any]:
     settings: dict[str, Any] = {"hard_negatives": hard, "learning_rate": rate, "seed": seed}
     if layers:
         settings["layers"] = layers
-    if teacher != NOBODY:
+    if teacher != NO_TEACHER:
         settings |= {"distil": teacher, "distil_weight": weight}
     return settings
 
 
 def cross_encoders(opened: Study) -> list[str]:
-    """Names of the cross-encoders of a study, newest first; of those whose scores alone are kept too."""
+    """Return the names of the study's cross-encoders, newest first, including those that left only scores."""
     trained = [name for name, about in models_of(opened).items() if about.get("kind") == "cross-encoder"]
     return list(dict.fromkeys([*reversed(trained), *opened.parts("scores")]))
 
@@ -104,7 +107,7 @@ def has_gpu() -> bool:
 
 
 def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, Any]) -> str:
-    """From two steps that are tried now, from encoding some passages, and from scoring some pairs."""
+    """Return an estimate from two timed steps, some encoded passages and some scored pairs."""
     from backend.retrieval.encoder import load_encoder
     from backend.training.distillation import Teacher
     from backend.training.dual_encoder import estimate, start_encoder
@@ -118,12 +121,12 @@ def _estimate(opened: Study, training_set: str, start: str, settings: dict[str, 
     began = time.perf_counter()
     encoder.encode_passages(passages)
     each = (time.perf_counter() - began) / len(passages)
-    first = ""
+    scoring = ""
     if found.scoring is not None and found.scoring.pairs:
-        pairs = f"{count(found.scoring.pairs, 'pair')} at most, {duration(found.scoring.seconds)}"
-        first = f" Before that, {settings['distil']} scores what it has not scored yet: {pairs}."
+        pairs = f"up to {counted(found.scoring.pairs, 'pair')}, {duration(found.scoring.seconds)}"
+        scoring = f" Before training, {settings['distil']} computes missing scores ({pairs})."
     return (
-        f"About {duration(found.seconds)} on this machine, by two steps tried just now: {found.steps:,} steps of "
-        f"{found.seconds_per_step:.1f} s.{first} Then indexing {count(len(opened.corpus), 'passage')} takes about "
-        f"{duration(each * len(opened.corpus))}."
+        f"Training takes about {duration(found.seconds)} on this machine ({counted(found.steps, 'step')} of "
+        f"{found.seconds_per_step:.1f} s, from two timed steps).{scoring} Indexing "
+        f"{counted(len(opened.corpus), 'passage')} then takes about {duration(each * len(opened.corpus))}."
     )

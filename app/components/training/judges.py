@@ -1,4 +1,4 @@
-"""The part of the Training page where people, a cross-encoder and answer matching are set side by side."""
+"""The view of the Training page that compares annotators, a cross-encoder and answer matching."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import streamlit as st
 
 from analysis.disagreements import NO, YES, Disagreements, Pattern, pairs_of, tabulate
 from app import study, url
-from app.components.marks import count, notice, percent
+from app.components.marks import notice, percent
 from app.components.pager import pager
 from app.components.tables import scrolling
 from app.components.training.form import cross_encoders
@@ -18,6 +18,7 @@ from app.components.training.pairs import pair_rows
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.study import Study
 from backend.judges.scores import ScoreStore
+from backend.text.counting import counted
 from backend.training_sets.judge_agreement import ANSWERS, CROSS_ENCODER, PEOPLE, JudgeAgreement, judge_agreement
 from db.labels import Labels
 
@@ -28,21 +29,24 @@ FORGET = ("cell", "ranks", "page")
 WHO = {
     PEOPLE: term(
         PEOPLE,
-        "What people hold: positive says yes, related and negative say no. Unsure and what is in dispute say nothing.",
+        "Labels of annotators: positive is yes, related and negative are no. Unsure and disputed passages are not counted.",
     ),
-    CROSS_ENCODER: term(CROSS_ENCODER, "Says yes from the probability on that is chosen above, no below it."),
-    ANSWERS: term(ANSWERS, "Says yes where the passage holds an answer of the question, by the run's matching rule."),
+    CROSS_ENCODER: term(CROSS_ENCODER, "Yes if the probability is at least the threshold chosen above, else no."),
+    ANSWERS: term(ANSWERS, "Yes if the passage contains an answer (by the run's matching rule), else no."),
 }
 MEANS = {
-    (PEOPLE, YES): "Both machines may miss it: the answer stands there in other words.",
-    (PEOPLE, NO): "Both machines may be fooled: the answer stands there by chance.",
-    (CROSS_ENCODER, YES): "The cross-encoder may take the topic for the answer, or people were too strict.",
+    (PEOPLE, YES): "Possible cause: the passage states the answer in other words, which both machines miss.",
+    (PEOPLE, NO): "Possible cause: the passage contains the answer string by chance, which misleads both machines.",
+    (CROSS_ENCODER, YES): "Possible cause: the passage is only on the topic, or the annotators were too strict.",
     (
         CROSS_ENCODER,
         NO,
-    ): "Cleaning by the cross-encoder would train it as a negative, if its probability is low enough.",
-    (ANSWERS, YES): "The words of the answer may stand there by chance.",
-    (ANSWERS, NO): "An alias, or other words: cleaning by answer match would train it as a negative.",
+    ): "With denoising by the cross-encoder, the passage would become a negative if its probability is low enough.",
+    (ANSWERS, YES): "Possible cause: the passage contains the answer string by chance.",
+    (
+        ANSWERS,
+        NO,
+    ): "Possible cause: an alias or a paraphrase. With answer matching, the passage would become a negative.",
 }
 
 
@@ -52,7 +56,7 @@ def judges_panel(opened: Study) -> None:
     if not runs:
         show(
             notice(
-                "There is no run yet whose passages could be judged; ", link("Home", url.HOME), " says how to make one."
+                "This view compares judges on the passages of a run. Retrieve on ", link("Home", url.HOME), " first."
             )
         )
         return
@@ -60,23 +64,23 @@ def judges_panel(opened: Study) -> None:
     models = [model for model in cross_encoders(opened) if model in opened.parts("scores")]
     columns = st.columns([3, 3, 2, 4], vertical_alignment="bottom")
     with columns[0]:
-        run = url.select("Passages of", "run", list(runs), (over_train or list(runs))[-1], FORGET)
+        run = url.select("Run", "run", list(runs), (over_train or list(runs))[-1], FORGET)
     with columns[1]:
-        model = url.select("Cross-encoder", "judge", models or [""], (models or [""])[0], FORGET, lambda name: name or "none has scored",
+        model = url.select("Cross-encoder", "judge", models or [""], (models or [""])[0], FORGET, lambda name: name or "no scores yet",
                            disabled=not models)  # fmt: skip
     with columns[2]:
-        cut = url.select("It says yes from", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
+        cut = url.select("Threshold", "cut", CUTS, CUTS[0], FORGET, disabled=not models)
     found = _found(opened, run, runs[run].get("made"), model or None)
     for judge, why in found.missing.items():
         show(notice(tag("b", f"No {judge}. "), why, "."))
     if len(found.judges) < 2:
-        show(notice("Two of the three are needed to see where they differ."))
+        show(notice("At least two of the three judges are needed for a comparison."))
         return
     ranks, said = found.ranks, found.votes(float(cut))
     table = tabulate(ranks, said)
     show(
         div(
-            tag("h2", f"Who says that a passage answers: {count(len(ranks), 'pair')} judged by {_all(found.judges)}"),
+            tag("h2", f"Judge agreement: {counted(len(ranks), 'pair')} judged by {_all(found.judges)}"),
             scrolling(_table(found, table)),
             tag("p", _convention(found), cls="convention"),
             cls="panel",
@@ -102,7 +106,7 @@ def _found(opened: Study, run: str, made: str | None, model: str | None) -> Judg
     return _held(opened, study.questions_key(opened), run, made, model, digest, last)
 
 
-@st.cache_resource(max_entries=4, show_spinner="Setting people, cross-encoder and answers side by side …")
+@st.cache_resource(max_entries=4, show_spinner="Comparing annotators, cross-encoder and answer matching …")
 def _held(
     _study: Study, questions: study.Key, run: str, made: str | None, model: str | None, digest: str | None, last: int
 ) -> JudgeAgreement:
@@ -126,9 +130,9 @@ def _here(**changed: object) -> str:
 
 
 def _table(found: JudgeAgreement, table: Disagreements) -> Html:
-    """A line for each span of ranks; the columns in twos: all agree, then each judge alone."""
+    """One line for each range of ranks. Pairs of columns: all judges agree, then each judge against the others."""
     three = len(found.judges) == 3
-    groups = [tag("th", "they agree", colspan=2, scope="colgroup", cls="group")]
+    groups = [tag("th", "all agree", colspan=2, scope="colgroup", cls="group")]
     if three:
         groups += [tag("th", WHO[judge], " alone", colspan=2, scope="colgroup", cls="group") for judge in found.judges]
     else:
@@ -152,7 +156,7 @@ def _table(found: JudgeAgreement, table: Disagreements) -> Html:
             _cell(found, int(each), n, ranks, pattern)
             for each, pattern in zip(table.counts[number], table.patterns, strict=True)
         ]
-        share = span(f"of {of:,} found", cls="interval")
+        share = span(f"of {of:,} retrieved", cls="interval")
         lines.append(tag("tr", tag("th", _words(ranks), scope="row"), tag("td", f"{n:,}", share, cls="figure"), *cells))
     head = join(
         tag("tr", tag("th", "", scope="col"), tag("th", ""), *groups),
@@ -162,7 +166,7 @@ def _table(found: JudgeAgreement, table: Disagreements) -> Html:
 
 
 def _alone(judges: tuple[str, ...], pattern: Pattern) -> str | None:
-    """The judge whom no other agrees with; of two who differ, the one who says yes. None where all agree."""
+    """Return the judge who differs from the others; of two who differ, the one who says yes. None if all agree."""
     if len(set(pattern)) == 1:
         return None
     lonely = YES if pattern.count(YES) == 1 else NO
@@ -191,20 +195,16 @@ def _cell(found: JudgeAgreement, number: int, n: int, ranks: tuple[int, int], pa
         return tag("td", "0", cls="soft chosen" if chosen else "soft")
     words = join(f"{number:,}", span(f"{percent(number / n)}%", cls="interval"))
     address = _here(cell=None if chosen else key, ranks=None if chosen else where)
-    title = "Show no pairs" if chosen else f"Show these {count(number, 'pair')}: {_said(found.judges, pattern)}"
+    title = "Hide these pairs" if chosen else f"Show these {counted(number, 'pair')}: {_said(found.judges, pattern)}"
     return tag("td", link(words, address, title=title, aria_current="true" if chosen else None, data_focus=f"cell-{key}-{where}"),
                cls="figure chosen" if chosen else "figure")  # fmt: skip
 
 
 def _convention(found: JudgeAgreement) -> str:
-    of = (
-        "that people judged are no random sample"
-        if PEOPLE in found.judges
-        else "that were scored need be no random sample"
-    )
+    sample = "Judged" if PEOPLE in found.judges else "Scored"
     return (
-        f"Counts, and in small print their share of the line. Pairs {of}: this says where judges differ, not how often "
-        "they do elsewhere. Point at a head to read what a column may mean; a click on a count opens its pairs."
+        f"Small print: share of the row. {sample} pairs are not a random sample, so the table shows where judges differ, not how "
+        "often they differ overall. Hover over a column head for an explanation; click a count to list its pairs."
     )
 
 
@@ -230,7 +230,7 @@ def _pairs(
     show(
         div(
             div(
-                tag("h2", f"{count(len(places), 'pair')} at {where}"),
+                tag("h2", f"{counted(len(places), 'pair')} at {where}"),
                 span(_said(found.judges, pattern), cls="soft"),
                 cls="list-head",
             ),

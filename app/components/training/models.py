@@ -1,8 +1,9 @@
-"""Models on the Training page: which there are, watching one, trying it, and comparing with what was before."""
+"""Models on the Training page: the list, the training curves, and the next steps after training."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -26,13 +27,13 @@ from backend.training.scoring import score_run
 from backend.training.training_log import read_log
 
 COMPARED_BY = {
-    "average_rank": "Average rank: of the held-out questions' positive among one fixed pool of passages; lower is better, 1 the best.",
-    "held_out_loss": "Held-out loss: the mean log loss of pairs of held-out questions; lower is better.",
+    "average_rank": "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best.",
+    "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
-"""What checkpoints are compared by, and how to read it."""
+"""The measures that compare checkpoints, with explanations."""
 RESUMABLE = (train_dual_encoder, train_cross_encoder, train_reader, train_rocketqa)
-"""Jobs that go on from their last checkpoint when they are started again."""
-JUDGED = 20  # passages of each question that a cross-encoder is asked to judge: with more a CPU takes long
+"""Jobs that resume from their last checkpoint when they are started again."""
+JUDGED = 20  # passages per question for a cross-encoder to score; more take long on a CPU
 
 
 def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
@@ -58,20 +59,25 @@ def models_table(opened: Study, models: dict[str, dict], chosen: str) -> Html:
     head = tag(
         "tr",
         *(
-            tag("th", words, scope="col", cls="left" if words in ("model", "kind", "trained on", "from") else None)
-            for words in ("model", "kind", "trained on", "from", "steps", "best at", "average rank", "took")
+            tag(
+                "th",
+                words,
+                scope="col",
+                cls="left" if words in ("model", "kind", "trained on", "initial model") else None,
+            )
+            for words in ("model", "kind", "trained on", "initial model", "steps", "best step", "average rank", "time")
         ),
     )
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def fewer(opened: Study) -> dict[str, int]:
-    """What a retrieval is told where the study has fewer passages than it would keep of each question."""
+def fewer(opened: Study) -> dict[str, Any]:
+    """Return the option `k` for a retrieval if the study has fewer passages than its default k."""
     return {"k": len(opened.corpus)} if len(opened.corpus) < opened.settings.k else {}
 
 
 def start_name(opened: Study, about: dict) -> str | None:
-    """The encoder of study.toml that a model was started from, else the model's folder or name; None where it is not told."""
+    """Return the name of a model's initial encoder in study.toml, else its folder or name; None if unknown."""
     start = about.get("start")
     model = start.get("model") if isinstance(start, dict) else start
     if not model:
@@ -82,7 +88,7 @@ def start_name(opened: Study, about: dict) -> str | None:
 
 def _taught(about: dict) -> str:
     settings = about.get("settings") or {}
-    return f", taught by {settings['distil']}" if settings.get("distil") else ""
+    return f", distilled from {settings['distil']}" if settings.get("distil") else ""
 
 
 def _number(value: object) -> str:
@@ -94,18 +100,18 @@ def _rank(about: dict) -> str:
 
 
 def watch(opened: Study, name: str) -> None:
-    """The curves of a model, which grow while it is trained, and what can be done with it."""
+    """Show the curves of a model, live during training, and its actions."""
     running = any(job.unfinished and job.arguments.get("name") == name for job in work.recent(opened, 20))
     st.fragment(_watch, run_every=3.0 if running else None)(opened, name, running)
 
 
 def unfinished(opened: Study) -> set[str]:
-    """Names of models whose training was stopped, and would go on."""
+    """Return the names of models whose training was stopped and can be resumed."""
     return {path.name[1:].removesuffix("~training") for path in opened.folder.glob("models/.*~training")}
 
 
-def _go_on(opened: Study, name: str) -> None:
-    """The job that was stopped, with the same arguments: it goes on from its last checkpoint."""
+def _resume(opened: Study, name: str) -> None:
+    """Show a button that restarts the stopped job with the same arguments, from its last checkpoint."""
     of_model = (job for job in work.recent(opened, 100) if job.arguments.get("name") == name)
     job, again = next(
         (
@@ -132,18 +138,18 @@ def _watch(opened: Study, name: str, was_running: bool) -> None:
     )
     if losses or ranks:
         last = losses[-1] if losses else {}
-        told = (
+        progress = (
             f"step {last.get('step', 0):,}, loss {last.get('loss', float('nan')):.3f}, {last.get('examples_per_second', 0):.1f} questions/s"
             if last
             else ""
         )
-        show(div(tag("h2", name), span("training now, " if running else "", told, cls="soft"), cls="list-head"))
+        show(div(tag("h2", name), span("training, " if running else "", progress, cls="soft"), cls="list-head"))
         plot(_curves(losses, ranks, compared_by), f"curves-{name}")
         show(tag("p", COMPARED_BY[compared_by], cls="convention"))
     elif running:
-        show(notice(f"{name} is being trained; the first figures come after some steps."))
+        show(notice(f"Training {name}. The first figures appear after a few steps."))
     if not running:
-        _go_on(opened, name)
+        _resume(opened, name)
     if was_running and not running:
         st.rerun()
 
@@ -183,7 +189,11 @@ def _curves(losses: list[dict], ranks: list[dict], compared_by: str = "average_r
 
 
 def after_training(opened: Study, name: str) -> None:
-    """Of a dual encoder: index, retrieve, set it beside what was before; of a cross-encoder: judge what a run found; of a reader: read."""
+    """Show the next steps after training.
+
+    A dual encoder can be indexed, tried and compared with its initial model; a cross-encoder can score a run; a reader can
+    read a run.
+    """
     runs, kind = study.runs(opened), models_of(opened)[name].get("kind")
     if kind == "reader":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "dev"][-3:]:
@@ -191,15 +201,15 @@ def after_training(opened: Study, name: str) -> None:
         return
     if kind == "cross-encoder":
         for run in [run for run, manifest in runs.items() if manifest.get("split") == "train"][-2:]:
-            words = f"Judge the first {JUDGED} passages of each question of {run}"
+            words = f"Score the first {JUDGED} passages of each question of {run}"
             jobs.start_button(opened, request(score_run, name, run, JUDGED), key=f"score-{name}-{run}", words=words)
         return
     splits = [split for split in ("dev", "test") if any(row["split"] == split for row in opened.questions.counts())]
     for split in splits[:1]:
         made = trial_run_name(name, split)
         if made not in runs:
-            asked = request(try_model, name, split, **fewer(opened))
-            jobs.start_button(opened, asked, key=f"try-{name}", words=f"Index, and retrieve over {split}")
+            job = request(try_model, name, split, **fewer(opened))
+            jobs.start_button(opened, job, key=f"try-{name}", words=f"Index and retrieve for {split}")
             continue
         before = [
             run
@@ -220,7 +230,7 @@ def after_training(opened: Study, name: str) -> None:
                     ),
                     " ",
                     link(
-                        "which questions got worse",
+                        "Questions that got worse",
                         url.href(url.COMPARE, {"a": first, "b": made, "cell": "only_a"}),
                         cls="quiet",
                     ),

@@ -1,4 +1,4 @@
-"""Pairs of a question and a passage as lines of a table."""
+"""Question-passage pairs as rows of a table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from backend.core.study import Study
 
 
 def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]]], **parameters: str) -> list[Html]:
-    """A line for each (question id, passage id, what else is said of them ...). The question leads to its page, with these parameters.
+    """One row for each (question id, passage id, further cells ...). The question links to its page with the given parameters.
 
-    Texts are read in one go. A passage that the collection no longer has is its id. Pairs of questions that are hidden from whoever
-    is at work are left out: a pair's role tells what people labelled it.
+    A passage that is no longer in the collection shows as its id. Pairs of hidden questions are left out, because the role of a
+    pair would reveal its labels.
     """
     hidden = blind.hidden(opened)
     pairs = [pair for pair in pairs if pair[0] not in hidden]
-    asked = {
+    texts = {
         question.id: question.text for question in opened.questions.some(sorted({question for question, *_ in pairs}))
     }
     known = opened.corpus.ordinals({passage for _, passage, *_ in pairs})
@@ -25,9 +25,9 @@ def pair_rows(opened: Study, pairs: Sequence[tuple[str, str, *tuple[object, ...]
     return [
         tag(
             "tr",
-            tag("td", link(asked[question], url.href(url.QUESTION, {"question": question, **parameters})), cls="left"),
+            tag("td", link(texts[question], url.href(url.QUESTION, {"question": question, **parameters})), cls="left"),
             tag("td", tag("b", titles.get(passage, passage)), " ", span(passage, cls="soft"), cls="left"),
-            *(tag("td", words, cls="left") for words in said),
+            *(tag("td", cell, cls="left") for cell in cells),
         )
-        for question, passage, *said in pairs
+        for question, passage, *cells in pairs
     ]

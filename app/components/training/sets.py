@@ -1,4 +1,4 @@
-"""Training sets on the Training page: what there is, what is in one, what new labels and another set would change."""
+"""Training sets on the Training page: the list, the contents of one set, and its differences from labels and other sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
-from app.components.marks import command, count, empty, notice
+from app.components.marks import command, empty, notice
 from app.components.plots import plot
 from app.components.training.models import fewer
 from app.components.training.pairs import pair_rows
@@ -18,6 +18,7 @@ from backend.core.jobs import request
 from backend.core.study import Study
 from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
+from backend.text.counting import counted
 from backend.training_sets.builder import build
 from backend.training_sets.denoising import policy_help, policy_names
 from backend.training_sets.differences import Change, change_summary, diff, new_labels
@@ -31,13 +32,13 @@ _SAID = "training-said"
 FATES = {
     "kept": ("kept as negatives", "#8a94a0"),
     "removed": ("removed by the policy", "#e69f00"),
-    "removed_by_people": ("removed by people", "#cc79a7"),
-    "relabelled": ("made positives by people", "#009e73"),
+    "removed_by_people": ("removed by annotators", "#cc79a7"),
+    "relabelled": ("relabelled positive by annotators", "#009e73"),
 }
 
 
 def sets_table(made: dict[str, dict], chosen: str) -> Html:
-    """Every set with its size, newest first; a click opens it."""
+    """Every set with its size, newest first, linked to its panel."""
     head = tag(
         "tr",
         *(
@@ -50,7 +51,7 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
                 "positives",
                 "negatives",
                 "up to label",
-                "made (UTC)",
+                "created (UTC)",
             )
         ),
     )
@@ -80,9 +81,9 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
 
 
 def build_form(opened: Study, made: dict[str, dict]) -> None:
-    """A set out of the runs over training questions."""
+    """Show the form that builds a set from runs over the training questions."""
     if not who.may(opened.labels_path, "build training sets"):
-        show(notice("Training sets are built by a lead of the study."))
+        show(notice("Only leads can build training sets."))
         return
     runs = [name for name, manifest in study.runs(opened).items() if "train" in (manifest.get("split") or "train")]
     if not runs:
@@ -92,11 +93,11 @@ def build_form(opened: Study, made: dict[str, dict]) -> None:
     with st.form("build-set", border=False, enter_to_submit=False):
         columns = st.columns([2, 4, 3, 1.6, 1.6], vertical_alignment="bottom")
         name = columns[0].text_input("Name", f"set-{number}", max_chars=64)
-        chosen = columns[1].multiselect("Mined from", runs, runs[:1])
+        chosen = columns[1].multiselect("Mine from", runs, runs[:1])
         policy = columns[2].selectbox(
-            "Cleaned by", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
+            "Denoising policy", policy_names(), index=policy_names().index("answer_match+labels"), help=policy_help()
         )
-        last = columns[3].number_input("Down to rank", 1, 1000, 100)
+        last = columns[3].number_input("Maximum rank", 1, 1000, 100)
         with columns[4]:
             pressed = st.form_submit_button("Build")
     if pressed:
@@ -110,23 +111,27 @@ def _run_over_train(opened: Study) -> None:
         show(
             empty(
                 "No training questions",
-                "A training set is made of questions of the split train, with their gold. Import some.",
+                "A training set needs questions of the split train with gold passages. Import some first.",
             )
         )
         return
-    show(notice("Negatives are mined from a run over the training questions, and there is none yet."))
+    show(
+        notice(
+            "A training set mines its negatives from a run over the training questions. This study has no such run yet."
+        )
+    )
     for kind in RETRIEVERS:
         for name in kind.available(opened)[:1] if kind.suggested and not kind.fusion else ():
             jobs.start_button(
                 opened,
                 request(retrieve, kind.name, split="train", **kind.options_of(name), **fewer(opened)),
                 key=f"train-{kind.name}",
-                words=f"Retrieve over train with {kind.title}",
+                words=f"Retrieve for train with {kind.title}",
             )
 
 
 def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None:
-    """What is in a set, and what became of the passages at each rank (RocketQA's Figure 5)."""
+    """Show the contents of a set, and the fate of the mined passages by rank (RocketQA's Figure 5)."""
     counts = chosen.manifest["counts"]
     out = chosen.manifest["left_out"]
     show(
@@ -139,7 +144,7 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     )
     ranks = counts["by_rank"]
     if ranks:
-        show(div(tag("h2", "What became of the passages that were mined, by rank"), cls="list-head"))
+        show(div(tag("h2", "Mined passages by rank"), cls="list-head"))
         plot(_fates(ranks), f"fates-{chosen.name}")
     sees_labels = who.may(opened.labels_path, "see others' labels")
     if sees_labels:
@@ -149,13 +154,13 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
     if others and sees_labels:
         with st.columns([1, 2])[0]:
             before = url.select(
-                "What changed since", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
+                "Compare with", "before", ["", *others], "", format_func=lambda name: name or "choose a set"
             )
         if before:
             _changes(opened, TrainingSet.open(opened, before), chosen)
     show(
         div(
-            span("Take it away: ", cls="soft"),
+            span("Export: ", cls="soft"),
             command(f"blindspot training-set export {chosen.name} --format sentence-transformers"),
             span(" or dpr, rocketqa, tevatron, beir, parquet", cls="soft"),
             cls="foot",
@@ -164,13 +169,17 @@ def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None
 
 
 def _judge_strata(opened: Study, chosen: TrainingSet) -> None:
-    """For leads: people check what the machine decided."""
+    """Show a button that queues a stratified sample of the set for judging; leads only."""
     if not who.may(opened.labels_path, "make batches"):
         return
-    words = "Let people check a sample of what the machine decided"
+    words = "Queue a sample for judging"
     st.button(words, key="judge-strata", on_click=_send, args=(opened, chosen.name))
     if said := st.session_state.pop(_SAID, None):
-        show(notice(said, " ", link("Judge", url.JUDGE), "; Quality shows how right each stratum is."))
+        show(
+            notice(
+                said, " ", link("Judge", url.JUDGE), " the sample; Quality then shows the precision of each stratum."
+            )
+        )
 
 
 def _send(opened: Study, name: str) -> None:
@@ -178,14 +187,14 @@ def _send(opened: Study, name: str) -> None:
     batch = next(batch for n in range(1, 10_000) if (batch := f"{name}-check-{n}") not in taken)
     try:
         made = queue_stratified_sample(opened, batch, name, by=who.acting(opened.labels_path))
-        st.session_state[_SAID] = f"Batch {batch}: {made.passages:,} passages are in the queue."
+        st.session_state[_SAID] = f"Queued {counted(made.passages, 'passage')} as batch {batch}."
     except BlindspotError as error:
         st.session_state[_SAID] = str(error)
 
 
 def _sources(counts: dict) -> Html:
     words = {
-        "label": "people",
+        "label": "annotators",
         "gold": "gold",
         "distant": "distant supervision",
         "cross_encoder": "cross-encoder",
@@ -194,22 +203,24 @@ def _sources(counts: dict) -> Html:
         "random": "random",
         "other_gold": "gold of other questions",
     }
-    parts = [tag("p", tag("b", f"{counts['questions']:,}"), " questions, ", tag("b", f"{counts['pairs']:,}"), " pairs")]
+    parts = [tag("p", f"{counted(counts['questions'], 'question')}, {counted(counts['pairs'], 'pair')}")]
     for role, row in counts["sources"].items():
         if row:
-            told = ", ".join(f"{number:,} {words.get(source, source)}" for source, number in row.items())
-            parts.append(tag("p", tag("b", f"{sum(row.values()):,} {role}{'s' if role != 'dropped' else ''}: "), told))
+            total = sum(row.values())
+            name = f"{total:,} dropped" if role == "dropped" else counted(total, role)
+            sources = ", ".join(f"{number:,} {words.get(source, source)}" for source, number in row.items())
+            parts.append(tag("p", tag("b", f"{name}: "), sources))
     return join(*parts)
 
 
 def _left_out(reasons: dict[str, int]) -> Html:
     if not reasons:
         return Html("")
-    told = "; ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    by_reason = "; ".join(f"{number:,} {reason}" for reason, number in reasons.items())
     return tag(
         "p",
-        term("Left out", "Questions that could not train, by reason; leaks from dev and test among them"),
-        f": {told}.",
+        term("Questions left out", "Questions without training data, by reason, including leaks from dev and test"),
+        f": {by_reason}.",
         cls="convention",
     )
 
@@ -243,7 +254,7 @@ def _fates(ranks: dict[str, dict[str, int]]):
 
 
 def _new(opened: Study, chosen: TrainingSet) -> None:
-    """Labels given since the set was made."""
+    """Show the pairs that labels given since the set was built would change."""
     found = [each for each in new_labels(opened, chosen) if each.matters]
     if not found:
         return
@@ -253,8 +264,8 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
             (
                 each.question,
                 each.passage,
-                each.now or "taken back",
-                f"{each.role or 'not there'} → {each.becomes or 'as without people'}",
+                each.now or "undone",
+                f"{each.role or 'absent'} → {each.becomes or 'as without labels'}",
             )
             for each in found[:NEW_SHOWN]
         ],
@@ -264,7 +275,7 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
     wanted = policy if "labels" in policy else "labels" if policy == "none" else f"{policy}+labels"
     show(
         div(
-            tag("h2", f"New labels would change {count(len(found), 'pair')}"),
+            tag("h2", f"New labels would change {counted(len(found), 'pair')}"),
             tag("table", tag("tbody", *rows), cls="figures"),
             more,
             cls="panel",
@@ -277,19 +288,19 @@ def _new(opened: Study, chosen: TrainingSet) -> None:
         if (name := f"{chosen.name.rstrip('0123456789').rstrip('-')}-{n}") not in training_sets(opened)
     )
     arguments = {key: value for key, value in made_from.items() if key != "until"} | {"name": name, "policy": wanted}
-    jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with them")
+    jobs.start_button(opened, request(build, **arguments), key="build-again", words=f"Build {name} with these labels")
 
 
 def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
     found = change_summary(before, after)
     if not found.changed:
-        show(notice(f"{before.name} and {after.name} hold the same pairs in the same roles."))
+        show(notice(f"{before.name} and {after.name} have the same pairs in the same roles."))
         return
     kinds = [
         tag(
             "tr",
             tag("td", f"{number:,}"),
-            tag("td", f"{was or 'not there'} → {now or 'not there'}", cls="left"),
+            tag("td", f"{was or 'absent'} → {now or 'absent'}", cls="left"),
             tag("td", why, cls="left"),
         )
         for (was, now, why), number in found.changes.most_common()
@@ -298,7 +309,7 @@ def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
     more = (
         tag(
             "p",
-            f"The first {SHOWN} of {found.changed:,}; all of them: ",
+            f"The first {SHOWN} of {found.changed:,}. To list all, run: ",
             command(f"blindspot training-set diff {before.name} {after.name} --limit 0"),
             cls="convention",
         )
@@ -307,7 +318,7 @@ def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
     )
     show(
         div(
-            tag("h2", f"{found.changed:,} pairs changed, {found.same:,} are the same"),
+            tag("h2", f"{counted(found.changed, 'changed pair')}, {found.same:,} unchanged"),
             tag("table", tag("tbody", *kinds), cls="small"),
             tag("table", tag("tbody", *rows), cls="figures"),
             more,
@@ -318,5 +329,5 @@ def _changes(opened: Study, before: TrainingSet, after: TrainingSet) -> None:
 
 
 def _change(change: Change) -> tuple[str, str, str, str]:
-    was, now = (" by ".join(held) if held else "not there" for held in (change.before, change.after))
+    was, now = (" by ".join(side) if side else "absent" for side in (change.before, change.after))
     return change.question, change.passage, change.why, f"{was} → {now}"
