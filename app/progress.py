@@ -35,7 +35,7 @@ def _bar() -> Iterator[Progress]:
         Progress as ProgressBar,
     )
 
-    from app.terminal import Terminal
+    from app.console import Terminal
 
     columns = (
         TextColumn("{task.description}"),

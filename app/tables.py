@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Column, Table
 
-from app.terminal import Terminal, clean_json
+from app.console import Terminal
+from app.terminal import clean_json
 from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:

@@ -2,18 +2,14 @@
 
 Relations, titles, names and messages come from other people's files. A control character in them could move the cursor, hide text
 or change the terminal's settings. `clean` replaces each control character with a visible sign. `clean_streams` applies `clean` to
-standard output and error, and so to `print`, tracebacks, log lines and typer's messages. `Terminal` is rich's console, which
-cleans every text and then adds its own colours. `app.cli.main` calls `clean_streams` once.
+standard output and error, and so to `print`, tracebacks, log lines and typer's messages. `app.console.Terminal` does the
+same for rich. `app.cli.main` calls `clean_streams` once.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import IO, Any
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
 
 _KEPT = "\n\t"
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT}  # U+241B is a small "ESC"
@@ -50,26 +46,6 @@ class CleanStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
-
-
-_CONSOLE_FILE: Any = vars(Console)["file"]  # the property of the base class, whose setter `super()` cannot reach
-
-
-class Terminal(Console):
-    """Rich's console, with every text cleaned before rich adds its own sequences."""
-
-    @property
-    def file(self) -> IO[str]:
-        stream = _CONSOLE_FILE.fget(self)
-        return stream.raw if isinstance(stream, CleanStream) else stream
-
-    @file.setter
-    def file(self, new: IO[str]) -> None:
-        _CONSOLE_FILE.fset(self, new)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=clean(segment.text))
 
 
 def clean_streams() -> None:

@@ -133,7 +133,7 @@ def _start_cross_encoder(folder):
     from backend.training import cross_encoder
 
     settings = cross_encoder.CrossEncoderSettings()
-    return cross_encoder._start(str(folder), settings, "cpu")
+    return cross_encoder._initial_model(str(folder), settings, "cpu")
 
 
 @pytest.mark.parametrize("hostile", RUNNING, ids=lambda make: make.__name__)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from app.terminal import CleanStream, Terminal, clean
+from app.console import Terminal
+from app.terminal import CleanStream, clean
 from backend.core.spreadsheets import write_csv
 
 ROOT = Path(__file__).parents[1]

@@ -73,7 +73,7 @@ def batch_list(study: StudyOption = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.terminal import Terminal
+    from app.console import Terminal
 
     batches = _queue(study).batches()
     if not batches:

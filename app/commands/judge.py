@@ -8,7 +8,7 @@ import typer
 
 from app.commands.common import AsJson, StudyOption, do, group, open_study
 from app.commands.options import takes_settings
-from backend.judges.feature_model import FeatureJudgeSettings
+from backend.judges.settings import FeatureJudgeSettings
 from backend.text.counting import counted
 
 judge_app = group("Judges: learn one from your labels in seconds, and let it judge what runs found.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from typing import Annotated
 
@@ -142,6 +141,8 @@ def _labels_path(folder: str | None) -> Path:
 
 def _passage_problems(path: Path) -> list[str]:
     """Judged passages that the study's collection does not hold."""
+    import sqlite3
+
     from db.corpus import Corpus
     from db.labels import Labels
 

@@ -24,7 +24,7 @@ def people_list(study: StudyOption = None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.terminal import Terminal
+    from app.console import Terminal
 
     people = _people(study).all()
     if not people:

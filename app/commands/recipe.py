@@ -133,7 +133,7 @@ def _lead_or_follow(study: Study, /, **arguments: Any) -> Any:
 def _print_report(study: Study, runs: list[str]) -> None:
     if not runs:
         return
-    from app.terminal import Terminal
+    from app.console import Terminal
     from backend.recipes.stages import dev_report
 
     Terminal().print(dev_report(study, runs).as_rich())

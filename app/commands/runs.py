@@ -132,6 +132,6 @@ def report(
         text = clean_json(made.as_json()) if json else made.as_csv() if csv else made.as_latex()
         print(text.rstrip("\n"))
     else:
-        from app.terminal import Terminal
+        from app.console import Terminal
 
         Terminal().print(made.as_rich())

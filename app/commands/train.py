@@ -10,8 +10,7 @@ import typer
 from app.commands.common import AsJson, StudyOption, Trust, do, group, open_study, trust_models
 from app.commands.options import takes_settings
 from backend.text.counting import counted
-from backend.training.adapter import AdapterSettings
-from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
+from backend.training.training_settings import AdapterSettings, CrossEncoderSettings, DualEncoderSettings
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the model.")]
 TrainingSet = Annotated[str, typer.Option("--on", metavar="SET", help="The training set.")]

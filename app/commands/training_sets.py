@@ -11,7 +11,7 @@ from app.commands.common import AsJson, StudyOption, do, group, open_study, prog
 from app.commands.options import takes_settings
 from backend.text.counting import counted
 from backend.training_sets.denoising import Thresholds
-from backend.training_sets.exports.base import ExportOptions
+from backend.training_sets.export_options import ExportOptions
 
 if TYPE_CHECKING:
     from backend.training_sets.training_set import TrainingSet
@@ -241,7 +241,7 @@ def _print_counts(counts: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from app.terminal import Terminal
+    from app.console import Terminal
 
     console = Terminal()
     reasons = Table("why", "pairs")

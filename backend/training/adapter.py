@@ -12,17 +12,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.core.declared import Field, build, settings_class
+from backend.core.declared import build
 from backend.core.jobs import job
 from backend.core.manifest import read_manifest, whole_folder, write_json, write_manifest
 from backend.core.settings import add_encoder, check_name
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.search import ExactSearch
+from backend.training.training_settings import AdapterSettings
 from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
 
@@ -40,49 +41,6 @@ FALLBACK = (20.0, 0.0)  # where too few questions are held out to choose
 HELD_OUT_ENOUGH = 30
 MEASURED_AT = 20
 PADDED = -1
-
-Kind = Literal["linear", "mlp"]
-
-
-@settings_class
-class AdapterSettings:
-    """How an adapter learns."""
-
-    kind: Kind = Field("linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units")
-    hidden: int = Field(1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
-    steps: int | None = Field(
-        None, title="Steps", description="Number of batches; default 200 (linear), 800 (mlp)", ge=1
-    )
-    batch: int = Field(256, title="Batch", description="Questions in a batch", ge=2)
-    hard_negatives: int = Field(
-        4, title="Hard negatives", description="Hard negatives of each question in a batch", ge=0
-    )
-    random_passages: int = Field(
-        1024, title="Random passages", description="Passages of the index that every batch adds as negatives", ge=0
-    )
-    learning_rate: float = Field(1e-3, title="Learning rate", description="Learning rate of AdamW", gt=0)
-    scale: float | None = Field(
-        None,
-        title="Scale",
-        description="Factor of the similarities; default chosen on held-out training questions",
-        gt=0,
-    )
-    weight_decay: float | None = Field(
-        None,
-        title="Weight decay",
-        description="Weight decay of AdamW; default chosen on held-out training questions",
-        ge=0,
-    )
-    held_out: int = Field(
-        300, title="Held out", description="Training questions held out to choose by, at most a fifth of all", ge=0
-    )
-    seed: int = Field(
-        0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
-    )
-
-    @property
-    def number_of_steps(self) -> int:
-        return self.steps or (200 if self.kind == "linear" else 800)
 
 
 @dataclass(frozen=True)

@@ -230,3 +230,46 @@ def scale_of(settings: DualEncoderSettings, unit_length: bool) -> float:
             f"almost no gradient; take a scale of {UNIT_SCALE:g}, or do not normalise"
         )
     return settings.scale
+
+
+@settings_class
+class AdapterSettings:
+    """How an adapter learns."""
+
+    kind: Literal["linear", "mlp"] = Field(
+        "linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units"
+    )
+    hidden: int = Field(1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
+    steps: int | None = Field(
+        None, title="Steps", description="Number of batches; default 200 (linear), 800 (mlp)", ge=1
+    )
+    batch: int = Field(256, title="Batch", description="Questions in a batch", ge=2)
+    hard_negatives: int = Field(
+        4, title="Hard negatives", description="Hard negatives of each question in a batch", ge=0
+    )
+    random_passages: int = Field(
+        1024, title="Random passages", description="Passages of the index that every batch adds as negatives", ge=0
+    )
+    learning_rate: float = Field(1e-3, title="Learning rate", description="Learning rate of AdamW", gt=0)
+    scale: float | None = Field(
+        None,
+        title="Scale",
+        description="Factor of the similarities; default chosen on held-out training questions",
+        gt=0,
+    )
+    weight_decay: float | None = Field(
+        None,
+        title="Weight decay",
+        description="Weight decay of AdamW; default chosen on held-out training questions",
+        ge=0,
+    )
+    held_out: int = Field(
+        300, title="Held out", description="Training questions held out to choose by, at most a fifth of all", ge=0
+    )
+    seed: int = Field(
+        0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
+    )
+
+    @property
+    def number_of_steps(self) -> int:
+        return self.steps or (200 if self.kind == "linear" else 800)

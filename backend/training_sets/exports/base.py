@@ -5,57 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backend.core.declared import Field, settings_class
 from backend.core.registry import Registry, must_be
 from backend.data.formats.files import written_whole
+from backend.training_sets.export_options import ExportOptions
 from backend.training_sets.training_set import Pair, TrainingSet, positives_of
-from db.errors import Refused
 from db.records import Passage, Question
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-TEMPLATE = "{title} [SEP] {text}"
-"""DPR's template. A tokenizer turns [SEP] in the text into its token."""
 _BLOCK = 100  # questions whose texts are read together
-
-
-@settings_class
-class ExportOptions:
-    """The options of an export."""
-
-    negatives: int | None = Field(
-        default=None,
-        title="Hard negatives",
-        description="Maximum hard negatives of a question, mined ones and people's; default the format's",
-        ge=1,
-    )
-    draw: Literal["top", "random"] = Field(
-        default="top",
-        title="Draw",
-        description="Which hard negatives: top takes the highest-ranked (DPR), random draws them (RocketQA)",
-    )
-    seed: int = Field(default=0, title="Seed", description="Seed of draw random", ge=0)
-    template: str = Field(
-        default=TEMPLATE,
-        title="Template",
-        description="How title and text become one text, for formats with one text a passage",
-    )
-
-    def check(self) -> None:
-        """Raises Refused for a template with unknown fields."""
-        try:
-            self.template.format(title="", text="")
-        except (KeyError, IndexError, ValueError, AttributeError) as error:
-            raise Refused(f"--template {self.template!r} may hold only {{title}} and {{text}}") from error
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class PairPassage(NamedTuple):

@@ -1,0 +1,30 @@
+"""Rich's console with clean text: see `app.terminal`. It stands apart because rich takes long to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO, Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from app.terminal import CleanStream, clean
+
+_CONSOLE_FILE: Any = vars(Console)["file"]  # the property of the base class, whose setter `super()` cannot reach
+
+
+class Terminal(Console):
+    """Rich's console, with every text cleaned before rich adds its own sequences."""
+
+    @property
+    def file(self) -> IO[str]:
+        stream = _CONSOLE_FILE.fget(self)
+        return stream.raw if isinstance(stream, CleanStream) else stream
+
+    @file.setter
+    def file(self, new: IO[str]) -> None:
+        _CONSOLE_FILE.fset(self, new)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=clean(segment.text))

@@ -1,0 +1,43 @@
+"""The options of training-set exports. They stand apart so that the command line can show them without loading NumPy."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from backend.core.declared import Field, settings_class
+
+TEMPLATE = "{title} [SEP] {text}"
+"""DPR's template. A tokenizer turns [SEP] in the text into its token."""
+
+
+@settings_class
+class ExportOptions:
+    """The options of an export."""
+
+    negatives: int | None = Field(
+        default=None,
+        title="Hard negatives",
+        description="Maximum hard negatives of a question, mined ones and people's; default the format's",
+        ge=1,
+    )
+    draw: Literal["top", "random"] = Field(
+        default="top",
+        title="Draw",
+        description="Which hard negatives: top takes the highest-ranked (DPR), random draws them (RocketQA)",
+    )
+    seed: int = Field(default=0, title="Seed", description="Seed of draw random", ge=0)
+    template: str = Field(
+        default=TEMPLATE,
+        title="Template",
+        description="How title and text become one text, for formats with one text a passage",
+    )
+
+    def check(self) -> None:
+        """Raises Refused for a template with unknown fields."""
+        try:
+            self.template.format(title="", text="")
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            raise Refused(f"--template {self.template!r} may hold only {{title}} and {{text}}") from error
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
