@@ -9,6 +9,7 @@ same for rich. `app.cli.main` calls `clean_streams` once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import IO, Any
 
 _KEPT = "\n\t"

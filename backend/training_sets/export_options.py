@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import asdict
+from typing import Any, Literal
 
 from backend.core.declared import Field, settings_class
+from db.errors import Refused
 
 TEMPLATE = "{title} [SEP] {text}"
 """DPR's template. A tokenizer turns [SEP] in the text into its token."""
