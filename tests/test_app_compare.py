@@ -77,7 +77,8 @@ def row(page: Page, start: str) -> str:
 def test_accuracy_by_relation_reads_as_words(study):
     page = compare(study)
     assert row(page, "place of birth (P19)") == "place of birth (P19) 3 100.0 66.7 A +33.3 +0.0 to +100.0 1.000 2 1 0 0"
-    assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -75.0 to +75.0 1.000 1 1 1 1"
+    # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of four.
+    assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -86.6 to +86.6 1.000 1 1 1 1"
 
 
 def test_groups_by_bucket_and_every_count_opens_its_questions(study):

@@ -57,7 +57,7 @@ def contents(study: Study) -> dict:
     files = {
         p.relative_to(study.folder): p.read_bytes()
         for p in study.folder.rglob("*")
-        if p.is_file() and "labels.db" not in p.name
+        if p.is_file() and "labels.db" not in p.name and p.suffix != ".lock"  # a lock file stays, empty
     }
     return {"labels": labels, **files}
 
