@@ -39,7 +39,7 @@ module.exports = [
   {
     files: ["app/components/judging/judge.js", "app/components/judging/on_question.js"],
     languageOptions: {
-      globals: { Outbox: "readonly", labelsOf: "readonly", liveGestures: "readonly", marked: "readonly", node: "readonly", notAGesture: "readonly" },
+      globals: { Outbox: "readonly", labelsOf: "readonly", liveEvents: "readonly", marked: "readonly", node: "readonly", isNotAnEvent: "readonly" },
     },
   },
 ];

@@ -332,7 +332,7 @@ def test_spread_is_the_mean_cosine_of_two_positives(study):
 
 
 @pytest.mark.parametrize(("name", "more", "error", "says"), [
-    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, and 10 are the least"),
+    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, and at least 10 are needed"),
     ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; P19 place of birth has the most, 3"),
     ("relations", {"small": True, "encoders": ["none"]}, Missing, "no encoder 'none'"),
     ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions that share no word with those measured on"),

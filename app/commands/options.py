@@ -99,4 +99,4 @@ def option(one: Declared, default: Any) -> Any:
         float,
     ):  # the settings class checks every bound; the help shows those that tell a person something
         extra |= {"min": one.minimum, "max": one.maximum if (one.maximum or 0) < LARGEST_SHOWN else None}
-    return Annotated[one.kind | None, typer.Option(dashed, help=f"{about}.", **extra)]  # type: ignore[operator]
+    return Annotated[one.kind | None, typer.Option(dashed, help=f"{about}.", **extra)]
