@@ -66,7 +66,9 @@ def test_a_tab_sees_what_a_browser_would(study):
             and "Where is thing 1?" in ada.go("question", question="q1", a="alpha", b="beta").html
         )
         small = ada.go("question", question="q0", a="alpha", b="beta")
-        assert small.html == first.html and small.bytes < first.bytes, "what was seen is named and not sent again"
+        assert small.html == first.html and small.bytes == first.bytes, (
+            "config.toml turns Streamlit's message cache off"
+        )
         assert 'class="flips"' in ada.go("compare", a="alpha", b="beta", page=2).html
         assert "there is no question" in ada.go("question", question="q99", a="alpha", b="beta").html
         stranger.close(), ada.close()

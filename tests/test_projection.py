@@ -156,7 +156,7 @@ def test_nearest_is_scikit_learns_over_several_blocks(similarity, metric, monkey
 def test_equal_neighbours_are_ordered_by_row_and_a_row_is_not_its_own():
     vectors = np.tile([[1.0, 0.0]], (6, 1))
     assert nearest(vectors[:1], vectors, 3, without=np.array([0])).rows.tolist() == [[1, 2, 3]]
-    with pytest.raises(ValueError, match="6 neighbours"):
+    with pytest.raises(ValueError, match="k is 6; it must be from 1 to 5"):
         nearest(vectors[:1], vectors, 6, without=np.array([0]))
 
 

@@ -114,6 +114,6 @@ def test_every_command(blindspot, files, tmp_path, monkeypatch):
 
     assert "bm25-dev" in Page(study.folder).text
     compared = Page(study.folder, "compare", a="bm25-dev", b="tiny-dev").text.replace("'", "’")
-    assert "Relevant is a passage that the question’s gold names" in compared
+    assert "A passage is relevant if it is a gold passage of the question." in compared
     asked = study.questions.all()[0]
     assert asked.text in Page(study.folder, "question", question=asked.id, a="bm25-dev", b="tiny-dev").text
