@@ -188,3 +188,13 @@ def test_progress_is_defined_once():
         or ast.unparse(node).replace("'", "").startswith("Callable[[int, int | None, str]")
     ]
     assert [place.split(":")[0] for place in defined] == ["backend/progress.py"], defined
+
+
+def test_no_two_classes_share_a_name():
+    places = {}
+    for room in MAY_IMPORT:
+        for path in modules(room):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
