@@ -87,7 +87,7 @@ def test_quick_key_presses_each_count(tab, address):
 
 def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
     open_compare(tab, address)
-    find = tab.get_by_label("Find")
+    find = tab.get_by_label("Search")
     find.fill("Aurset0")
     find.press("Enter")
     expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
@@ -97,12 +97,12 @@ def test_filters_are_in_the_address_and_back_undoes_them(tab, address):
     tab.reload()
     ready(tab)
     expect(tab.locator(".pager")).to_contain_text("1–1 of 1 question")
-    expect(tab.get_by_label("Find")).to_have_value("Aurset0")
+    expect(tab.get_by_label("Search")).to_have_value("Aurset0")
     tab.go_back()
     expect(tab.locator(".flips thead")).to_contain_text("finds at 5")
     tab.go_back()
     expect(tab.locator(".pager")).to_contain_text("1–25 of 40 questions")
-    expect(tab.get_by_label("Find")).to_have_value("")
+    expect(tab.get_by_label("Search")).to_have_value("")
 
 
 def test_shared_passages_are_joined_and_a_badge_goes_to_the_twin(tab, address):

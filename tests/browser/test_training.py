@@ -98,7 +98,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         flagged = flag(tab, study, wrong)
         tab.get_by_role("navigation").get_by_role("link", name="Training").click()
         expect(tab.get_by_text("New labels would change 3 pairs")).to_be_visible()
-        tab.get_by_role("button", name="Build raw-2 with them").click()
+        tab.get_by_role("button", name="Build raw-2 with these labels").click()
         expect(tab.get_by_role("link", name="raw-2", exact=True)).to_be_visible(timeout=PATIENCE)
 
         tab.goto(f"http://{server.ADDRESS}:{port}/training?set=raw-2")
@@ -120,7 +120,7 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
             tab.get_by_text("More settings").click()
             tab.get_by_label("Layers", exact=True).fill(str(layers))
         tab.get_by_role("button", name="Train", exact=True).click()
-        tab.get_by_role("button", name="Index, and retrieve over dev").click(timeout=PATIENCE)
+        tab.get_by_role("button", name="Index and retrieve for dev").click(timeout=PATIENCE)
         compare = tab.get_by_role("link", name=f"Compare {start}-dev (before) with model-1-dev (after)")
         compare.click(timeout=PATIENCE)
         tab.wait_for_selector(".flips")
