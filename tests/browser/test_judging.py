@@ -381,7 +381,7 @@ def test_the_question_page_takes_labels_too(tab, desk):
         write_run(desk, name, ["q30"], hits, {"retriever": "bm25"})
     with serving(desk) as port:
         tab.goto(f"http://{server.ADDRESS}:{port}/question?a=alpha&b=beta")
-        tab.get_by_role("link", name="Say who you are").click()
+        tab.get_by_role("link", name="Sign in").click()
         tab.get_by_label("Your name").fill("Ann")
         tab.get_by_role("button", name="Start").click()
         tab.wait_for_selector(".judge .candidate.here")
