@@ -141,7 +141,7 @@ def test_a_pause_and_a_demotion_count_at_once_in_an_open_tab(tab, desk, people):
         tab.wait_for_selector(".judge .candidate.here")
         people.pause("Ada", by="Lea")
         press(tab, "3", gap=100)
-        tab.wait_for_selector("text=Ada is paused")
+        tab.wait_for_selector("text=A lead has paused Ada")
         tab.wait_for_function("() => !document.querySelector('.judge .candidate')")
         taken = len([event for event in labels.events() if event.annotator == "Ada"])
         assert taken == 1, "it was on its way"
