@@ -77,7 +77,8 @@ def row(page: Page, start: str) -> str:
 def test_accuracy_by_relation_reads_as_words(study):
     page = compare(study)
     assert row(page, "place of birth (P19)") == "place of birth (P19) 3 100.0 66.7 A +33.3 +0.0 to +100.0 1.000 2 1 0 0"
-    # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of four.
+    # Differences 1, -1, 0, 0: the percentile bootstrap gives -0.75 to 0.75, times the root of 4/3 for the variance of
+    # four.
     assert row(page, "author (P50)") == "author (P50) 4 50.0 50.0 0.0 -86.6 to +86.6 1.000 1 1 1 1"
 
 
@@ -113,7 +114,7 @@ def test_a_slice_in_the_address_filters_everything(study):
     page = compare(study, slice="relation:P19 and not first(beta)=1")
     assert set(listed(page)) == {"q1"} and "over the 1 of 7 questions" in page.text
     broken = compare(study, slice="nothing:3")
-    assert "there is no condition 'nothing'" in broken.text and len(listed(broken)) == 7
+    assert "unknown condition 'nothing'" in broken.text and len(listed(broken)) == 7
 
 
 def test_runs_over_different_questions_are_compared_on_what_they_share(study):

@@ -1,4 +1,5 @@
-"""Making batches: the arms have their shares, the audit is a uniform draw whose probabilities are stored, nothing comes twice."""
+"""Making batches: the arms have their shares, the audit is a uniform draw whose probabilities are stored, nothing comes
+twice."""
 
 from __future__ import annotations
 
@@ -343,18 +344,18 @@ def test_from_the_command_line(study):
     assert "No batches yet" in run("list")
     told = run("new", "one", "--run", "a", "--run", "b", "--size", 20, "--depth", 5, "--candidates", 4, "--split", "train",
                "--split", "dev", "--people", 2, "--seed", 3, "--relation", "P1")  # fmt: skip
-    assert "Made batch one: 20 of 40 questions (" in told and "18 priority" in told
+    assert "Created batch one: 20 of 40 questions (" in told and "18 priority" in told
     made = items(study, "one")
     assert {item.people_needed for item in made} == {2}
     assert {question.relation for question in study.questions.some([item.question for item in made])} == {"P1"}
-    assert "no more are free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
+    assert "have no more free" in run("new", "small", "--run", "a", "--bucket", "<=1", "--size", 90)
     listed = run("list")
     assert "one" in listed and "open" in listed and "20" in listed
     assert "closed" in run("close", "one") and "closed" in run("list") and "open" in run("open", "one")
     assert "needs 3 people" in run("people", "one", 3) and {item.people_needed for item in items(study, "one")} == {3}
-    assert "are for ben" in run("assign", "one", "ben") and {item.assigned_to for item in items(study, "one")} == {
-        "ben"
-    }
+    assert "are now assigned to ben" in run("assign", "one", "ben") and {
+        item.assigned_to for item in items(study, "one")
+    } == {"ben"}
     assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
@@ -364,4 +365,4 @@ def test_from_the_command_line(study):
     assert "already" in run("new", "one", "--run", "a", fails=True)
     judged_half(study, 6)
     told = run("practice", "p", "--size", 3)
-    assert "Made batch p: 3" in told and "0 were adjudicated" in told
+    assert "Created batch p: 3" in told and "0 adjudicated" in told

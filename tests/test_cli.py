@@ -125,8 +125,12 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
         (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
         (["retrieve", "--with", "bm25", "--split", "prod", "--k", "5", "--study", "STUDY"], 1, "known: births, dev"),
-        (["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"], 1, "for --with hybrid"),
-        (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "names no encoder 'other'"),
+        (
+            ["retrieve", "--with", "bm25", "--weight", "2", "--k", "5", "--study", "STUDY"],
+            1,
+            "works with --with hybrid",
+        ),
+        (["index", "dense", "--encoder", "other", "--study", "STUDY"], 1, "has no encoder 'other'"),
         (["import", "frequencies", "--study", "STUDY"], 2, "give a FILE, or --count"),
         (["import", "questions", "absent.jsonl", "--study", "STUDY"], 1, "absent.jsonl"),
         (

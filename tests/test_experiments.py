@@ -1,4 +1,5 @@
-"""How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables hold what was found."""
+"""How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables
+hold what was found."""
 
 import csv
 import dataclasses
@@ -165,7 +166,8 @@ def test_without_training_one_seed_will_do():
 
 
 @pytest.mark.parametrize(("words", "all"), [(["supported", "supported"], "supported"), (["supported", "inconclusive"], "inconclusive"),
-                                            (["inconclusive", "not supported"], "not supported"), ([], "inconclusive")])  # fmt: skip
+                                            # fmt: skip
+                                            (["inconclusive", "not supported"], "not supported"), ([], "inconclusive")])
 def test_the_word_of_several_claims(words, all):
     assert word_of(words) == all
 
@@ -216,7 +218,8 @@ def test_small_is_small_whatever_the_experiment_does_by_itself(name):
 
 
 def test_what_is_judged_is_what_trains(study, tmp_path):
-    """A limit draws the same questions for a run as for the training set that is cleaned with it; leaks and bad ones are in neither."""
+    """A limit draws the same questions for a run as for the training set that is cleaned with it; leaks and bad ones
+    are in neither."""
     study = copied(study, tmp_path / "s")
     train, dev = study.questions.all(split="train"), study.questions.all(split="dev")
     study.questions.add([dataclasses.replace(dev[0], id="train.leak", split="train")])
@@ -259,7 +262,7 @@ def test_the_cost_reckons_every_kind_of_model(study, name):
 
 
 @pytest.mark.parametrize(("name", "given", "error", "says"), [
-    ("nothing", {}, Missing, "there is no experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
+    ("nothing", {}, Missing, "unknown experiment 'nothing'"), ("negatives", {"wrong": 1}, BadInput, "no setting 'wrong'"),
     ("negatives", {"relations": ["P19"]}, BadInput, "negatives takes no relations"), ("negatives", {"seeds": []}, BadInput, "one seed"),
     ("negatives", {"start": "tiny", "training": {"speed": 1}}, BadInput, "speed"), ("negatives", {"start": "none"}, Missing, "none"),
     ("negatives", {**TINY, "on": "nowhere"}, Missing, "nowhere"),
@@ -315,7 +318,7 @@ def test_an_installed_package_adds_an_experiment(monkeypatch):
     assert list(papers.experiments())[-1] == "foreign" and running.named("foreign") is foreign
     with pytest.raises(Missing, match="known: negatives, .*foreign"):
         running.named("nothing")
-    with pytest.raises(ValueError, match="has an experiment 'negatives' already"):
+    with pytest.raises(ValueError, match="already has an experiment 'negatives'"):
         registry._add(dataclasses.replace(foreign, name="negatives"))
     with pytest.raises(TypeError, match="str is not an Experiment"):
         registry._add("negatives")

@@ -1,4 +1,5 @@
-"""EntityQuestions' experiments on a tiny study: tables whole, figures as the runs say, parts made once, refusals in one line."""
+"""EntityQuestions' experiments on a tiny study: tables whole, figures as the runs say, parts made once, refusals in one
+line."""
 
 import dataclasses
 
@@ -62,7 +63,8 @@ def rows(result):
 
 
 def test_relations_counted_by_hand(study):
-    """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets one."""
+    """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets
+    one."""
     result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
     bench = Workbench(study)
     hits = Bm25Hits(QuestionSelection("dev", limit=100), 20)
@@ -118,7 +120,8 @@ CUT = [
 
 
 def test_blocks_cut_by_hand():
-    """Four tokens a block: passage 3 of A is missing, so none goes from e to f; a word that is longer than a block stands alone."""
+    """Four tokens a block: passage 3 of A is missing, so none goes from e to f; a word that is longer than a block
+    stands alone."""
     made = dict.fromkeys(("passages", "articles", "gaps", "blocks", "words"), 0)
     cut = list(blocks(CUT, 4, lambda word: len(word) if word == "longword" else 1, made))
     assert [(each.id, each.title, each.text) for each in cut] == [
@@ -141,7 +144,8 @@ def test_blocks_without_numbers_follow_one_another_by_title():
 
 
 def test_blocks_are_indexed_and_searched(study):
-    """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have words."""
+    """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have
+    words."""
     result = found(study, "blocks", encoders=["tiny"])
     assert [cell["column"] for cell in result["cells"][:4]] == [
         "BM25, passages",
@@ -184,7 +188,8 @@ def test_official_buckets_by_hand(study):
 
 
 def test_buckets_by_frequency_where_a_split_is_named(study):
-    """Frequencies 1, 10 and 19 of 2 questions each: cut at an eighth of 60, from the frequent end, by the middle of their mass."""
+    """Frequencies 1, 10 and 19 of 2 questions each: cut at an eighth of 60, from the frequent end, by the middle of
+    their mass."""
     questions = [Question(str(n), "q", frequency=1 + 9 * (n % 3), relation="P19") for n in range(6)]
     assert bucket_numbers(questions, False).tolist() == [7, 6, 2] * 2  # middles 59, 48 and 19 of 60, in eighths
     assert any("bucket 7" in row for row in rows(found(study, "buckets", on="dev")))
@@ -241,7 +246,8 @@ def given(**more):
 
 
 def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
-    """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's or the paper's."""
+    """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's
+    or the paper's."""
     towns = [f"Town{chr(97 + n)}" for n in range(26)]
     passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in {towns[n % 26]}.") for n in range(40)]
     asked = [
@@ -260,7 +266,7 @@ def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
     study = Workbench(make_study(tmp_path / "s", passages, asked))
     plan = named("finetune").plan(named("finetune").setting(given(small=True)), study)
     assert (
-        "P19: of 24 training questions 20 share no word of their subject and answers with the 6 that are measured on, 24 no word of"
+        "P19: of 24 training questions, 20 share no word of subject and answers with the 6 measured questions, and 24 share no word of"
         in plan.notes[1]
     )
     tuned = next(
@@ -332,14 +338,14 @@ def test_spread_is_the_mean_cosine_of_two_positives(study):
 
 
 @pytest.mark.parametrize(("name", "more", "error", "says"), [
-    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, and at least 10 are needed"),
-    ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; P19 place of birth has the most, 3"),
+    ("relations", {"relations": ["P17"]}, Refused, "P17 country has 0 questions in dev, but at least 10 are needed"),
+    ("relations", {"on": "births/dev"}, Refused, "no relation has 10 questions in births/dev; the largest, P19 place of birth, has 3"),
     ("relations", {"small": True, "encoders": ["none"]}, Missing, "no encoder 'none'"),
-    ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions that share no word with those measured on"),
-    ("finetune", {"small": True, "training": {"only": "question"}}, BadInput, "leave it out"),
+    ("finetune", {"train": ["train"], "on": "dev"}, Refused, "training questions without words of the measured questions"),
+    ("finetune", {"small": True, "training": {"only": "question"}}, BadInput, "remove this setting"),
     ("interference", {"small": True, "sets": ["nowhere"]}, BadInput, "the set 'nowhere' needs training questions"),
     ("interference", {"small": True, "on": "test"}, BadInput, "no second question set"),
-    ("interference", {"small": True, "sets": ["births", "deaths"]}, BadInput, "one general set at a time"),
+    ("interference", {"small": True, "sets": ["births", "deaths"]}, BadInput, "give one general set"),
     ("specialised", {"small": True, "training": {"layers": 1}}, BadInput, "layers cannot be chosen here"),
     ("buckets", {"small": True, "relations": ["P17"]}, Refused, "P17 country has 0 questions in common-random-buckets"),
     ("embedding-spread", {"relations": ["P20"], "on": "births/dev"}, Refused, "P20 place of death has 3 questions in train and births/dev"),

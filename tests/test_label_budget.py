@@ -1,4 +1,5 @@
-"""What labels buy: the figures by hand, an interval that covers, and the whole experiment on a tiny study, killed and gone on with."""
+"""What labels buy: the figures by hand, an interval that covers, and the whole experiment on a tiny study, killed and
+gone on with."""
 
 import dataclasses
 import json
@@ -32,7 +33,8 @@ def test_one_seed_has_the_interval_of_the_questions():
 
 
 def test_the_interval_lets_seeds_vary():
-    """If all questions of a seed are alike, they say as little as one: the interval is Student's over the five seeds."""
+    """If all questions of a seed are alike, they say as little as one: the interval is Student's over the five
+    seeds."""
     values = np.repeat(np.array([[0.2], [0.3], [0.4], [0.5], [0.6]]), 500, axis=1)
     ours, exact = crossed_mean(values), scipy.stats.ttest_1samp(values[:, 0], 0).confidence_interval()
     assert (ours.low, ours.high) == (pytest.approx(exact.low), pytest.approx(exact.high))
@@ -41,7 +43,8 @@ def test_the_interval_lets_seeds_vary():
 
 
 def coverage(rounds, seeds, questions, of_seeds, seed=0, binary=False):
-    """The share of intervals that hold the true mean 0 of crossed effects; `of_seeds`: standard deviation between seeds."""
+    """The share of intervals that hold the true mean 0 of crossed effects; `of_seeds`: standard deviation between
+    seeds."""
     rng, covered = np.random.default_rng(seed), 0
     for _ in range(rounds):
         shape = (seeds, questions)
@@ -58,7 +61,8 @@ def coverage(rounds, seeds, questions, of_seeds, seed=0, binary=False):
 
 
 def test_the_interval_covers():
-    """19 in 20 intervals hold the truth, also where three seeds vary more than the questions (a bootstrap covered 0.82 there)."""
+    """19 in 20 intervals hold the truth, also where three seeds vary more than the questions (a bootstrap covered 0.82
+    there)."""
     assert coverage(300, 8, 60, 0.02) >= 0.91
     assert coverage(300, 3, 400, 0.1) >= 0.91
 
@@ -86,8 +90,8 @@ def test_the_verdicts():
     verdict, sentence = better.verdict(1.0)
     assert (
         verdict == "worth it"
-        and "the last 200 labels changed it by +10.0 points" in sentence
-        and "+5.00 for a hundred" in sentence
+        and "the last 200 labels changed Success@k by +10.0 points" in sentence
+        and "+5.00 points per hundred labels" in sentence
     )
     assert better.verdict(20.0)[0] == "not worth it" and better.verdict(5.0)[0] == "inconclusive"
     assert gain(100, 300, found=(80, 40)).verdict(0.1)[0] == "not worth it"
@@ -97,10 +101,10 @@ def test_the_verdicts():
 def test_too_little_to_tell():
     assert gain(100, 300, seeds=2).verdict(0.1) == (
         "inconclusive",
-        "Whether the next hundred labels are worth it is inconclusive: there are 2 seeds of at least 3.",
+        "Inconclusive: only 2 seeds (at least 3 needed).",
     )
     assert gain(100, 300, questions=29, found=(1, 20)).verdict(0.1)[0] == "inconclusive"
-    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets hold the same labels.")
+    assert gain(7, 7).verdict(0.1) == ("inconclusive", "Inconclusive: the last two budgets have the same labels.")
     with pytest.raises(ValueError, match="same seeds and questions"):
         Gain.of(1, 2, np.ones((3, 5)), np.ones((2, 5)))
 
@@ -161,7 +165,8 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(bare, tmp_path_factory):
-    """A study in which the experiment was killed in its third training, and gone on with; what it said; the steps that it did."""
+    """A study in which the experiment was killed in its third training, and gone on with; what it said; the steps that
+    it did."""
     pytest.importorskip("accelerate", reason="training needs accelerate")
     study, seen, folder = copied(bare, tmp_path_factory.mktemp("whole") / "s"), [], []
 
@@ -218,7 +223,7 @@ def test_results_stay_as_they_are(whole):
     ]
     assert not list(study.folder.glob("experiments/.budget*"))
     assert label_budget.label_budget(study, "budget", **ASKED) == read_json(folder / "result.json")
-    with pytest.raises(Refused, match="already an experiment 'budget', which asked for something else"):
+    with pytest.raises(Refused, match="an experiment 'budget' with other settings already exists"):
         label_budget.label_budget(study, "budget", **{**ASKED, "k": 4})
     sets = read_json(folder / "manifest.json")["sets"]
     assert set(sets) == {"budget-000", "budget-050", "budget-100"} and all(each["sha256"] for each in sets.values())
@@ -289,8 +294,8 @@ def test_the_command(whole, monkeypatch):
 
 
 @pytest.mark.parametrize("asked, error, said", [
-    ({"split": "train"}, Refused, "questions that train"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
-    ({"policy": "answer_match"}, BadInput, "takes no labels"), ({"seeds": []}, BadInput, "one seed at least"), ({"k": 0}, BadInput, "k is 1 to 60"),
+    ({"split": "train"}, Refused, "training questions"), ({"shares": [50]}, BadInput, "two shares"), ({"shares": [0, 101]}, BadInput, "0 to 100"),
+    ({"policy": "answer_match"}, BadInput, "does not use labels"), ({"seeds": []}, BadInput, "at least one seed"), ({"k": 0}, BadInput, "k must be from 1 to 60"),
     ({"settings": {"bach": 1}}, BadInput, "bach")])  # fmt: skip
 def test_what_cannot_be_asked(bare, asked, error, said):
     with pytest.raises(error, match=said):

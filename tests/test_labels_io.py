@@ -370,7 +370,7 @@ def test_export_and_import_from_the_command_line(command, judged, copy, tmp_path
     monkeypatch.chdir(tmp_path)
     last = Labels(judged.labels_path).last_event
     assert (
-        f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} makes it again)"
+        f"Wrote labels-{last}.csv: {10 + len(NOTES)} rows, up to event {last} (--until {last} reproduces this file)"
         in command(judged, "export", "--format", "csv")
     )
     other = copy("other")
@@ -393,7 +393,7 @@ def test_backup_restore_and_check(command, judged, tmp_path):
     assert "1 label events are in the study and not in" in command(judged, "restore", kept, code=1)
     assert Labels(judged.labels_path).last_event == 23
     told = command(judged, "restore", kept, "--drop-newer")
-    assert "22 label events" in told and "What was there before is in" in told
+    assert "22 label events" in told and "The former file is" in told
     assert (
         Labels(judged.labels_path).last_event == 22
         and labels.add("ann", LabelEvent("new", "note", "P19.dev.0", note="on")).safe
@@ -409,7 +409,7 @@ def test_a_damaged_file_is_found_and_can_be_restored(command, judged, tmp_path):
     for name in judged.folder.glob("labels.db-*"):
         name.unlink()
     judged.labels_path.write_bytes(pages)
-    assert "not sound; restore a backup" in command(judged, "check", code=1)
+    assert "is damaged; restore a backup" in command(judged, "check", code=1)
     assert "Restored" in command(judged, "restore", kept)
     assert "sound. 22 label events" in command(judged, "check") and list((judged.folder / "backups").glob("*damaged*"))
     (tmp_path / "no.db").write_text("nothing of the kind" * 100)

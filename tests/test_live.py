@@ -108,7 +108,7 @@ def test_no_question(indexed_study, question):
 
 
 def test_an_unknown_retriever(indexed_study, through):
-    with pytest.raises(Missing, match="no retriever 'other'"):
+    with pytest.raises(Missing, match="unknown retriever 'other'"):
         live.search(indexed_study, "other", [QUESTION], 5)
 
 
@@ -137,7 +137,7 @@ def test_a_backend_that_is_down_is_one_line_and_the_list_stays(indexed_study, mo
     monkeypatch.setenv(BACKEND, "http://127.0.0.1:9")
     assert live.available(indexed_study) == NAMES
     with pytest.raises(
-        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging go on"
+        Down, match=r"backend at http://127.0.0.1:9 does not answer \(Connection refused\).*judging work"
     ):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
@@ -154,12 +154,12 @@ def test_a_backend_that_never_answers_is_given_up(indexed_study, says, monkeypat
 
 
 @pytest.mark.parametrize("status, text, said", [
-    (200, "<html>a router's page</html>", "no retrieval backend"),
-    (200, "{}", "no retrieval backend of this version"),
-    (200, '{"ordinals": [[60]], "scores": [[1.0]], "indexes": {}}', "a passage that the collection does not hold"),
+    (200, "<html>a router's page</html>", "not a retrieval backend"),
+    (200, "{}", "not a retrieval backend of this version"),
+    (200, '{"ordinals": [[60]], "scores": [[1.0]], "indexes": {}}', "a passage that is not in the collection"),
     (200, '{"ordinals": [[1, 2]], "scores": [[1.0]], "indexes": {}}', "other lengths"),
-    (200, '{"ordinals": [], "scores": [], "indexes": {}}', "another number of questions"),
-    (200, '{"ordinals": [["x"]], "scores": [[1.0]], "indexes": {}}', "no retrieval backend of this version"),
+    (200, '{"ordinals": [], "scores": [], "indexes": {}}', "wrong number of questions"),
+    (200, '{"ordinals": [["x"]], "scores": [[1.0]], "indexes": {}}', "not a retrieval backend of this version"),
     (302, "{}", "status 302"),
     (401, '{"error": "token"}', "BLINDSPOT_BACKEND_TOKEN"),
     (429, '{"error": "64 requests wait"}', "is busy: 64 requests wait"),
@@ -178,7 +178,7 @@ def test_what_a_backend_may_say_wrongly_is_one_line(indexed_study, says, status,
 )
 def test_an_address_that_is_none(indexed_study, monkeypatch, url):
     monkeypatch.setenv(BACKEND, url)
-    with pytest.raises(Refused, match="must be an address like"):
+    with pytest.raises(Refused, match="must be an address such as"):
         live.search(indexed_study, "bm25", [QUESTION], 5)
 
 

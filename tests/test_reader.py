@@ -290,7 +290,7 @@ def test_a_start_is_any_bert(folder, tmp_path):
 
 def test_what_is_no_reader_is_one_line(folder, tmp_path):
     tiny_bert(tmp_path / "bert")
-    with pytest.raises(Missing, match="holds no reader; train one"):
+    with pytest.raises(Missing, match="is not a reader; train one"):
         load_reader(tmp_path / "bert")
     with pytest.raises(Missing, match="cannot load .*nothing"):
         load_reader(tmp_path / "nothing")
@@ -307,7 +307,7 @@ def test_a_reader_for_another_tokenizer_is_one_line(folder, tmp_path):
     shutil.copytree(folder, other)
     words = [*json_vocab(folder), *(f"word{i}" for i in range(50))]
     transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(other)
-    with pytest.raises(Refused, match="the tokenizer of .* is another model's: it has .* words, the network"):
+    with pytest.raises(Refused, match="the tokenizer of .* belongs to another model: it has .* words, the network"):
         load_reader(other)
     trained = tmp_path / "trained"
     shutil.copytree(folder, trained)
@@ -315,7 +315,7 @@ def test_a_reader_for_another_tokenizer_is_one_line(folder, tmp_path):
     load_reader(trained)
     words = [*words[:5], *reversed(list(json_vocab(folder))[5:])]  # as many words, in another order
     transformers.BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(trained)
-    with pytest.raises(Refused, match="the tokenizer of .* are not those that it was trained with"):
+    with pytest.raises(Refused, match="the tokenizer of .* have changed since its training"):
         load_reader(trained)
 
 

@@ -93,9 +93,9 @@ def test_broken_off_it_ends_with_the_same_bytes(study):
 
 
 def test_what_cannot_be_trained_is_one_line(study):
-    with pytest.raises(Missing, match="there is no dense index 'nothing'"):
+    with pytest.raises(Missing, match="no dense index for encoder 'nothing'"):
         train_joint(study, "x", "nothing")
-    with pytest.raises(Missing, match="'tiny' is no joint training"):
+    with pytest.raises(Missing, match="'tiny' is not a joint training"):
         retrieve_joint(study, "tiny")
     with pytest.raises(BadInput, match="passages must be a whole number of at least 2, not 1"):
         joint(study, "x", passages=1)

@@ -203,7 +203,7 @@ def test_figures_by_hand():
 def test_k_is_tuned_on_dev_alone():
     mixed = hand_made({1: [0, 1, 1], 5: [1, 0, 0], 9: [1, 0, 0]}, splits=["dev", "test", "test"])
     assert (tuned_k(mixed).k, tuned_k(mixed).exact.n) == (5, 1)  # of equals the smallest
-    with pytest.raises(Refused, match="run 'r' holds no dev question with answers to tune k on; give --tune-on"):
+    with pytest.raises(Refused, match="run 'r' has no dev question with answers to tune k on; give --tune-on"):
         tuned_k(hand_made({1: [1, 1]}, splits=["test", "train"]))
 
 
@@ -316,6 +316,6 @@ def test_the_commands(study, reader):
         told["k"]["1"]["f1"]["value"] == pytest.approx(made.f1[1].mean())
         and sum(each["n"] for each in told["groups"].values()) == told["n"]
     )
-    with pytest.raises(Refused, match="run 'train' holds no dev question"):
+    with pytest.raises(Refused, match="run 'train' has no dev question"):
         invoke(study, "read", "--run", "dev", "--reader", "own", "--tune-on", "train")
     assert invoke(study, "read", "--run", "dev", "--reader", "own", "--k", "many").exit_code == 2

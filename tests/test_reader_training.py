@@ -205,7 +205,7 @@ def test_nothing_to_train_on_is_one_line(study, bert):
         {"retriever": "x"},
     )
     with pytest.raises(
-        Refused, match="no question of run 'none' has a positive passage .*no passage of the first 100 holds an answer"
+        Refused, match="no question of run 'none' has a positive passage .*no passage in the top 100 contains an answer"
     ):
         quick(study, "r", bert, run="none")
     assert not study.path("models", "r").exists()

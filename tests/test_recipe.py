@@ -205,7 +205,7 @@ def test_an_unsure_judge_adds_nothing(bare, tmp_path):
     why = next(stage for stage in recipe.stages() if stage.key == "4 dual encoder").unless()
     assert (
         why
-        == "the cross-encoder gave no passage of the 10 unlabelled questions more than 0.9, so there is nothing to add"
+        == "the cross-encoder scored no passage of the 10 unlabelled questions above 0.9, so there is nothing to add"
     )
 
 
@@ -332,7 +332,7 @@ def test_it_goes_on_where_it_was_killed_and_says_that_nothing_is_unlabelled(bare
     assert any(doing.startswith("step 4: left out: there are no unlabelled questions") for doing in seen)
     assert (
         len(made.notes) == 1
-        and "no passage of step 3 less than 0.1, so that step had no hard negatives" in made.notes[0]
+        and "no passage of step 3 below 0.1, so step 3 had only people's hard negatives" in made.notes[0]
     )
     assert made.runs == ["rocket-1-dev", "rocket-3-dev"] and "rocket-4" not in study.parts("training_sets")
     stages = read_json(study.folder / "recipes" / "rocket" / "state.json")["stages"]

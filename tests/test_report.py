@@ -82,7 +82,7 @@ def test_by_answers_by_hand(with_run):
     assert {k: (e["value"], e["n"]) for k, e in made["recall"].items()} == {"1": (0.25, 4), "3": (0.625, 4)}
     assert all(e["low"] <= e["value"] <= e["high"] and "seed 0" in e["method"] for e in made["recall"].values())
     assert any("1 of 5 questions left out: no answers" in note for note in made["notes"])
-    assert any("keeps 3 hits, so k = 20" in note for note in made["notes"])
+    assert any("has 3 hits per question, so k = 20" in note for note in made["notes"])
 
 
 def test_by_gold_by_hand(with_run):
@@ -203,7 +203,7 @@ def test_the_terminal_shows_figures_intervals_and_the_convention(with_run):
     low, high = (100 * bound for bound in wilson(1, 4))
     assert f"25.0 [{low:.1f}–{high:.1f}]" in shown
     assert "P20 place of death" in shown and "P19 place of birth" in shown
-    assert "the text is searched, not the title" in " ".join(shown.split())
+    assert "titles are not searched" in " ".join(shown.split())
 
 
 def test_csv_has_one_figure_a_line(with_run):

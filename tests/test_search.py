@@ -141,7 +141,8 @@ def test_negative_scores():
 
 
 def test_more_nearly_equal_rows_than_candidates(monkeypatch):
-    """600 rows closer together than bfloat16 can tell: settled by the search without a cut, with a small memory of pairs."""
+    """600 rows closer together than bfloat16 can tell: settled by the search without a cut, with a small memory of
+    pairs."""
     monkeypatch.setattr(exhaustive, "PAIRS_HELD", 50)
     rng = np.random.default_rng(9)
     middle = rng.normal(size=24)
@@ -208,7 +209,7 @@ def test_bad_vectors_are_refused():
         ExactSearch(np.eye(3, dtype=np.float32))
     vectors = np.ones((5000, 4), np.float16)
     vectors[4321, 2] = np.nan
-    with pytest.raises(Refused, match="row 4321 holds NaN or infinity; make the index again"):
+    with pytest.raises(Refused, match="row 4321 contains NaN or infinity; rebuild the index"):
         ExactSearch(vectors, "dot", "cpu").search(np.ones((1, 4), np.float32), 3)
 
 

@@ -1,4 +1,5 @@
-"""Faults around the label store, each with one clear line: locks, full disks, missing rights, lost files, torn copies, names."""
+"""Faults around the label store, each with one clear line: locks, full disks, missing rights, lost files, torn copies,
+names."""
 
 import gc
 import json
@@ -272,10 +273,10 @@ def test_without_any_backup_one_can_start_anew(study, command):
         path.unlink()
     with pytest.raises(Refused, match="there are no backups.*--empty"):
         Study.open(study.folder)
-    assert "name a backup" in command(study, "labels", "restore", code=1)
+    assert "give either a backup" in command(study, "labels", "restore", code=1)
     command(study, "labels", "restore", "--empty")
     assert len(Study.open(study.folder).questions) == 0
-    assert "holds data" in command(study, "labels", "restore", "--empty", code=1)
+    assert "contains data" in command(study, "labels", "restore", "--empty", code=1)
 
 
 LIMITED = """
@@ -657,7 +658,8 @@ for what in ("mapped", "saved"):
 
 
 def test_arrays_on_a_full_disk_are_one_line(study, tmp_path):
-    """A mapped array would end the process with SIGBUS, and NumPy's own words are "8000000 requested and 4096 written"."""
+    """A mapped array would end the process with SIGBUS, and NumPy's own words are "8000000 requested and 4096
+    written"."""
     disk = tmp_path / "disk"
     disk.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True)

@@ -1,4 +1,6 @@
-"""A study's report as one HTML file that needs nothing else: the same figures as the pages and commands, plots that can be pointed at."""
+"""A study's report as one self-contained HTML file, with the same figures as the pages and commands, and interactive
+plots.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,16 @@ function save(button, format) {
 }
 """
 CLOSING = (
-    "What must not be concluded: that a figure would be the same on another collection, other questions or another encoder; that a passage "
-    "counted as relevant truly answers, or one counted as not does not, where nobody judged it; that a slice is the cause of a difference."
+    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
+    "answer it. A slice shows where a difference is, not its cause."
 )
 
 
 def write_html_report(
     study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> int:
-    """Write the report; gives the size in bytes. Raises Missing for a run that does not exist, BadInput, OSError."""
+    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
     text = html_report(study, runs, relevance, rule)
     write_text(path, text)
     return len(text.encode("utf-8"))
@@ -62,7 +65,9 @@ def write_html_report(
 def html_report(
     study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> str:
-    """The whole file. Runs over the same questions stand side by side; of each such set the first is compared with the others."""
+    """Return the whole file. Runs over the same questions share tables, and the first of them is compared with the
+    others.
+    """
     from plotly.offline import get_plotlyjs
 
     made = report(study, runs, "relation", relevance, rule)
@@ -105,7 +110,7 @@ def _navigation(sets: Sequence[Sequence[str]]) -> str:
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
-    """Tables and plots of runs over one set of questions."""
+    """Return the tables and plots of runs over one set of questions."""
     from backend.evaluation.comparison import measure_all
 
     panel = Panel.of(measure_all(study, members, relevance, rule))
@@ -151,7 +156,7 @@ def _published(table, members: Sequence[str], order: Sequence[str]) -> Table:
     ours = [_percent(table.macro[run][published.K]) for run in members]
     made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
     heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
-    return f"Beside {published.SOURCE}: top {published.K}, %", heads, made
+    return f"Comparison with {published.SOURCE}: top {published.K}, %", heads, made
 
 
 def _curves(curves, members: Sequence[str]) -> Table:
@@ -164,7 +169,7 @@ def _curves(curves, members: Sequence[str]) -> Table:
             shares = [_interval(by_run[run][number].success) for run in members]
             rows.append([series, report_plots.bucket_name(point.bucket), span, f"{point.n:,}", *shares])
     return (
-        f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
+        f"Success@{curves.k}, %, with 95% Wilson interval; frequency by {curves.source}",
         ["subjects", "bucket", "mentions", "n", *members],
         rows,
     )

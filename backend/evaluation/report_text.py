@@ -1,4 +1,4 @@
-"""A report as JSON, CSV, LaTeX, and tables for the terminal."""
+"""A report as JSON, CSV, LaTeX and terminal tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ABSENT = "\N{EN DASH}"
 
 
 def as_dict(report: Report) -> dict:
-    """The JSON form. Scripts read `runs[NAME].k["1"].success`; values are 0 to 1, null where n is 0."""
+    """Return the JSON form. Scripts read `runs[NAME].k["1"].success`. Values are 0 to 1, null if n is 0."""
     return {
         "convention": report.convention,
         "notes": report.notes,
@@ -67,7 +67,9 @@ def as_json(report: Report) -> str:
 
 
 def as_csv(report: Report) -> str:
-    """One figure a line; the columns are COLUMNS. How the figures were made stands in the JSON and on the terminal."""
+    """Return CSV with one figure a line; the columns are COLUMNS. Only the JSON and the terminal explain how the
+    figures were computed.
+    """
     text = io.StringIO()
     rows = (
         {
@@ -82,7 +84,7 @@ def as_csv(report: Report) -> str:
 
 
 def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Estimate]]:
-    """(group, measure, k, estimate) of a run, the whole run first."""
+    """Yield (group, measure, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", k, e) for k, e in run.success.items())
     yield from (("all", "macro success", k, e) for k, e in run.macro.items())
     if run.mrr is not None:
@@ -93,7 +95,7 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Es
 
 
 Table = tuple[str, list[str], list[list[str]]]
-"""(caption, headings, rows of cells): what LaTeX and the terminal share. The first column is text, the rest figures."""
+"""Return (caption, headings, rows of cells) for LaTeX and the terminal. The first column is text, the others are figures."""
 
 
 def report_tables(report: Report) -> list[Table]:
@@ -149,7 +151,7 @@ def _percent(estimate: Estimate | None) -> str:
 def _interval(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return ABSENT
-    # No space inside the brackets: a narrow terminal then breaks before them.
+    # Without a space inside the brackets a narrow terminal breaks the line before them.
     value, low, high = estimate.percent
     return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"
 
@@ -163,7 +165,7 @@ def as_latex(report: Report) -> str:
 
 
 def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    r"""Tables for a paper that says \usepackage{booktabs}; how the figures were made stands above them as comments."""
+    r"""Return tables for a paper that uses booktabs. Comments above them explain how the figures were computed."""
     lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
     for caption, headings, rows in tables:
         lines += ["\\begin{table}", "\\centering", f"\\caption{{{_escaped(caption)}}}",
@@ -193,7 +195,7 @@ def as_rich(report: Report) -> RenderableType:
 
 
 def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableType:
-    """Tables for the terminal, the remarks under them."""
+    """Return tables for the terminal with the remarks below them."""
     from rich.console import Group as Stack
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -204,6 +206,6 @@ def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableTy
         for i, heading in enumerate(headings):
             table.add_column(Text(heading), justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
+            table.add_row(*map(Text, row))  # plain Text, so that a name with brackets is not read as markup
         made += [table, Text()]
     return Stack(*made, *(Text(remark) for remark in remarks))
