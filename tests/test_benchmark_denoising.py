@@ -133,5 +133,5 @@ def test_killed_it_goes_on_to_the_same(benches):
 def test_other_settings_in_one_folder_are_refused(tmp_path):
     same_plan(tmp_path / "work", {"dual": {"steps": 3}, "order": (1, 2)})
     same_plan(tmp_path / "work", {"dual": {"steps": 3}, "order": (1, 2)})
-    with pytest.raises(Refused, match="begun with other settings \\(dual\\)"):
+    with pytest.raises(Refused, match="started with other settings \\(dual\\)"):
         same_plan(tmp_path / "work", {"dual": {"steps": 4}, "order": (1, 2)})

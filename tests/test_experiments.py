@@ -165,9 +165,16 @@ def test_without_training_one_seed_will_do():
     assert "1 seeds of at least 3" in CLAIM.judge(*values(150, 100, seeds=1), trained=True, level=0.95)["because"]
 
 
-@pytest.mark.parametrize(("words", "all"), [(["supported", "supported"], "supported"), (["supported", "inconclusive"], "inconclusive"),
-                                            # fmt: skip
-                                            (["inconclusive", "not supported"], "not supported"), ([], "inconclusive")])
+@pytest.mark.parametrize(
+    ("words", "all"),
+    [
+        (["supported", "supported"], "supported"),
+        (["supported", "inconclusive"], "inconclusive"),
+        # fmt: skip
+        (["inconclusive", "not supported"], "not supported"),
+        ([], "inconclusive"),
+    ],
+)
 def test_the_word_of_several_claims(words, all):
     assert word_of(words) == all
 
