@@ -112,9 +112,15 @@ def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
     yield "curves along 8 buckets, all relations and each", curves, False
     yield "both plots", plots, False
     facts = keep("facts", lambda: Facts(compared(), 5))
-    yield "a slice: relation:P19 and not group:\"<=1 mentions\" and first(...)<=5", lambda: (
-        # fmt: skip
-        facts(), held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5')), False
+    yield (
+        'a slice: relation:P19 and not group:"<=1 mentions" and first(...)<=5',
+        lambda: (
+            # fmt: skip
+            facts(),
+            held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5'),
+        ),
+        False,
+    )
     yield "every tag", lambda: [held["facts"].tag(name) for name in ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled",
                                                                       "answer_in_unlabelled")], False  # fmt: skip
     yield "rank-biased overlap of every pair of lists", lambda: compared().overlap, True

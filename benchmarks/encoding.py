@@ -50,9 +50,12 @@ def main() -> None:
     parser.add_argument("--device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = EncoderSettings(model=random_bert(Path(folder)) if options.random_bert else options.model,
-                                   # fmt: skip
-                                   pooling="cls" if options.random_bert else "auto", max_tokens=options.max_tokens)
+        settings = EncoderSettings(
+            model=random_bert(Path(folder)) if options.random_bert else options.model,
+            # fmt: skip
+            pooling="cls" if options.random_bert else "auto",
+            max_tokens=options.max_tokens,
+        )
         measure(
             load_encoder(settings, options.device), some_passages(options.passages), options.rounds, options.precision
         )

@@ -1,4 +1,4 @@
-"""Simulated annotators of a study whose truth is known: each is right so often, and as fast, as they are said to be."""
+"""Simulated annotators of a study with known truth, with given accuracy and speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For tests of the app: a study whose every figure is known by hand, and a page of it as a person would get it."""
+"""Helpers for tests of the app: a study with figures known by hand, and a page as a person gets it."""
 
 from __future__ import annotations
 

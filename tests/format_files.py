@@ -1,4 +1,4 @@
-"""A small good file of every outside format, and a small study for them to go into."""
+"""A small valid file of every external format, and a small study to import them into."""
 
 from __future__ import annotations
 

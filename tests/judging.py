@@ -1,4 +1,4 @@
-"""A small study to judge, and short ways to say what annotators do."""
+"""A small study to judge, and helpers for annotators' actions."""
 
 from __future__ import annotations
 

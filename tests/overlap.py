@@ -1,4 +1,4 @@
-"""A study of a generated encyclopedia, searched by plain token overlap: no Java, no torch, and its whole truth is known."""
+"""A study of a generated encyclopedia with known truth, searched by plain token overlap, without Java and torch."""
 
 from __future__ import annotations
 

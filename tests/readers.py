@@ -1,4 +1,4 @@
-"""What tests of the reader share: a tiny network, questions with passages of a run, a study to train and read in."""
+"""Helpers for tests of the reader: a tiny network, questions with passages of a run, and a study to train and read in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of the real data, small enough for a test."""
+"""Parts of the real data that are small enough for a test."""
 
 import json
 import lzma

@@ -1,4 +1,4 @@
-"""Small studies and tiny encoders that several tests build on."""
+"""Small studies and tiny encoders for several test files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures, against ir_measures, statsmodels and scipy."""
+"""Accuracy measures, compared with ir_measures, statsmodels and scipy."""
 
 from __future__ import annotations
 

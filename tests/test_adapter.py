@@ -1,4 +1,4 @@
-"""Adapters: a map of question vectors that is learned over an index as it stands."""
+"""Adapters: a map of question vectors learned over an existing index."""
 
 import numpy as np
 import pytest

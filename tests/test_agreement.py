@@ -1,4 +1,4 @@
-"""Alpha and kappa, against published worked examples and the libraries of others."""
+"""Alpha and kappa, compared with published worked examples and other libraries."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does a passage hold an answer? Against a slow re-implementation of each rule, written from its description."""
+"""Answer matching, compared with a slow re-implementation of each rule from its description."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
-selections."""
+"""The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points, selections."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The pages Slices and Relations."""
+"""The Slices and Relations pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Training page: what it says with nothing, with a set, with labels given since, and between two sets."""
+"""The Training page: without a set, with a set, with newer labels, and the difference of two sets."""
 
 from __future__ import annotations
 

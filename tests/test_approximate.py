@@ -1,4 +1,4 @@
-"""FAISS indexes against exact search."""
+"""FAISS indexes, compared with exact search."""
 
 import sys
 from pathlib import Path

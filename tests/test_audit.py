@@ -1,4 +1,4 @@
-"""The rate of false negatives from the audit arm, against a truth that is known and figures that others compute."""
+"""The rate of false negatives from the audit arm, compared with known truth and with other implementations."""
 
 import numpy as np
 import pytest

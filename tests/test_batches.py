@@ -1,5 +1,6 @@
-"""Making batches: the arms have their shares, the audit is a uniform draw whose probabilities are stored, nothing comes
-twice."""
+"""Creating batches: the arms have their shares, the audit is a uniform sample with stored probabilities, no question is
+drawn twice.
+"""
 
 from __future__ import annotations
 
@@ -360,7 +361,7 @@ def test_from_the_command_line(study):
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
     assert "0 questions have settled labels" in run("practice", "p", fails=True)
-    assert "nobody named 'zoe'" in run("assign", "one", "zoe", fails=True)
+    assert "nobody is named 'zoe'" in run("assign", "one", "zoe", fails=True)
     assert "PERSON" in run("assign", "one", fails=True)
     assert "already" in run("new", "one", "--run", "a", fails=True)
     judged_half(study, 6)

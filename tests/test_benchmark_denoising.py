@@ -1,4 +1,4 @@
-"""The denoising benchmark: its rule says what it should, and a killed training goes on to what an unbroken one finds."""
+"""The denoising benchmark: the rule for claims is right, and a killed training resumes to the same result."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is out of reach of somebody who has still to judge a question: its ranks, scores, gold and the labels of others."""
+"""Blindness: a person who still has to judge a question cannot see its ranks, scores, gold or other people's labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BM25 against Pyserini's own searcher, and the exact scoring of any passage."""
+"""BM25, compared with Pyserini's searcher, and the exact scoring of any passage."""
 
 import json
 import subprocess

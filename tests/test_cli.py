@@ -117,10 +117,10 @@ def test_a_first_import_into_an_empty_folder_makes_the_study(blindspot, files, t
 @pytest.mark.parametrize(
     "arguments, code, says",
     [
-        (["status"], 1, "holds no study"),
-        (["import", "passages", "absent.tsv"], 1, "holds no study"),
+        (["status"], 1, "is not a study"),
+        (["import", "passages", "absent.tsv"], 1, "is not a study"),
         (["report", "--json", "--csv", "--study", "STUDY"], 2, "give one of"),
-        (["report", "--run", "other", "--study", "STUDY"], 1, "there is no run 'other'"),
+        (["report", "--run", "other", "--study", "STUDY"], 1, "no run 'other'"),
         (["retrieve", "--with", "magic", "--study", "STUDY"], 1, "bm25, dense, hybrid"),
         (["retrieve", "--with", "bm25", "--study", "STUDY", "--k", "5"], 1, "blindspot index bm25"),
         (["retrieve", "--with", "bm25", "--study", "STUDY"], 1, "only 45 passages"),
@@ -180,7 +180,7 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(blindspot, files, tmp_path, 
 
     monkeypatch.setattr(jobs, "run", interrupted)
     code, _, err = blindspot("index", "bm25", "--study", tmp_path / "s")
-    assert code == 130 and "goes on from there" in err
+    assert code == 130 and "resumes from there" in err
 
 
 def test_a_file_that_cannot_be_read_is_one_line(blindspot, tmp_path, monkeypatch):

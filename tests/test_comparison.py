@@ -1,4 +1,4 @@
-"""Comparisons, panels and the HTML report: figures by hand, and the same ones in every form."""
+"""Comparisons, panels and the HTML report: figures worked by hand, equal in every output format."""
 
 from __future__ import annotations
 

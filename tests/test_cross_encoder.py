@@ -1,4 +1,4 @@
-"""The cross-encoder: it learns, says how sure it is, goes on exactly, and what it was told by is one line where it cannot."""
+"""The cross-encoder: it learns, it is calibrated, it resumes exactly, and bad input gets one line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Denoising policies: what they keep, drop and propose, at their very thresholds; people have the last word over each of them."""
+"""Denoising policies: the pairs they keep, drop and propose, exactly at their thresholds; people's labels override
+every policy.
+"""
 
 import pytest
 

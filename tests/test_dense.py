@@ -1,4 +1,4 @@
-"""Building dense indexes: resuming, taking vectors made elsewhere, refusing what does not fit."""
+"""Building dense indexes: resuming, importing vectors, refusing vectors that do not fit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who says that a passage answers, by rank: by hand-made cases, and from a study."""
+"""Disagreements of judges by rank, in hand-made cases and in a study."""
 
 from collections import Counter
 

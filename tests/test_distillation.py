@@ -1,4 +1,6 @@
-"""A dual encoder that learns from a cross-encoder's scores: which pairs are scored, whose word counts, and going on where it stood."""
+"""Distillation: a dual encoder learns from a cross-encoder's scores. Which pairs are scored, which labels count, and
+resuming.
+"""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Several processes train as one: two over gloo give the gradient, and the weights, of one with the whole batch.
+"""Training with several processes: two over gloo give the gradient, and the weights, of one process with the whole
+batch.
 
 `python -m tests.test_distributed FOLDER` is one of the two processes.
 """

@@ -1,4 +1,4 @@
-"""Downloads, against a server on this machine that breaks off, lies about sizes, redirects and changes its mind."""
+"""Downloads from a local server that breaks off, sends wrong sizes, redirects and changes the file."""
 
 import hashlib
 import http.server

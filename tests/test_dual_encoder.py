@@ -1,4 +1,4 @@
-"""Training a dual encoder: it learns, keeps the best, goes on exactly where it was broken off, and refuses what cannot learn."""
+"""Training a dual encoder: it learns, keeps the best checkpoint, resumes exactly, and refuses invalid input."""
 
 import signal
 import subprocess

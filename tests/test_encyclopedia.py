@@ -1,4 +1,4 @@
-"""The generated encyclopedia: its promises, checked on what it wrote rather than on how it was planned."""
+"""The generated encyclopedia: its guarantees, checked on its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every kind of job runs once through `submit` on a tiny study: recorded, its function found again, its result kept."""
+"""Every kind of job runs once through `submit` on a tiny study: it is recorded, its function is found again, its result
+is stored.
+"""
 
 import dataclasses
 import json

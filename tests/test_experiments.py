@@ -1,5 +1,6 @@
-"""How experiments are run: parts are made once and shared, a killed one goes on, claims are judged by a rule, tables
-hold what was found."""
+"""Running experiments: parts are made once and shared, a killed experiment resumes, a rule judges claims, tables show
+the results.
+"""
 
 import csv
 import dataclasses

@@ -1,5 +1,6 @@
-"""EntityQuestions' experiments on a tiny study: tables whole, figures as the runs say, parts made once, refusals in one
-line."""
+"""EntityQuestions' experiments on a tiny study: complete tables, figures equal to the runs', parts made once, refusals
+in one line.
+"""
 
 import dataclasses
 

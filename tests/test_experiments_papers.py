@@ -1,4 +1,4 @@
-"""The experiments of the papers run to their tables on a tiny study: nothing is learned, everything is there."""
+"""The papers' experiments run to their complete tables on a tiny study."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Long-lived faults on a whole study: kill -9 in each kind of job, full disks, damaged stores, strange paths, jumping clocks.
+"""Long fault tests on a whole study: kill -9 in each kind of job, full disks, damaged stores, strange paths, jumping
+clocks.
 
 `make soak` runs them. Each prints how often it did what its name says (`pytest -s` shows it).
 """

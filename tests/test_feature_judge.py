@@ -1,4 +1,4 @@
-"""The feature judge: what it looks at, what it learns from, what it is worth, and what it may be asked."""
+"""The feature judge: its features, its training data, its quality, and invalid requests."""
 
 import dataclasses
 import json

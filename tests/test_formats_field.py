@@ -1,4 +1,4 @@
-"""Every format of the field: recognised, read, written and read back, its faults named by file and line."""
+"""Every standard format: recognised, read, written and read back; faults are named by file and line."""
 
 from __future__ import annotations
 

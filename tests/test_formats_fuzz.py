@@ -1,4 +1,6 @@
-"""Broken files: every reader gives a message or a good result, never another error, and an import is whole or did not happen."""
+"""Broken files: every reader returns a message or a valid result, never another error, and an import is complete or
+absent.
+"""
 
 from __future__ import annotations
 

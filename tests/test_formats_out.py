@@ -1,4 +1,4 @@
-"""Every format that is written: what goes out comes back the same, and other people's tools read it and measure the same."""
+"""Every output format: it reads back the same, and other tools read it and compute the same measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house itself: imports run one way, nothing heavy loads early, names and pins agree."""
+"""The structure of the code: imports run one way, nothing heavy loads early, names and pins agree."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Imports are whole or not at all, say what is wrong in one line, and change nothing the second time."""
+"""Imports are complete or absent, report faults in one line, and change nothing when repeated."""
 
 from __future__ import annotations
 

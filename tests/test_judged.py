@@ -1,4 +1,4 @@
-"""Judged@k and accuracy on corrected labels, by hand and against ir_measures."""
+"""Judged@k and accuracy with corrected labels, by hand and compared with ir_measures."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
-"""What labels buy: the figures by hand, an interval that covers, and the whole experiment on a tiny study, killed and
-gone on with."""
+"""The label-budget experiment: figures by hand, the coverage of the interval, and a whole experiment on a tiny study,
+killed and resumed.
+"""
 
 import dataclasses
 import json

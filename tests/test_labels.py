@@ -1,4 +1,6 @@
-"""The label store: nothing is lost, doubled, changed or taken back by another; what is held of a pair follows from the events."""
+"""The label store: nothing is lost, doubled, changed or undone by somebody else; a pair's state follows from the
+events.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def test_the_same_gesture_sent_again_is_stored_once(desk):
 def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
     first = LabelEvent("g", "label", "q0", (Choice("p1", "negative"),))
     desk.labels.add("ann", first)
-    with pytest.raises(Refused, match="'g' was used before for something else"):
+    with pytest.raises(Refused, match="'g' was already used for another event"):
         desk.labels.add("ann", replace(first, **other))
     with pytest.raises(Refused, match="used before"):
         desk.labels.add("ben", first)
@@ -241,7 +243,7 @@ def test_roles_are_asked_by_the_store(desk):
     with pytest.raises(Refused, match="ann is an annotator and may not adjudicate"):
         desk.label("ann", "q0", {"p1": "positive"}, kind="adjudicate")
     desk.label("lea", "q0", {"p1": "positive"}, kind="adjudicate")
-    with pytest.raises(Missing, match="nobody named 'zoe'"):
+    with pytest.raises(Missing, match="nobody is named 'zoe'"):
         desk.label("zoe", "q0", {"p1": "positive"})
     for act in (
         lambda by: desk.people.add("new", by=by),

@@ -1,4 +1,4 @@
-"""Labels out and in: byte for byte the same, safe in a spreadsheet, and what does not fit is said by line."""
+"""Exporting and importing labels: byte for byte the same, safe in a spreadsheet, with faults reported by line."""
 
 from __future__ import annotations
 
@@ -421,4 +421,4 @@ def test_a_guard_that_is_gone_is_found(command, judged):
     connection.execute("DROP TRIGGER label_event_no_update")
     assert "the trigger label_event_no_update is missing" in command(judged, "check", code=1)
     connection.execute("UPDATE label_event SET annotator = 'ada' WHERE gesture = 'a2'")
-    assert "undo what is not their annotator's" in command(judged, "check", code=1)
+    assert "undo another annotator's event" in command(judged, "check", code=1)

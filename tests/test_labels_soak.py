@@ -1,4 +1,5 @@
-"""Many people at once, and processes that are killed: no lock error, no crowded question, nothing acknowledged is lost.
+"""Many people at once, and killed processes: no lock error, no question with too many people, no acknowledged label
+lost.
 
 The small forms take seconds; those marked slow (`make soak`) do what the claim says.
 """

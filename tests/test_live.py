@@ -1,4 +1,6 @@
-"""live.search: here or behind a backend, the same function; a backend that is down or is another is one line."""
+"""Live questions, in this process or behind a backend: the same function; a backend that is down or wrong gives one
+line.
+"""
 
 import http.server
 import json

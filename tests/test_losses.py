@@ -1,4 +1,4 @@
-"""The training loss against DPR's formula, written out, and against the library's."""
+"""The training loss, compared with DPR's formula and with the library's loss."""
 
 import math
 

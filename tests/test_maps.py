@@ -1,4 +1,4 @@
-"""Maps of a small study: what is on one, what is kept, clusters and their edits, the way to judging."""
+"""Maps of a small study: their points, their storage, clusters and their edits, and the way to judging."""
 
 import json
 

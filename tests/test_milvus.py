@@ -1,5 +1,6 @@
-"""Dense retrieval through Milvus, against the embedded milvus-lite: the hits of exact search, resumed, counted, one
-line where it is dead."""
+"""Dense retrieval through the embedded milvus-lite: the hits of exact search, resuming, counting, one line if it is
+down.
+"""
 
 import shutil
 

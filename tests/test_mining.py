@@ -1,4 +1,4 @@
-"""Mining: ranks of runs, drawn negatives, distant supervision, and who may not train at all."""
+"""Mining: ranks of runs, sampled negatives, distant supervision, and questions that must not train."""
 
 import numpy as np
 import pytest

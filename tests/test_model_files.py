@@ -1,4 +1,4 @@
-"""Model folders of strangers: nothing of them runs without --trust, and what is broken is one line."""
+"""Model folders of other people: their code never runs without --trust, and a broken folder gives one line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The package as others install it: its version, its dependencies, its extras, and a wheel that is whole."""
+"""The package as others install it: its version, dependencies, extras, and a complete wheel."""
 
 import re
 import subprocess

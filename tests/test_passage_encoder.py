@@ -1,4 +1,4 @@
-"""Encoding by the thousand gives what SentenceTransformer.encode_document gives."""
+"""Bulk encoding gives the same vectors as SentenceTransformer.encode_document."""
 
 import threading
 

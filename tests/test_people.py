@@ -1,4 +1,4 @@
-"""Who works on a study: names, roles, links, and the command line for them."""
+"""People of a study: names, roles, links, and the commands for them."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def test_add_list_pause_role_from_the_command_line(command, study):
     assert "[bold]ann" in listed and "ann@example.org" in listed and "adjudicator" in listed
     for arguments, says in (
         (("add", "lea"), "already"),
-        (("pause", "zoe"), "nobody named 'zoe'"),
+        (("pause", "zoe"), "nobody is named 'zoe'"),
         (("role", "lea", "boss"), "one of"),
         (("add", " x"), "begins or ends with a space"),
-        (("revoke", "zoe"), "nobody named"),
+        (("revoke", "zoe"), "nobody is named"),
     ):
         assert says in command(*arguments, code=1)
 

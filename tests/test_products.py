@@ -1,4 +1,4 @@
-"""The bound on a product's error: it holds, and it is not so wide that it says nothing."""
+"""The bound on a product's error: it holds, and it is tight enough to be useful."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Maps, their quality, alignment, neighbours and spread, against scikit-learn and scipy and against figures made by hand."""
+"""Maps, their quality, alignment, neighbours and spread, compared with scikit-learn, scipy and figures worked by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the Quality page and Compare are told of the labels, by hand and against a truth that is known."""
+"""The label figures on the Quality page and on Compare, by hand and compared with known truth."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Question sets made of triples: which facts are kept, their answers and counts by hand, bad rows in one line."""
+"""Question sets made from triples: the facts they keep, answers and counts by hand, bad rows in one line."""
 
 import json
 

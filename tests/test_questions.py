@@ -1,4 +1,4 @@
-"""labels.db: its questions, its migrations, its transactions."""
+"""The questions of labels.db, and its migrations and transactions."""
 
 from __future__ import annotations
 
@@ -198,5 +198,5 @@ def test_import_records_outlive_the_table_being_made_again(tmp_path, monkeypatch
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "labels.db").write_text("these are not the bytes of a database " * 50)
-    with pytest.raises(BadInput, match="no SQLite database"):
+    with pytest.raises(BadInput, match="not an SQLite database"):
         migrate(tmp_path / "labels.db")

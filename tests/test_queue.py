@@ -1,4 +1,4 @@
-"""The queue: whole questions under a lease, never more people than are needed, nothing late is lost."""
+"""The queue: whole questions under a lease, never more people than needed, late labels are never lost."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ def test_an_act_that_makes_no_sense_is_refused_and_stops_no_other(desk, wrong, s
 
 def test_acts_of_strangers_are_refused(desk):
     desk.batch(questions=1)
-    for who, says in (("zoe", "nobody named"), ("ben", "does not hold")):
+    for who, says in (("zoe", "nobody is named"), ("ben", "does not hold")):
         (receipt,) = desk.labels.add_all(who, [QueueEvent("a", "skip", "q0", "b1")])
         assert receipt.state == "refused" and says in receipt.message
 

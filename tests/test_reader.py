@@ -1,4 +1,4 @@
-"""The reader's parts against what others wrote: the paper's formulas, transformers' DPRReader, an independent SQuAD scorer."""
+"""The parts of the reader, compared with the paper's formulas, transformers' DPRReader and an independent SQuAD scorer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a reader answered, on Compare and Question: figures, frames and scores where something was read, nothing where nothing was."""
+"""A reader's answers on Compare and Question: figures, frames and scores for runs that were read, nothing for other
+runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reading a run: answers, spans and scores are kept; it goes on where it was killed; k is tuned on dev; wrong input is one line."""
+"""Reading a run: answers, spans and scores are stored; a killed reading resumes; k is tuned on dev; bad input gets one
+line.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +232,7 @@ def test_what_cannot_be_read_is_one_line(study, reader, tmp_path):
                             ("dev", [0], "k is 1 to 6")):  # fmt: skip
         with pytest.raises(Refused, match=reason):
             read(study, run, reader, ks=ks, device="cpu")
-    with pytest.raises(Missing, match="there is no run 'nothing'"):
+    with pytest.raises(Missing, match="no run 'nothing'"):
         read(study, "nothing", reader, device="cpu")
     with pytest.raises(Missing, match="cannot load the model 'nobody'"):
         read(study, "dev", "nobody", device="cpu")

@@ -1,4 +1,4 @@
-"""Training a reader: it learns to answer, goes on exactly where it was broken off, and says in one line what it cannot learn from."""
+"""Training a reader: it learns to answer, resumes exactly, and refuses invalid input in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RocketQA's four steps on a tiny study: they run to the end, go on after a kill, and say what they leave out."""
+"""RocketQA's four steps on a tiny study: they run to the end, resume after a kill, and report skipped steps."""
 
 import dataclasses
 import os

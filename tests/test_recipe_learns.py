@@ -1,4 +1,6 @@
-"""Why the small cross-encoder is as it is: with MiniLM and a generated encyclopedia, what it cannot and can learn from."""
+"""The small cross-encoder's settings, with MiniLM and a generated encyclopedia: the data that it can and cannot learn
+from.
+"""
 
 import json
 import random

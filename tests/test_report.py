@@ -1,4 +1,4 @@
-"""The report: figures worked by hand on a small study, and every form it is written in."""
+"""The report: figures worked by hand on a small study, in every output format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: the table of actions and roles, walked in the stores, in the jobs, in the app and over HTTP."""
+"""Rights: the table of actions and roles, checked in the stores, the jobs, the app and the service."""
 
 from __future__ import annotations
 

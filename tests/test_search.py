@@ -1,4 +1,4 @@
-"""Exact search against brute force in float64."""
+"""Exact search, compared with brute force in float64."""
 
 import threading
 

@@ -388,4 +388,4 @@ def test_whom_the_app_asks(indexed_study, monkeypatch):
 
 
 def test_every_answer_is_json(client):
-    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    json.loads(ask(client, "tiny", ["Oslo"], 2000).text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

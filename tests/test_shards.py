@@ -1,5 +1,6 @@
-"""Encoding shared out in shards: together they are, bit for bit, what one process makes; what does not belong together
-is refused."""
+"""Encoding in shards: together they equal, bit for bit, the output of one process; shards that do not belong together
+are refused.
+"""
 
 import json
 import re

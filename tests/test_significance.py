@@ -1,4 +1,4 @@
-"""Paired tests, against scipy's own and by simulation."""
+"""Paired tests, compared with scipy's and with simulations."""
 
 import numpy as np
 import pytest

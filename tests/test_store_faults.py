@@ -1,5 +1,6 @@
-"""Faults around the label store, each with one clear line: locks, full disks, missing rights, lost files, torn copies,
-names."""
+"""Faults of the label store, each with one clear line: locks, full disks, missing permissions, lost files, torn copies,
+names.
+"""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""What others wrote reaches neither the terminal as a command nor a spreadsheet as a formula."""
+"""Text from files reaches neither the terminal as a command nor a spreadsheet as a formula."""
 
 import csv
 import io

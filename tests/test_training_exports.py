@@ -1,4 +1,4 @@
-"""Exports of training sets, each read back: by our readers, by `datasets`, by sentence-transformers where it is its form."""
+"""Exports of training sets, each read back by our readers, by `datasets`, or by sentence-transformers."""
 
 import csv
 import json

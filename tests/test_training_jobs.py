@@ -1,4 +1,4 @@
-"""Training from a study: a training set in, an encoder or a cross-encoder out, and question encoders by relation over one index."""
+"""Training jobs: from a training set to an encoder, a cross-encoder, or question encoders by relation over one index."""
 
 import dataclasses
 

@@ -1,4 +1,6 @@
-"""Training sets: what is in one and why, that it never changes, that a killed build leaves nothing half, what two sets differ in."""
+"""Training sets: their contents and reasons, that they never change, that a killed build leaves nothing, and the
+difference of two sets.
+"""
 
 import json
 import os
@@ -328,7 +330,7 @@ def test_a_set_is_never_changed(study):
 @pytest.mark.parametrize(
     "wrong, error, message",
     [
-        ({"runs": ("nothing",)}, Missing, "there is no run 'nothing'; runs here: r"),
+        ({"runs": ("nothing",)}, Missing, "no run 'nothing'; runs of this study: r"),
         ({"runs": ()}, BadInput, "at least one run"),
         ({"model": "nobody", "policy": "cross_encoder"}, Missing, "no scores of a model 'nobody'"),
         ({"policy": "cross_encoder"}, BadInput, "no model is named"),

@@ -1,5 +1,4 @@
-"""MS MARCO-style data: questions without answers, relevance from qrels, through every command that data with answers
-goes through."""
+"""MS MARCO-style data: questions without answers and relevance from qrels, in every command."""
 
 from __future__ import annotations
 

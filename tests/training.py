@@ -1,4 +1,4 @@
-"""What tests of training share: questions with passages from `tests.studies`, a tiny start model, quick settings."""
+"""Helpers for tests of training: questions with passages from `tests.studies`, a tiny initial model, quick settings."""
 
 from __future__ import annotations
 

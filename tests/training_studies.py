@@ -1,4 +1,4 @@
-"""A study whose every training pair can be checked by hand: who was born where, a run, labels, scores."""
+"""A study in which every training pair can be checked by hand: births, a run, labels, scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server over a small study with real indexes, and a real browser to look at it."""
+"""Fixtures: a real server over a small study with real indexes, and a real browser."""
 
 from __future__ import annotations
 

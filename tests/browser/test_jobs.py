@@ -1,4 +1,6 @@
-"""Jobs in a browser: the queue, the cause of a failure, cancelling, a page that follows, and Enter that starts nothing."""
+"""Jobs in a browser: the queue, the cause of a failure, cancelling, a page that follows a job, and an Enter that starts
+nothing.
+"""
 
 from __future__ import annotations
 

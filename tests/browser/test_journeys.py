@@ -1,4 +1,4 @@
-"""What a person does in the app, from the first page to a question of their own."""
+"""A person's way through the app, from the first page to a live question."""
 
 from __future__ import annotations
 

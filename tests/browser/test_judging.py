@@ -1,4 +1,6 @@
-"""Judging in a real browser: every key press on the passage it was meant for, whatever happens to the page or the server."""
+"""Judging in a real browser: every key press labels the passage that was focused, whatever happens to the page or the
+server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map in a real browser: a lasso to a judged batch, a click to a passage, two encoders side by side."""
+"""The map in a real browser: from a lasso to a judged batch, from a click to a passage, and two encoders on one map."""
 
 from __future__ import annotations
 

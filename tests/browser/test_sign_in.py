@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: Streamlit's OIDC against a provider that runs here."""
+"""Sign-in with an identity provider: Streamlit's OIDC against a local provider."""
 
 from __future__ import annotations
 

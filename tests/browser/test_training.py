@@ -1,4 +1,6 @@
-"""The whole loop in a browser: flag false negatives by key, build the set again, see them in the diff, train, compare before and after."""
+"""The whole loop in a browser: flag false negatives by key, rebuild the set, see them in the diff, train, and compare
+before and after.
+"""
 
 from __future__ import annotations
 
