@@ -60,7 +60,7 @@ def test_filters_narrow_the_list_and_the_figures(study):
 
 @pytest.mark.parametrize(("sort", "order"), [
     ("order", "q0 q1 q2 q3 q4 q5 q6"), ("-order", "q6 q5 q4 q3 q2 q1 q0"),
-    ("a", "q0 q1 q6 q4 q2 q3 q5"), ("-a", "q2 q4 q0 q1 q6 q3 q5"),       # those never found stay last
+    ("a", "q0 q1 q6 q4 q2 q3 q5"), ("-a", "q2 q4 q0 q1 q6 q3 q5"),       # questions that were never answered stay last
     ("b", "q0 q2 q3 q6 q1 q4 q5"),
     ("frequency", "q6 q4 q3 q2 q1 q0 q5"),                               # q5's is unknown
     ("contrast", "q1 q2 q3 q4 q6 q0 q5"),                                # 1, 2/3, 1/2, 1/2, 1/2, 0, 0
@@ -92,7 +92,7 @@ def test_groups_by_bucket_and_every_count_opens_its_questions(study):
 
 
 def test_the_page_says_what_the_command_says(study):
-    """Same figures from page and command: every cell of the command's tables stands on the page."""
+    """Page and command show the same figures: every cell of the command's tables is on the page."""
     made = compare_runs(study, "alpha", "beta", 5, "relation")
     page = compare(study, k=5)
     assert made.conclusion in page.text and made.reservation in page.text

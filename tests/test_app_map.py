@@ -1,4 +1,5 @@
-"""The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points, selections."""
+"""The Map page as a person gets it, without a browser: empty states, the form, colours, clusters, points,
+selections."""
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def study(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def nobody_is_signed_in(monkeypatch):
-    """On this machine; the page under test has no cookies to ask."""
+    """A local browser; the page under test has no cookies."""
     monkeypatch.setattr("app.who.who", lambda path: None)
     monkeypatch.setattr("app.who.mode", lambda: "local")
 
@@ -234,7 +235,7 @@ def test_an_address_that_makes_no_sense_shows_the_newest_map(study):
 
 
 def again(page, study):
-    """The next run of the script, after what was typed or pressed."""
+    """Run the script again after an input."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BLINDSPOT_STUDY", str(study.folder))
         page.app.run()

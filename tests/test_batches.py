@@ -33,7 +33,7 @@ def searched(tmp_path_factory):
 
 @pytest.fixture
 def study(searched, tmp_path):
-    """A fresh copy: labels.db is written to."""
+    """A fresh copy, because tests write to labels.db."""
     import shutil
 
     from backend.core.study import Study
@@ -55,7 +55,7 @@ def judge(study, who, question, labels, number=[0], kind="label", batch=None):  
 
 
 def judged_half(study, settled=40):
-    """ann judged the first questions' pools, ben half of those too; a few are in dispute."""
+    """ann judged the first questions' pools, ben half of them too; a few are in dispute."""
     pools = Pools(study, ["a", "b"], 10, "dpr").of(study.questions.some([f"q{i}" for i in range(settled)]))
     for i in range(settled):
         pool = [study.corpus.passage(one.ordinal).id for one in pools[f"q{i}"]]
@@ -357,7 +357,7 @@ def test_from_the_command_line(study):
     assert "are now assigned to ben" in run("assign", "one", "ben") and {
         item.assigned_to for item in items(study, "one")
     } == {"ben"}
-    assert "are for anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
+    assert "are now assigned to anybody" in run("assign", "one", "--anybody", "--bucket", "<=1")
     assigned = [(study.questions.get(item.question).frequency, item.assigned_to) for item in items(study, "one")]
     assert set(assigned) == {(1, None), (20, "ben")}
     assert "0 questions have settled labels" in run("practice", "p", fails=True)

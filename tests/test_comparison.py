@@ -123,7 +123,7 @@ def test_by_saved_slices(study):
 def test_what_cannot_be_is_refused(study):
     with pytest.raises(BadInput, match="k is 99"):
         compare_runs(study, "alpha", "beta", 99)
-    with pytest.raises(BadInput, match="by relation, bucket, slice"):
+    with pytest.raises(BadInput, match="must be one of relation, bucket, slice"):
         compare_runs(study, "alpha", "beta", by="colour")
     with pytest.raises(Missing, match="nobody"):
         compare_runs(study, "alpha", "nobody")
@@ -173,8 +173,9 @@ def test_runs_named():
 
 
 def frequency_study(folder):
-    """Six questions over three subjects' worth of mentions, two in official bucket sets, and a training question about
-    thing 1."""
+    """Six questions with three frequencies, two of them in official bucket sets, and a training question about thing
+    1.
+    """
     study = hand_made_study(folder)
     study.questions.add([
         Question("t", "Where was Thing  1 born?", ("x",), "P19", "Thing  1", split="train"),
@@ -191,7 +192,7 @@ def test_curves_from_official_sets_and_from_mentions(tmp_path):
     assert official.official and {name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()} == {
         "common-random-buckets": [0, 7], "nq-seen-buckets": [1]}  # fmt: skip
     cut = frequency_curves(panel(study, "alpha"), 5)
-    assert not cut.official and set(cut.series) == {RANDOM, TRAINED} and "1 training questions" in cut.training
+    assert not cut.official and set(cut.series) == {RANDOM, TRAINED} and "1 imported training question" in cut.training
     points = [point for each in cut.series.values() for point in each["alpha"]]
     assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
     assert [point.n for point in cut.series[TRAINED]["alpha"]] == [1] and cut.source == "the question files"
@@ -209,7 +210,9 @@ def test_published_figures_stand_with_their_relations(real_data):
     } == published.TOP_20
     assert tuple(content["Average"].values()) == published.AVERAGE
     assert np.mean([each[2] for each in published.TOP_20.values()]) == pytest.approx(published.AVERAGE[2], abs=0.06)
-    assert "Not comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(10, 5)
+    assert "Not directly comparable" in published.not_comparable(10, 5) and "10 passages" in published.not_comparable(
+        10, 5
+    )
 
 
 def test_the_html_report_needs_nothing_else_and_says_what_the_commands_say(study):
@@ -268,6 +271,6 @@ def test_the_command_prints_the_same_figures(study):
     assert run("alpha", "beta", "--by", "relation", "--csv") == made.as_csv()
     assert run("alpha", "beta", "--by", "relation", "--latex").strip() == made.as_latex().strip()
     shown = " ".join(run("alpha", "beta", "--slice", "relation:P19").split())
-    assert "Over these 3 questions" in shown and "slice relation:P19" in shown
+    assert "over these 3 questions" in shown and "slice relation:P19" in shown
     assert json.loads(run("alpha", "beta", "--find-slices", "--json"))["tried"] == 0
     assert CliRunner().invoke(app, ["alpha", "beta", "--csv", "--json", "--study", str(study.folder)]).exit_code == 2

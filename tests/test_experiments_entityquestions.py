@@ -34,7 +34,7 @@ SETTING = {key: TINY[key] for key in ("start", "seeds", "ks", "depth", "training
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """Beside the usual questions the sets that EntityQuestions has for its experiments, made of the same facts."""
+    """A study with EntityQuestions' special sets, made from the same facts."""
     made = experiment_study(tmp_path_factory.mktemp("studies") / "s")
     train, dev = made.questions.all(split="train"), made.questions.all(split="dev")
 
@@ -64,8 +64,9 @@ def rows(result):
 
 
 def test_relations_counted_by_hand(study):
-    """BM25's figures from the run's answers; the paper's stand beside k = 20 alone; an encoder without an index gets
-    one."""
+    """BM25's figures come from the run's answers; the paper's figures are shown only at k = 20; an encoder without an
+    index gets one.
+    """
     result = found(study, "relations", ks=[2, 20], encoders=["tiny", "other"])
     bench = Workbench(study)
     hits = Bm25Hits(QuestionSelection("dev", limit=100), 20)
@@ -145,8 +146,7 @@ def test_blocks_without_numbers_follow_one_another_by_title():
 
 
 def test_blocks_are_indexed_and_searched(study):
-    """The run over blocks holds what the blocks' texts hold; as much text takes as many passages as the blocks have
-    words."""
+    """Blocks are relevant by their texts; the column of equal text uses as many passages as the blocks have words."""
     result = found(study, "blocks", encoders=["tiny"])
     assert [cell["column"] for cell in result["cells"][:4]] == [
         "BM25, passages",
@@ -247,8 +247,9 @@ def given(**more):
 
 
 def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
-    """Every name and town is a word of its own but those of two training questions; the wording is the encyclopedia's
-    or the paper's."""
+    """Every name and town is unique, except in two training questions; the wording is the encyclopedia's or the
+    paper's.
+    """
     towns = [f"Town{chr(97 + n)}" for n in range(26)]
     passages = [Passage(str(n), f"Name{n}", f"Name{n} was born in {towns[n % 26]}.") for n in range(40)]
     asked = [
@@ -281,7 +282,7 @@ def test_finetune_keeps_words_apart_where_there_are_no_official_sets(tmp_path):
 
 
 def test_the_same_model_is_trained_once_for_two_experiments(study, tmp_path, monkeypatch):
-    """What `interference` fine-tunes on a relation, `embedding-spread` looks at."""
+    """`embedding-spread` reuses the model that `interference` fine-tuned on a relation."""
     study, trained = copied(study, tmp_path / "s"), []
     made = DualEncoder.make
     monkeypatch.setattr(DualEncoder, "make", lambda self, *rest: (trained.append(self), made(self, *rest)))

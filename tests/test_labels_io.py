@@ -54,7 +54,7 @@ def empty(tmp_path_factory):
 
 @pytest.fixture
 def copy(empty, tmp_path):
-    """Make a study of that kind that is one's own."""
+    """Return a separate study of this kind."""
 
     def make(name):
         shutil.copytree(empty, tmp_path / name)
@@ -198,7 +198,7 @@ def test_qrels_hold_what_is_settled(judged, copy, tmp_path):
         "P19.dev.0 0 p2 0",
         "P19.dev.3 0 p5 0",
         "",
-    ]  # p3 is unsure; practice and what was taken back are none
+    ]  # p3 is unsure; practice and undone labels do not count
     assert any("1 pair in dispute or unsure has no line" in note for note in written.notes) and any(
         "1 related" in note for note in written.notes
     )

@@ -36,7 +36,7 @@ def client(indexed_study):
 
 @pytest.fixture
 def through(client, monkeypatch):
-    """The environment names a backend; what is asked of it goes to the application in this process."""
+    """The environment names a backend; requests go to the application in this process."""
 
     def ask(self, method, path, body, seconds):
         answer = client.request(method, path, json=body)
@@ -48,7 +48,7 @@ def through(client, monkeypatch):
 
 @pytest.fixture
 def says(monkeypatch):
-    """A server on loopback that answers every request with what the test gives it."""
+    """A local server with a fixed answer to every request."""
     servers = []
 
     def start(status, text, seconds=0.0):

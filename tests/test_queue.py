@@ -25,7 +25,7 @@ def states(receipts):
 
 
 def places(desk, question="q0", batch="b1"):
-    """Those who have a place at a question now: finished in time, or holding it."""
+    """Return the people with a place at a question: finished in time, or holding it."""
     sql = (
         "SELECT l.annotator FROM lease l JOIN batch b ON b.number = l.batch WHERE b.name = ? AND l.question = ? AND "
         "((l.state = 'finished' AND l.surplus = 0) OR (l.state = 'held' AND l.expires > ?)) ORDER BY 1"
@@ -382,7 +382,9 @@ def test_one_can_go_back_to_a_question_that_one_finished_or_skipped(desk):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_in_whatever_order_no_question_has_too_many_people(tmp_path, seed):
-    """Random people do random things while the clock jumps both ways; after each, who has a place at each question is counted."""
+    """Random people do random actions while the clock jumps both ways; after each action, the people at each question
+    are counted.
+    """
     import random
 
     desk, chance, needed = (

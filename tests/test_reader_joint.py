@@ -47,7 +47,7 @@ def joint(study, name, progress=None, **settings):
 
 
 def test_the_retrievers_loss_by_hand():
-    """-log of the share of what holds an answer; a question without any takes no part."""
+    """-log of the share of passages with an answer; a question without any is left out."""
     scores = torch.log(torch.tensor([[1.0, 2.0, 5.0], [1.0, 1.0, 2.0], [3.0, 3.0, 3.0]]))
     holds = torch.tensor([[True, True, False], [False, False, True], [False, False, False]])
     assert retriever_loss(scores, holds).item() == pytest.approx((-math.log(3 / 8) - math.log(2 / 4)) / 2)

@@ -53,7 +53,7 @@ def test_modules_of_a_package_register_their_own_and_sorting_is_the_registrys(tm
     monkeypatch.syspath_prepend(tmp_path)
     from some_things import THINGS
 
-    assert "some_things.a" not in sys.modules  # nothing is imported before somebody asks
+    assert "some_things.a" not in sys.modules  # nothing is imported before it is needed
     assert THINGS.names() == ["c", "z"]
 
 

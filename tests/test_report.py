@@ -90,7 +90,7 @@ def test_by_gold_by_hand(with_run):
     made = report(with_run, relevance="gold", ks=(1, 2, 3)).as_dict()
     assert [figures["success"] for figures in made["runs"]["bm25"]["k"].values()] == [0.25, 0.5, 0.75]
     assert made["runs"]["bm25"]["relevance"] == "gold"
-    assert "gold names." in made["convention"] and "rule" not in made["convention"]
+    assert "gold for the question." in made["convention"] and "rule" not in made["convention"]
     assert made["runs"]["bm25"]["macro"]["k"]["1"]["n"] == 3
 
 
@@ -251,7 +251,7 @@ REAL = Path(os.environ.get("BLINDSPOT_REAL_DATA", Path(__file__).parents[2] / "s
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"real data not found at {REAL}; set BLINDSPOT_REAL_DATA")
 def test_the_gold_of_the_real_questions_holds_an_answer():
-    """The gold there was made by token match, so that every gold passage must match by the `dpr` rule."""
+    """The gold was made by token match, so every gold passage must match by the `dpr` rule."""
     import lzma
 
     from backend.text.answers import match_run

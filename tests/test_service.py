@@ -120,7 +120,7 @@ def test_more_than_there_are_gives_what_there_is(client):
 
 
 def test_a_page_under_another_name_is_refused(client):
-    """What a browser sends when a page elsewhere lets its own name point to this machine."""
+    """The requests of a browser after DNS rebinding: another site's name points to this machine."""
     assert client.get("/retrievers", headers={"Host": "evil.example"}).status_code == 400
 
 
@@ -183,7 +183,7 @@ def test_metrics_are_read_by_prometheus_own_parser(client):
 
 
 class Slow:
-    """A search that waits for `go`, and remembers what it was given."""
+    """A search that waits for `go` and records its arguments."""
 
     def __init__(self):
         self.go, self.asked = threading.Event(), []
@@ -235,7 +235,7 @@ def test_a_full_queue_refuses_and_room_comes_back():
     running = batcher.ask("t", "a", ["x"], 1)
     until(lambda: slow.asked)
     waiting = [batcher.ask("t", "a", ["x"], 1) for _ in range(2)]
-    with pytest.raises(Busy, match="2 requests wait"):
+    with pytest.raises(Busy, match="2 requests are already waiting"):
         batcher.ask("t", "a", ["x"], 1)
     assert batcher.waiting() == {"t": 2}
     waiting[0].cancel()
@@ -364,7 +364,7 @@ def test_a_backend_that_dies_beside_the_app_is_started_again(indexed_study, monk
 def test_a_backend_that_cannot_start_is_one_line(indexed_study, monkeypatch):
     monkeypatch.setattr("sys.executable", "/bin/false")
     monkeypatch.setattr("backend.retrieval.remote.SECONDS_TO_LIST", 0.1)
-    with pytest.raises(BlindspotError, match="ended at once"), running_service(indexed_study):
+    with pytest.raises(BlindspotError, match="ended immediately"), running_service(indexed_study):
         pass
 
 

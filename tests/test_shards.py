@@ -51,7 +51,7 @@ def test_shards_together_are_the_index_of_one_process(study, of):
     dense.build_index(study, "tiny", device="cpu")
     whole = vectors(study)
     encode(study, *(f"{number}/{of}" for number in range(of, 0, -1)))
-    assert read_manifest(place(study, "").parent) is not None  # until the merge, what there was stays
+    assert read_manifest(place(study, "").parent) is not None  # the old index stays until the merge
     manifest = dense.build_index(study, "tiny", merge=True)
     assert vectors(study) == whole
     assert (manifest["made_by"], manifest["shards"], manifest["passages"]) == ("encoding in shards", of, 30)
@@ -84,7 +84,7 @@ def test_each_shard_goes_on_where_it_was_interrupted(study):
     encode(study, "1/2", "2/2")
     assert all(place(study, "2-of-2").joinpath(name).stat().st_mtime_ns == at for name, at in kept.items())
     sealed = (place(study, "1-of-2") / "manifest.json").read_text()
-    encode(study, "1/2")  # finished: left as it is
+    encode(study, "1/2")  # finished: not changed
     assert (place(study, "1-of-2") / "manifest.json").read_text() == sealed
     assert dense.build_index(study, "tiny", merge=True)["shards"] == 2
 

@@ -100,7 +100,7 @@ def toy_rows(text: str, k: int, stride: int = 1, passages: int = 60) -> list[int
 
 
 def test_it_is_in_the_help_and_makes_runs_from_the_command_line(toy, study):
-    """In processes of their own, as a person has them: only PYTHONPATH knows the package."""
+    """In separate processes, as for a user: only PYTHONPATH contains the package."""
     environment = os.environ | {"PYTHONPATH": f"{toy}{os.pathsep}{ROOT}", "COLUMNS": "200"}
 
     def blindspot(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -212,7 +212,7 @@ def retrievers_table() -> str:
 
 
 def test_the_docs_list_every_retriever_and_their_example_works(study, monkeypatch):
-    """`python -m tests.test_toy_retriever` writes the table anew."""
+    """`python -m tests.test_toy_retriever` rewrites the table."""
     page = DOCS.read_text(encoding="utf-8")
     assert f"<!-- retrievers -->\n{retrievers_table()}\n<!-- end -->" in page, "run: python -m tests.test_toy_retriever"
     example = re.search(r"```python\n(import numpy.*?)```", page, re.S)[1]

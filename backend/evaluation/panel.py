@@ -14,6 +14,7 @@ from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_ke
 from analysis.relations import GroupRow, group_table, relation_order
 from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
+from backend.text.counting import counted
 from db.errors import BadInput
 from db.records import Question
 
@@ -205,7 +206,7 @@ def training_subjects(study: Study) -> tuple[set[str], str | None]:
         lines = path.read_text(encoding="utf-8").splitlines()
         return {subject_key(line) for line in lines if line.strip()}, TRAINING_FILE
     found = {subject_key(question.subject) for question in study.questions.all(split="train") if question.subject}
-    return found, f"the subjects of the {len(found):,} imported training questions" if found else None
+    return found, f"the subjects of {counted(len(found), 'imported training question')}" if found else None
 
 
 def runs_named(text: str, known: Sequence[str], default: Sequence[str]) -> list[str]:

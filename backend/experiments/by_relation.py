@@ -41,7 +41,7 @@ def of_one_set(setting: Setting, bench: Workbench) -> Setting:
     return setting
 
 
-def counted(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
+def questions_by_relation(bench: Workbench, asked: QuestionSelection) -> dict[str, int]:
     """Count these questions by relation, in the order of the relations."""
     found = Counter(question.relation for question in asked.of(bench) if question.relation)
     return dict(sorted(found.items(), key=lambda item: relation_order(item[0])))

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.accuracy import Estimate
+from backend.text.counting import counted
 
 LEAST_SEEDS, LEAST_QUESTIONS = 3, 30
 Verdict = Literal["worth it", "not worth it", "inconclusive"]
@@ -102,8 +103,8 @@ class Gain:
         if labels < 1:
             return "inconclusive", "Inconclusive: the last two budgets have the same labels."
         few = [
-            f"{count:,} {what} (at least {least} needed)"
-            for count, what, least in ((self.seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            f"{counted(count, what)} (at least {least} needed)"
+            for count, what, least in ((self.seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < least
         ]
         if few:

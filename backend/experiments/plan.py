@@ -16,6 +16,7 @@ from backend.experiments.hits import Bm25Hits, RunPart
 from backend.experiments.parts import Part, QuestionSelection, StudyEncoder
 from backend.experiments.trainings import DualEncoder, TrainingData, found_by
 from backend.recipes.settings import CROSS, SMALL_CROSS, SMALL_DEPTH, SMALL_DUAL
+from backend.text.counting import counted
 from backend.training.training_settings import CrossEncoderSettings, DualEncoderSettings
 from db.errors import BadInput
 
@@ -273,8 +274,8 @@ class PaperClaim:
     def judge_estimate(self, found: Estimate, seeds: int, level: float) -> dict[str, Any]:
         """Judge the claim from an estimate of the difference, or of the one cell."""
         few = [
-            f"{count:,} {what} (at least {least} needed)"
-            for count, what, least in ((seeds, "seeds", LEAST_SEEDS), (found.n, "questions", LEAST_QUESTIONS))
+            f"{counted(count, what)} (at least {least} needed)"
+            for count, what, least in ((seeds, "seed", LEAST_SEEDS), (found.n, "question", LEAST_QUESTIONS))
             if count < least
         ]
         word: Word = "inconclusive"

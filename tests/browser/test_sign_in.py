@@ -23,7 +23,7 @@ CLIENT = "blindspot-tests"
 
 
 class Provider(BaseHTTPRequestHandler):
-    """An OpenID provider for one person, who always agrees. `email` is whose turn it is."""
+    """An OpenID provider that always signs in one person; `email` names the person."""
 
     email, verified = "", True
 

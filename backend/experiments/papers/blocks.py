@@ -14,8 +14,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
     relation_cells,
     success_of,
 )
@@ -43,7 +43,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     asked, k = setting.asked(), max(setting.ks)
     if not any(question.answers for question in asked.of(bench)):
         raise Refused(f"the questions of {setting.on} have no answers; blocks need questions with answers")
-    relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
+    relations, left_out = chosen(setting, questions_by_relation(bench, asked), f"questions in {setting.on}")
     blocks, passages = Blocks(TOKENS, setting.first), Bm25Hits(asked, k * TIMES_THE_TEXT)
     dense = {
         f"{encoder}, blocks": BlockHits(asked, k, BlockIndex(blocks, (StudyEncoder(encoder),)))

@@ -13,7 +13,7 @@ import numpy as np
 from analysis.buckets import BUCKETS, FEW
 from analysis.relations import relation_name
 from backend.experiments.buckets import Between, Bucket, InBucket, bucket_numbers, is_seen
-from backend.experiments.by_relation import LEAST, chosen, claimed, column, counted, of_one_set
+from backend.experiments.by_relation import LEAST, chosen, claimed, column, of_one_set, questions_by_relation
 from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from backend.experiments.parts import QuestionSelection, StudyEncoder
 from backend.experiments.plan import Cell, ExperimentPlan, Measure, PaperClaim, Plot, Setting
@@ -110,7 +110,9 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
     least = 1 if setting.small else LEAST
     if not setting.on and held >= set(OFFICIAL.values()):
         relations, left_out = chosen(
-            setting, counted(bench, QuestionSelection(OFFICIAL["rand ent"])), f"questions in {OFFICIAL['rand ent']}"
+            setting,
+            questions_by_relation(bench, QuestionSelection(OFFICIAL["rand ent"])),
+            f"questions in {OFFICIAL['rand ent']}",
         )
         figures = [
             [
@@ -123,7 +125,7 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
                     least,
                 )
                 for name, dataset in OFFICIAL.items()
-                if relation in counted(bench, QuestionSelection(dataset))
+                if relation in questions_by_relation(bench, QuestionSelection(dataset))
             ]
             for relation in relations
         ]
@@ -136,7 +138,9 @@ def _figures(setting: Setting, bench: Workbench) -> tuple[list[list[BucketLine]]
     else:
         on = of_one_set(replace(setting, on=setting.on or "dev"), bench).on
         relations = (
-            chosen(setting, counted(bench, QuestionSelection(on)), f"questions in {on}")[0] if setting.relations else ()
+            chosen(setting, questions_by_relation(bench, QuestionSelection(on)), f"questions in {on}")[0]
+            if setting.relations
+            else ()
         )
         asked = {f"{relation_name(relation)}, ": setting.asked(on, relations=(relation,)) for relation in relations}
         figures = [

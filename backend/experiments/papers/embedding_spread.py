@@ -16,7 +16,7 @@ from analysis.relations import relation_name
 from analysis.spread import SpreadGroup, measured
 from backend.data.leaks import eligible_questions
 from backend.experiments.buckets import difference_values
-from backend.experiments.by_relation import chosen, counted, of_one_set
+from backend.experiments.by_relation import chosen, of_one_set, questions_by_relation
 from backend.experiments.fine_tuning import Tuning, before, largest_k, relation_data
 from backend.experiments.hits import Index
 from backend.experiments.parts import Part, QuestionSelection
@@ -90,7 +90,7 @@ class Less:
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     largest_k(setting)
     setting = of_one_set(setting, bench)
-    counts = counted(bench, setting.asked())
+    counts = questions_by_relation(bench, setting.asked())
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)

@@ -19,8 +19,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
 )
 from backend.experiments.fine_tuning import (
     WORDINGS,
@@ -122,7 +122,7 @@ def _apart(
     of: dict[str, list[Question]] = {}
     for question in bench.questions.some(eligible_questions(bench, setting.train, relations=setting.relations).ids):
         of.setdefault(question.relation or "", []).append(question)
-    asked = counted(bench, setting.asked())
+    asked = questions_by_relation(bench, setting.asked())
     least, enough = (SMALL_LEAST, SMALL_LEAST) if setting.small else (LEAST, ENOUGH)
     apart: dict[str, tuple[Apart, ...]] = {}
     counts: Counter[str] = Counter()

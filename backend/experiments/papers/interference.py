@@ -11,7 +11,7 @@ from analysis.relations import relation_name
 from backend.data.encyclopedia import SECOND_DATASET
 from backend.data.encyclopedia.language import SECOND_WORDINGS
 from backend.data.leaks import eligible_questions
-from backend.experiments.by_relation import K, chosen, claimed, column, counted, of_one_set
+from backend.experiments.by_relation import K, chosen, claimed, column, of_one_set, questions_by_relation
 from backend.experiments.fine_tuning import Adapted, Tuning, before, datasets, largest_k, relation_data
 from backend.experiments.hits import Bm25Hits, DenseHits, Index, RunPart
 from backend.experiments.parts import QuestionSelection
@@ -36,7 +36,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     general, data, said = _general(setting, bench)
     setting = of_one_set(setting, bench)
     k, asked = largest_k(setting), setting.asked()
-    counts = counted(bench, asked)
+    counts = questions_by_relation(bench, asked)
     trained = Counter(
         question.relation
         for question in bench.questions.some(eligible_questions(bench, setting.train).ids)

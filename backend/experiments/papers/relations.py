@@ -11,8 +11,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
     relation_cells,
     success_of,
 )
@@ -29,7 +29,7 @@ BM25 = "BM25"
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     setting = of_one_set(setting, bench)
     asked, k = setting.asked(), max(setting.ks)
-    counts = counted(bench, asked)
+    counts = questions_by_relation(bench, asked)
     relations, left_out = chosen(setting, counts, f"questions in {setting.on}")
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     runs = {

@@ -12,8 +12,8 @@ from backend.experiments.by_relation import (
     chosen,
     claimed,
     column,
-    counted,
     of_one_set,
+    questions_by_relation,
     relation_cells,
     success_of,
 )
@@ -52,7 +52,7 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     k, asked = largest_k(setting), setting.asked()
     if given := [name for name in ("layers", "similarity", "normalise") if name in dict(setting.training)]:
         raise BadInput(f"the index is fixed, so {given[0]} cannot be chosen here; remove this setting")
-    relations, left_out = chosen(setting, counted(bench, asked), f"questions in {setting.on}")
+    relations, left_out = chosen(setting, questions_by_relation(bench, asked), f"questions in {setting.on}")
     eligible_questions(bench, setting.train, relations=setting.relations)
     encoders = tuple(dict.fromkeys(setting.encoders or (setting.start,)))
     data = setting.data(
