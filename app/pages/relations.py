@@ -15,12 +15,15 @@ from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, retrieve_command
 from backend.evaluation import report_plots
-from backend.evaluation.panel import Panel, frequency_curves, relation_table, runs_named
+from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
 from backend.evaluation.relevance import Kind
 from backend.text.counting import counted
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
 IMAGES = ("svg", "png")
+CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}
+"""By the address's `buckets`."""
+CUT_NAMES = {"official": "official buckets", "mentions": "mentions", "cut": "equal mass"}
 
 
 def page() -> None:
@@ -117,12 +120,16 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             "",
             format_func=lambda name: relation_label(name) if name else "all relations",
         )
-    official = {"official": True, "cut": False}.get(url.value("buckets"))
-    curves = frequency_curves(panel, k, relation, official)
+    curves = frequency_curves(panel, k, relation, CUTS.get(url.value("buckets")))
     with right:
-        if any(question.bucket is not None for question in panel.questions):
-            show(choices("buckets", [("official", page_address(buckets="official"), curves.official),
-                                     ("computed", page_address(buckets="cut"), not curves.official)]))  # fmt: skip
+        official = any(question.bucket is not None for question in panel.questions)
+        offered = [each for each in CUT_NAMES if official or CUTS[each] != "official"]
+        show(
+            choices(
+                "group by",
+                [(CUT_NAMES[each], page_address(buckets=each), curves.cut == CUTS[each]) for each in offered],
+            )
+        )
     if not any(points for each in curves.series.values() for points in each.values()):
         show(
             notice(
@@ -134,11 +141,11 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
     plot(report_plots.curve_plot(curves, names), "frequency")
     made = panel_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))
     notes = [f"Source of mentions: {curves.source}."]
-    if curves.official:
+    if curves.cut == "official":
         notes.append("Buckets are those of the question sets.")
     if curves.training:
         notes.append(f"Seen in training: {curves.training}.")
-    if not curves.official:
+    if curves.cut == "mass":
         notes.append(
             "Eight buckets of about equal cumulative frequency; equal frequencies share a bucket, and subjects without mentions have their own."
         )

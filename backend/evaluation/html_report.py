@@ -123,7 +123,7 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
     for relation in ["", *sorted(official, key=relation_order)]:
         curves = frequency_curves(panel, k, relation)
         if any(points for each in curves.series.values() for points in each.values()):
-            yield f"<h3>Along frequency, {escape(relation_name(relation) if relation else 'every relation')}</h3>"
+            yield f"<h3>By frequency, {escape(relation_name(relation) if relation else 'all relations')}</h3>"
             yield _plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
             yield _table(_curves(curves, members))
 
@@ -162,10 +162,10 @@ def _curves(curves, members: Sequence[str]) -> Table:
                 ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
             )
             shares = [_interval(by_run[run][number].success) for run in members]
-            rows.append([series, report_plots.bucket_name(point.bucket), span, f"{point.n:,}", *shares])
+            rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
     return (
         f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
-        ["subjects", "bucket", "mentions", "n", *members],
+        ["subjects", "group", "mentions", "n", *members],
         rows,
     )
 
