@@ -217,7 +217,9 @@ def test_groups_by_mentions_are_the_default_and_those_of_the_comparison(tmp_path
     assert made.cut == "mentions"
     groups = by_group(shown.comparison, 5, shown.comparison.groups("bucket"))
     expected = {
-        name.removesuffix(" mentions"): (each.n, each.a.value) for name, each in groups.items() if name != UNKNOWN
+        name.removesuffix(" mentions").replace("<=", "≤").replace("-", "–"): (each.n, each.a.value)
+        for name, each in groups.items()
+        if name != UNKNOWN
     }
     assert {made.label(p.bucket): (p.n, p.success.value) for p in made.series[ALL]["alpha"]} == expected and expected
     figure = curve_plot(made, ["alpha", "beta"])

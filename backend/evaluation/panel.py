@@ -159,7 +159,7 @@ class Curves:
     def label(self, bucket: int) -> str:
         """Return the name of a point's bucket or group."""
         if self.cut == "mentions":
-            return GROUPS[bucket]
+            return GROUPS[bucket].replace("<=", "≤").replace("-", "–")
         return "never" if bucket == NEVER else str(bucket)
 
 

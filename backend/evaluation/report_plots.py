@@ -104,7 +104,7 @@ def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
             counts[bucket] = ["0"] * number
         for bucket, seen in counts.items():
             seen.append(there.get(bucket, "0"))
-    return {bucket: f"{curves.label(bucket)}<br>n {' + '.join(counts[bucket])}" for bucket in sorted(counts)}
+    return {bucket: f"{curves.label(bucket)}<br>n {'<br>+ '.join(counts[bucket])}" for bucket in sorted(counts)}
 
 
 def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):
