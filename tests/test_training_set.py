@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
 from backend.core.registry import Registry, must_be
+from backend.core.runs import write_run
 from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
@@ -33,6 +34,7 @@ from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
+from db.records import Hits
 from tests.test_registry import installed
 from tests.training_studies import born, build, copied, judge_report, say, score, told, training_study
 
@@ -91,6 +93,24 @@ def test_positive_aware_with_probabilities_and_with_a_margin(study):
         "negative",
         "negative",
     ]
+
+
+def test_positive_aware_takes_a_share_of_cosines_without_a_model(study):
+    """The scores of the run are cosines: 0.9, 0.8 (gold), 0.77, 0.5, 0.1, -0.2."""
+    run = study.run("r")
+    rows = np.asarray(run.hits.ordinals).copy()
+    scores = np.tile(np.array([0.9, 0.8, 0.77, 0.5, 0.1, -0.2], np.float32), (len(rows), 1))
+    made = write_run(study, "cosines", run.question_ids, Hits(rows, scores), {"retriever": "x", "similarity": "cosine"})
+    found = told(make_training_set(study, TrainingSetSpec("c", (made.name,), "positive_aware")), "q0")
+    assert [found[p][0] for p in ("p1", "p2", "p3", "p4", "p8")] == [
+        "dropped",
+        "dropped",
+        "negative",
+        "negative",
+        "negative",
+    ]
+    with pytest.raises(Refused, match="raw retrieval scores have no zero"):
+        make_training_set(study, TrainingSetSpec("both", ("cosines", "r"), "positive_aware"))
 
 
 JUDGED = {("q0", "p1"): 0.6, ("q0", "p2"): 0.19, ("q0", "p3"): 0.89, ("q0", "p4"): 0.9}  # p1 and p2 contain an answer
@@ -196,7 +216,7 @@ POLICY_OF_A_PACKAGE = """
 from backend.training_sets.denoising import DenoisingPolicy, OwnThresholds
 
 def under_half(evidence, thresholds, ceiling):
-    score = evidence.score if ceiling.margin else evidence.probability
+    score = evidence.score if ceiling.from_run else evidence.probability
     if score is None or ceiling.value is None:
         return "dropped", "toy: unknown"
     if score < ceiling.value / 2:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
+from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.report import MRR_DEPTH, By, Group, Report, RunReport
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
 HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice": "Slice"}
-ABSENT = "\N{EN DASH}"
 
 
 def as_dict(report: Report) -> dict:
@@ -92,10 +92,6 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Es
         yield from ((group.name, "success", k, e) for group in run.groups for k, e in group.success.items())
 
 
-Table = tuple[str, list[str], list[list[str]]]
-"""(caption, headings, rows of cells): what LaTeX and the terminal share. The first column is text, the rest figures."""
-
-
 def report_tables(report: Report) -> list[Table]:
     made = [_success_table(report), _ranks_table(report)]
     macro = [run for run in report.runs if run.macro]
@@ -160,32 +156,6 @@ def _remarks(report: Report) -> list[str]:
 
 def as_latex(report: Report) -> str:
     return latex_table(report_tables(report), _remarks(report))
-
-
-def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    r"""Tables for a paper that says \usepackage{booktabs}; how the figures were made stands above them as comments."""
-    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
-    for caption, headings, rows in tables:
-        lines += ["\\begin{table}", "\\centering", f"\\caption{{{_escaped(caption)}}}",
-                  f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]  # fmt: skip
-        lines += [_latex_row(headings), "\\midrule", *map(_latex_row, rows)]
-        lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
-    return "\n".join(lines)
-
-
-def _latex_row(cells: list[str]) -> str:
-    return f"{' & '.join(map(_escaped, cells))} \\\\"
-
-
-LATEX = str.maketrans({
-    "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "&": "\\&", "%": "\\%", "$": "\\$", "#": "\\#", "_": "\\_",
-    "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}",
-    ABSENT: "--",
-})  # fmt: skip
-
-
-def _escaped(text: str) -> str:
-    return text.translate(LATEX)
 
 
 def as_rich(report: Report) -> RenderableType:

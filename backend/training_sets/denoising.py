@@ -90,14 +90,15 @@ class Thresholds:
     share: float = Field(
         default=0.95,
         title="Share",
-        description="positive_aware: share of the positive's probability below which a passage is a negative",
+        description="positive_aware: share of the best positive's probability, or cosine, below which a passage is a "
+        "negative",
         gt=0,
         le=1,
     )
     margin: float | None = Field(
         default=None,
         title="Margin",
-        description="positive_aware: distance below the positive's score in the run, instead of the share",
+        description="positive_aware: distance below the best positive's score in the run, instead of the share",
         ge=0,
     )
     related: Literal["drop", "negative"] = Field(
@@ -178,12 +179,12 @@ class PassageEvidence:
 class ScoreCeiling:
     """The score below which a policy that uses a ceiling keeps a candidate as a negative.
 
-    value: None if the positive's score is unknown. margin: True if `value` is a score of the run, False if it is a
+    value: None if the positive's score is unknown. from_run: True if `value` is a score of the run, False if it is a
     probability.
     """
 
     value: float | None
-    margin: bool
+    from_run: bool
 
 
 Decision = tuple[Role, str]
@@ -277,7 +278,7 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
 
 def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
     assert ceiling is not None
-    score = evidence.score if ceiling.margin else evidence.probability
+    score = evidence.score if ceiling.from_run else evidence.probability
     if score is None:
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
@@ -313,7 +314,8 @@ DENOISING.register(
         "positive_aware",
         "Positive-aware",
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a margin (NV-Retriever, "
-        "Moreira et al. 2024). If a question has several positives, the lowest-scoring one counts.",
+        "Moreira et al. 2024). If a question has several positives, the highest-scoring one counts. A share needs calibrated "
+        "probabilities, or a run that ranks by cosine.",
         _by_positive,
         uses_ceiling=True,
     )
@@ -380,22 +382,26 @@ def policy_named(name: str) -> Policy:
     return Policy(base, bool(labels))
 
 
-def check_scale(thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware") -> None:
+def check_scale(
+    thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware", cosine: bool = False
+) -> None:
     """Check that a policy with a score ceiling has a meaning on the scores at hand.
 
     Args:
         calibrated: whether the cross-encoder's probabilities are calibrated; None if there are only the run's own
             scores.
+        cosine: whether the scores of every run are cosines.
 
     Raises:
-        Refused: a share of raw scores, or of probabilities that nobody calibrated.
+        Refused: a share of raw scores other than cosines, or of probabilities that nobody calibrated.
     """
-    if thresholds.margin is not None:
+    if thresholds.margin is not None or (calibrated is None and cosine):
         return
     if calibrated is None:
         raise Refused(
             f"{policy} takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
-            "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, or a margin"
+            "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, a run that ranks by cosine, "
+            "or a margin"
         )
     if not calibrated:
         raise Refused(
@@ -404,16 +410,23 @@ def check_scale(thresholds: Thresholds, calibrated: bool | None, policy: str = "
         )
 
 
-def score_ceiling(positives: Sequence[float], thresholds: Thresholds) -> ScoreCeiling:
-    """The ceiling from the known scores of a question's positives: probabilities, or the run's scores if there is a
-    margin.
+def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: bool | None = None) -> ScoreCeiling:
+    """Return the ceiling below the best of a question's positives.
+
+    A share takes (1 - share) of the score's size from it. For scores above 0 that is the share itself; for a cosine
+    below 0 the ceiling is still below the positive.
+
+    Args:
+        positives: the known scores of the positives: probabilities, or scores of the run.
+        from_run: whether they are scores of the run; default if there is a margin.
     """
     margin = thresholds.margin
+    from_run = margin is not None if from_run is None else from_run
     if not positives:
-        return ScoreCeiling(None, margin is not None)
-    if margin is None:
-        return ScoreCeiling(min(positives) * thresholds.share, False)
-    return ScoreCeiling(min(positives) - margin, True)
+        return ScoreCeiling(None, from_run)
+    best = max(positives)
+    below = (1 - thresholds.share) * abs(best) if margin is None else margin
+    return ScoreCeiling(best - below, from_run)
 
 
 def machine_role(
