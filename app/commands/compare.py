@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import StudyOption
+from app.commands.common import RelevanceOption, StudyOption
 
 
 def compare(
@@ -16,7 +16,8 @@ def compare(
         int | None, typer.Option("--k", min=1, help="Cut-off of the groups and of the conclusion (default: 5).")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="relation|bucket|slice", help="Add a table by relation or bucket.")
+        Literal["relation", "bucket", "slice"] | None,
+        typer.Option(metavar="relation|bucket|slice", help="Add a table by this grouping."),
     ] = None,
     slice: Annotated[
         str,
@@ -25,7 +26,7 @@ def compare(
     find: Annotated[
         bool, typer.Option("--find-slices", help="List the slices that explain most of the difference.")
     ] = False,
-    relevance: Annotated[str, typer.Option(metavar="answers|gold", help="Passages that count as found.")] = "answers",
+    relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="Answer matching rule.")] = "dpr",
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
@@ -42,10 +43,11 @@ def compare(
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
     opened = Study.open(study)
-    if find:
-        made = find_in_runs(opened, a, b, k, relevance, rule, slice)
-    else:
-        made = compare_runs(opened, a, b, k, by, relevance, rule, slice)
+    made = (
+        find_in_runs(opened, a, b, k, relevance, rule, slice)
+        if find
+        else compare_runs(opened, a, b, k, by, relevance, rule, slice)
+    )
     if json or csv or latex:
         from app.terminal import clean_json
 

@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 import typer
 
 from app.commands.common import StudyOption, group
+from db.rights import Role
 
 if TYPE_CHECKING:
     from db.people import People
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the person.")]
-Role = Annotated[str, typer.Option(metavar="annotator|adjudicator|lead", help="Role of the person.")]
+RoleOption = Annotated[Role, typer.Option(metavar="annotator|adjudicator|lead", help="Role of the person.")]
 
 people_app = group("Add, invite and pause the people who work on the study.")
 
@@ -45,7 +46,7 @@ def people_list(study: StudyOption = None) -> None:
 @people_app.command("add")
 def people_add(
     name: Name,
-    role: Role = "annotator",
+    role: RoleOption = "annotator",
     email: Annotated[str | None, typer.Option(help="E-mail address that the person signs in with (OIDC).")] = None,
     study: StudyOption = None,
 ) -> None:
@@ -57,7 +58,7 @@ def people_add(
 @people_app.command("invite")
 def people_invite(
     name: Name,
-    role: Role = "annotator",
+    role: RoleOption = "annotator",
     address: Annotated[
         str, typer.Option(metavar="URL", help="Address at which people reach the app.")
     ] = "http://localhost:8501",
@@ -89,7 +90,7 @@ def people_revoke(name: Name, study: StudyOption = None) -> None:
 @people_app.command("role")
 def people_role(
     name: Name,
-    role: Annotated[str, typer.Argument(metavar="annotator|adjudicator|lead", help="New role.")],
+    role: Annotated[Role, typer.Argument(metavar="annotator|adjudicator|lead", help="New role.")],
     study: StudyOption = None,
 ) -> None:
     """Change a person's role."""

@@ -15,7 +15,6 @@ from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
 from backend.evaluation.comparison import PairedFigures
 from backend.evaluation.panel import Curves, Panel, RelationTable
-from backend.evaluation.report_plots import bucket_name
 from backend.evaluation.slice_finder import joined, written
 
 PAGE = "relations"
@@ -24,7 +23,8 @@ Address = Callable[..., str]
 
 
 def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
-    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the order."""
+    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the
+    order."""
     key = sort.removeprefix("-")
     rows = {row.group: row for row in table.rows}
     names = sorted(rows, key=relation_order)
@@ -124,10 +124,20 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
     rows = {row.group: row for row in table.rows if row.group in published.TOP_20}
     if not rows or published.K not in table.ks:
         return None
-    heads = [tag("th", "relation", scope="col", cls="left"), *(tag("th", run, scope="col") for run in runs),
-             *(tag("th", each, scope="col", cls="first" if i == 0 else None) for i, each in enumerate(published.SYSTEMS))]  # fmt: skip
-    over = [tag("td"), tag("th", f"here, @{published.K}", colspan=len(runs), scope="colgroup", cls="over"),
-            tag("th", f"{published.SOURCE}, top {published.K}", colspan=len(published.SYSTEMS), scope="colgroup", cls="over")]  # fmt: skip
+    heads = [
+        tag("th", "relation", scope="col", cls="left"),
+        *(tag("th", run, scope="col") for run in runs),
+        # fmt: skip
+        *(tag("th", each, scope="col", cls="first" if i == 0 else None) for i, each in enumerate(published.SYSTEMS)),
+    ]
+    over = [
+        tag("td"),
+        tag("th", f"here, @{published.K}", colspan=len(runs), scope="colgroup", cls="over"),
+        # fmt: skip
+        tag(
+            "th", f"{published.SOURCE}, top {published.K}", colspan=len(published.SYSTEMS), scope="colgroup", cls="over"
+        ),
+    ]
     lines = [_beside(relation_label(name), [rows[name].success[run][published.K] for run in runs], published.TOP_20[name])
              for name in sorted(rows, key=relation_order)]  # fmt: skip
     if table.macro:
@@ -154,17 +164,17 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's questions."""
-    heads = [
-        tag("th", words, scope="col", cls=cls)
-        for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
-    ]
+    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's
+    questions."""
+    grouped = curves.cut == "mentions"
+    words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
+    heads = [tag("th", each, scope="col", cls="left" if each == "subjects" else None) for each in words]
     heads += [tag("th", run, scope="col") for run in runs]
     lines = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
             address = opened(slice_of(curves, series, point))
-            span_words = _span(point)
+            span_cell = "" if grouped else tag("td", _span(point))
             cells = [tag("td", figure(by_run[run][number].success, inline=True)) for run in runs]
             count = (
                 link(f"{point.n:,}", address, title="Compare the first two runs on these questions")
@@ -172,7 +182,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
                 else f"{point.n:,}"
             )
             head = tag("th", series if number == 0 else "", scope="row")
-            lines.append(tag("tr", head, tag("td", bucket_name(point.bucket)), tag("td", span_words),
+            lines.append(tag("tr", head, tag("td", curves.label(point.bucket)), span_cell,
                              tag("td", count), *cells, cls="few" if point.few else None))  # fmt: skip
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
 
@@ -190,7 +200,7 @@ def _span(point: Point) -> str:
 def slice_of(curves: Curves, series: str, point: Point) -> str:
     """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
     relation = written("relation", curves.relation) if curves.relation else ""
-    if curves.official:
+    if curves.cut == "official":
         return joined([relation, written("set", series), f"bucket:{point.bucket}"])
     if point.bucket == NEVER:
         return joined([relation, "frequency=0"])

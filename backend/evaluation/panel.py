@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from analysis.accuracy import Estimate, found_by, macro_average, proportion
-from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_key
+from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, curves, mention_groups, seen, subject_key
 from analysis.relations import GroupRow, group_table, relation_order
 from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
@@ -37,8 +37,8 @@ class Panel:
 
     @classmethod
     def of(cls, runs: dict[str, Measured]) -> Panel:
-        """Combine measured runs. Raises BadInput for runs that are measured by different relevance, or share no
-        question.
+        """Combine measured runs. Raises BadInput for runs that are
+        measured by different relevance, or share no question.
         """
         measured = list(runs.values())
         if len({each.kind for each in measured}) > 1:
@@ -142,38 +142,49 @@ def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
     return np.fromiter((question.id in ids for question in compared.questions), bool, len(compared))
 
 
+Cut = Literal["official", "mentions", "mass"]
+"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets of equal mass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Accuracy along frequency (EntityQuestions, Figure 1).
+    """Accuracy by frequency (EntityQuestions, Figure 1).
 
-    series: by name (a bucket set, or a group of subjects) and run: the points. official: whether the buckets come from
-    the question sets. source: of the frequencies. training: the source of the training subjects.
+    series: by name (a bucket set, or a group of subjects) and run: the points. cut: the kind of buckets. source: of the
+    frequencies. training: the source of the training subjects.
     """
 
     series: dict[str, dict[str, list[Point]]]
     k: int
     relation: str
-    official: bool
+    cut: Cut
     source: str
     training: str | None
 
+    def label(self, bucket: int) -> str:
+        """Return the name of a point's bucket or group."""
+        if self.cut == "mentions":
+            return GROUPS[bucket].replace("<=", "≤").replace("-", "–")
+        return "never" if bucket == NEVER else str(bucket)
 
-def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | None = None) -> Curves:
-    """Return the curves of every run over 8 buckets, for one relation or for all.
+
+def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None = None) -> Curves:
+    """Return the curves of every run by frequency, for one relation or for all.
 
     If the questions have official bucket sets, each set is a series: EntityQuestions' common-random-buckets (`rand
-    ent`) and nq-seen-buckets (`train ent`). Otherwise `cumulative_buckets` splits the questions, over all relations
-    together if none is named, and the subjects of the training questions are a separate series.
+    ent`) and nq-seen-buckets (`train ent`). Otherwise `mention_groups` or `cumulative_buckets` splits the questions,
+    over all relations together if none is named, and the subjects of the training questions are a separate series.
 
     Args:
-        official: whether to use official buckets; None means if there are any.
+        cut: None means the official buckets if there are any, else groups by mentions.
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
     there = bool((given[kept] >= 0).any())
-    official = there if official is None else official and there
+    if cut is None or (cut == "official" and not there):
+        cut = "official" if there else "mentions"
     source = panel.study.questions.frequency_source or "none, no frequencies are known"
-    if official:
+    if cut == "official":
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
         kept &= given >= 0
         groups, buckets, training = (
@@ -183,7 +194,7 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | 
         )
     else:
         buckets = np.full(len(panel), -1, dtype=np.int64)
-        buckets[kept] = cumulative_buckets(panel.frequency[kept])
+        buckets[kept] = (mention_groups if cut == "mentions" else cumulative_buckets)(panel.frequency[kept])
         subjects, training = panel.training
         groups = {ALL: kept}
         if training:
@@ -194,7 +205,7 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | 
         name: curves({run: first[rows] for run, first in panel.first.items()}, buckets[rows], k, panel.frequency[rows])
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, official, source, training)
+    return Curves(series, k, relation, cut, source, training)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:
