@@ -131,6 +131,26 @@ def test_the_judge_decides_by_the_thresholds_of_its_report(study):
     assert (held["keep_below"], held["propose_above"], held["propose_above_with_answer"]) == (0.2, 0.9, 0.6)
 
 
+def test_a_judge_keeps_no_passage_with_an_answer_as_a_negative_unless_labels_of_such_passages_allow_it(study):
+    """The threshold was chosen without the unlabelled passages that contain an answer. p2 is below it and contains one."""
+    score(study, JUDGED)
+    judge_report(study, drop=0.2, drop_with_answer=None)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"] == ("dropped", denoising.HOLDS_ANSWER)
+    built = build(study, "judge", model="judge", name="cautious")
+    again = build(study, "judge", model="judge", **built.manifest["request"]["thresholds"])
+    assert told(again, "q0")["p2"] == (
+        "dropped",
+        denoising.HOLDS_ANSWER,
+    )  # the same settings, given as the manifest has them
+    judge_report(study, drop=0.2, drop_with_answer=0.19)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"][0] == "dropped"
+    judge_report(study, drop=0.2, drop_with_answer=0.195)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"] == ("negative", denoising.JUDGE_SURELY_NOT)
+    judge_report(study, drop=0.1, drop_with_answer=None)
+    given = build(study, "judge", model="judge", keep_below=0.2)  # a person's own threshold holds for all passages
+    assert told(given, "q0")["p2"] == ("negative", denoising.JUDGE_SURELY_NOT)
+
+
 def test_given_thresholds_replace_the_judges(study):
     score(study, JUDGED)
     judge_report(study, drop=0.2, add=0.9, add_with_answer=0.6)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.model import BaseModel
 
 from backend.training.examples import Pool
 from backend.training.losses import SIMILARITIES
@@ -61,8 +62,9 @@ class RankEvaluator(BaseEvaluator):
         self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
 
     def __call__(
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+        self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
+        assert isinstance(model, SentenceTransformer)
         return measure(model, self.pool, self.template, self.similarity, self.batch)
 
 

@@ -53,11 +53,13 @@ class OwnThresholds(NamedTuple):
     """A policy's own probabilities, used where the person gives none. None: the policy has no such threshold.
 
     propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
+    keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
     """
 
     keep_below: float | None = None
     propose_above: float | None = None
     propose_above_with_answer: float | None = None
+    keep_below_with_answer: float | None = None
 
 
 KEEP_BELOW, PROPOSE_ABOVE = 0.1, 0.9
@@ -110,31 +112,43 @@ class Thresholds:
         ge=0,
         le=1,
     )
+    keep_below_with_answer: float | None = Field(
+        default=None,
+        title="Keep below, with an answer",
+        description="judge: probability below which a passage that contains an answer is a negative "
+        "(default: the judge's own; 0 keeps none)",
+        ge=0,
+        le=1,
+    )
 
     def filled(self, own: OwnThresholds) -> Thresholds:
         """These thresholds, with the policy's own in the place of those that nobody gave.
 
-        A given `propose_above` holds for all passages, so it also replaces the policy's own threshold for passages
-        that contain an answer.
+        A given `propose_above` or `keep_below` holds for all passages, so it also replaces the policy's own threshold
+        for passages that contain an answer.
         """
-        with_answer = self.propose_above_with_answer
-        if with_answer is None and self.propose_above is None:
-            with_answer = own.propose_above_with_answer
+        propose_with_answer, keep_with_answer = self.propose_above_with_answer, self.keep_below_with_answer
+        if propose_with_answer is None and self.propose_above is None:
+            propose_with_answer = own.propose_above_with_answer
+        if keep_with_answer is None and self.keep_below is None:
+            keep_with_answer = own.keep_below_with_answer
         return replace(
             self,
             keep_below=own.keep_below if self.keep_below is None else self.keep_below,
             propose_above=own.propose_above if self.propose_above is None else self.propose_above,
-            propose_above_with_answer=with_answer,
+            propose_above_with_answer=propose_with_answer,
+            keep_below_with_answer=keep_with_answer,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """The thresholds as a manifest holds them.
 
-        `propose_above_with_answer` is left out where unused, so that the hashes of older versions stay the same.
+        Those for passages with an answer are left out where unused, so that the hashes of older versions stay the same.
         """
         plain = asdict(self)
-        if self.propose_above_with_answer is None:
-            del plain["propose_above_with_answer"]
+        for name in ("propose_above_with_answer", "keep_below_with_answer"):
+            if plain[name] is None:
+                del plain[name]
         return plain
 
     def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
@@ -243,6 +257,10 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
     if evidence.probability is None:
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     if thresholds.keep_below is not None and evidence.probability < thresholds.keep_below:
+        # Unlabelled passages with an answer were left out when `keep_below` was chosen, so it says nothing about them.
+        with_answer = thresholds.keep_below_with_answer
+        if evidence.answer and with_answer is not None and evidence.probability >= with_answer:
+            return "dropped", HOLDS_ANSWER
         return "negative", JUDGE_SURELY_NOT
     # The judge needs less confidence where the passage contains an answer, because the two agree.
     limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
@@ -255,7 +273,7 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     from backend.judges.feature_judge import judge_thresholds
 
     own = judge_thresholds(study, model)
-    return OwnThresholds(own.drop, own.add, own.add_with_answer)
+    return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
 
 def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
@@ -308,9 +326,10 @@ DENOISING.register(
     DenoisingPolicy(
         "judge",
         "Judge",
-        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold, "
-        "which is lower for a passage that contains an answer. Between the two, and without a score, the passage is dropped. The "
-        "judge's own report sets the thresholds ('blindspot judge learn').",
+        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold. "
+        "A passage that contains an answer has thresholds of its own: it is kept as a negative only if enough labels of such "
+        "passages show that the judge recognises them. Between the two, and without a score, the passage is dropped. The judge's "
+        "own report sets the thresholds ('blindspot judge learn').",
         _by_judge,
         uses_model=True,
         proposes="judge",
