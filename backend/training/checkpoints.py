@@ -44,12 +44,12 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 
 def models_of(study: Study) -> dict[str, dict]:
-    """The models trained in this study, oldest first: name to training.json."""
+    """The models trained in this study, oldest first: name to training.json. Those of unknown age come first."""
     found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
             ((name, about) for name, about in found.items() if not name.startswith(".")),
-            key=lambda item: item[1]["made"],
+            key=lambda item: item[1].get("made", ""),
         )
     )
 
