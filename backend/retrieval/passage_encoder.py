@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from backend.core.processor import cpu_multiplies_bfloat16
 from backend.retrieval.encoder import Encoder
 from db.errors import Refused
 from db.records import Passage
@@ -42,7 +42,6 @@ TRIED = (
     "a word " * 5000,
 )  # both ways to tokenise must agree on these texts
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
-CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # flags of bfloat16 products in /proc/cpuinfo, on x86 and on ARM
 
 
 class PassageEncoder:
@@ -253,7 +252,4 @@ def _quick(device: torch.device) -> tuple[str, ...]:
 
     if device.type == "cuda":
         return ("bfloat16", "float16") if torch.cuda.is_bf16_supported(including_emulation=False) else ("float16",)
-    flags = Path("/proc/cpuinfo")
-    if device.type == "cpu" and flags.is_file() and CPU_FLAGS & set(flags.read_text().split()):
-        return ("bfloat16",)
-    return ()
+    return ("bfloat16",) if device.type == "cpu" and cpu_multiplies_bfloat16() else ()
