@@ -370,7 +370,7 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     if p > SURE:
         return (
             f"Inconclusive over these {questions}: no significant difference between {a} and {b} at {k} ({words}); "
-            f"the 95% interval is {low:+.1f} to {high:+.1f} points."
+            f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
     low, high = sorted((abs(low), abs(high)))

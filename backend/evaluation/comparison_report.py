@@ -155,7 +155,7 @@ def _row(name: str, both: PairedFigures) -> list[str]:
     difference = ABSENT
     if estimate.value is not None:
         value, low, high = estimate.percent
-        difference = f"{value:+.1f} [{low:+.1f},{high:+.1f}]"
+        difference = f"{value:+z.1f} [{low:+z.1f},{high:+z.1f}]"
     flips = (both.flips.both, both.flips.only_a, both.flips.only_b, both.flips.neither)
     return [
         name,

@@ -61,7 +61,7 @@ class SliceReport:
             shares = (
                 f"{both.a.percent[0]:.1f}",
                 f"{both.b.percent[0]:.1f}",
-                f"{difference:+.1f} [{low:+.1f},{high:+.1f}]",
+                f"{difference:+z.1f} [{low:+z.1f},{high:+z.1f}]",
             )
             rows.append(
                 [
@@ -73,7 +73,7 @@ class SliceReport:
                     p,
                 ]
             )
-        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "moves all by", "p (adjusted)"]
+        head = ["Slice", "n", "A", "B", "A - B", "elsewhere", "contribution", "p (adjusted)"]
         return [(f"A: {self.a}, B: {self.b}, Success@{self.k}, %", head, rows)]
 
     def as_latex(self) -> str:
@@ -100,7 +100,7 @@ def method(found: FoundSlices) -> str:
         "pairs of them. The null hypothesis of each: the mean difference in the slice equals the mean difference "
         "in the other questions, however often the two runs disagree in each. The test is a studentised score "
         f"test. Its p values are adjusted by {CORRECTION_NAMES[found.correction]}; slices with an adjusted p of at "
-        f"most 0.05 are listed. 'Moves all by' is how far the slice moves the difference over all {found.n:,} "
+        f"most 0.05 are listed. 'Contribution' is how far the slice moves the difference over all {found.n:,} "
         f"questions ({100 * found.mean:+.1f} points) away from the difference elsewhere. A slice shows where a "
         "difference is, not why. Confirm it on other questions."
     )

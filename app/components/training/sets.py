@@ -218,7 +218,7 @@ def _sources(counts: dict) -> Html:
 def _left_out(reasons: dict[str, int]) -> Html:
     if not reasons:
         return Html("")
-    by_reason = "; ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    by_reason = "; ".join(f"{number:,} ({reason})" for reason, number in reasons.items())
     return tag(
         "p",
         term("Questions left out", "Questions without training data, by reason, including leaks from dev and test"),
