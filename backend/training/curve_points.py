@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.manifest import read_json, read_manifest
+from backend.core.manifest import MANIFEST, read_json, read_manifest
 from backend.text.counting import counted
 from db.errors import Missing
 from db.labels import Labels
@@ -107,8 +109,22 @@ def curve_points(study: Study) -> list[CurvePoint]:
     """Return the points, oldest first."""
     folder = study.path(FOLDER)
     numbers = sorted(int(part.name) for part in folder.iterdir() if part.name.isdigit()) if folder.is_dir() else []
-    manifests = [read_manifest(study.path(FOLDER, str(number))) for number in numbers]
-    return [_point(manifest) for manifest in manifests if manifest is not None]
+    found = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
+    return [point for point in found if point is not None]
+
+
+def _read_point(folder: Path) -> CurvePoint | None:
+    try:
+        return _point_at(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1000)
+def _point_at(folder: Path, changed: int) -> CurvePoint | None:
+    """A point, read once: it never changes, and every label asks for all of them."""
+    manifest = read_manifest(folder)
+    return None if manifest is None else _point(manifest)
 
 
 def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:

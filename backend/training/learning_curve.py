@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.accuracy import wilson
+from backend.core import jobs
 from backend.core.gold import gold_matrix
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json, write_manifest
@@ -51,6 +52,7 @@ from backend.training.curve_points import (
     Scope,
     Share,
     curve_points,
+    due,
     finished_batches,
     point_before,
 )
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.progress import Progress
 
+KIND = "learning curve"
+JOBS_LOOKED_AT = 20
 SUCCESS_OF_ADAPTER = 20
 ROLES = {POSITIVE: "positive", NEGATIVE: "negative", UNKNOWN: "left out"}
 NOT_USED = "not used"
@@ -121,7 +125,7 @@ def _can_be_adapted(study: Study, encoder: str) -> bool:
     return manifest.get("similarity") != "l2" and "vectors_of" not in manifest and encoder in study.settings.encoders
 
 
-@job("learning curve", light=True)
+@job(KIND, light=True)
 def add_point(
     study: Study,
     reason: Reason = "asked",
@@ -181,6 +185,35 @@ def add_history(
         add_point(study, "history", train, dev, encoder, seed, until=number, progress=progress).number
         for number in wanted
     ]
+
+
+def is_unfinished(study: Study) -> bool:
+    """Whether a point is being computed, or waits to be."""
+    return any(found.unfinished and found.kind.startswith(KIND) for found in jobs.recent(study, JOBS_LOOKED_AT))
+
+
+def start_if_due(study: Study) -> str | None:
+    """Start the job that adds a point if labels call for one; return its id. Asked after every label, so it is quick.
+
+    Whoever labels need not have the right to train: the study asks for the point, not the person.
+    """
+    reason = due(study)
+    if reason is None:
+        return None
+    recent = [found for found in jobs.recent(study, JOBS_LOOKED_AT) if found.kind == KIND]
+    if recent and recent[0].unfinished:
+        return None
+    labels = Labels(study.labels_path, read_only=True)
+    if recent and recent[0].state != "done":
+        # A point that failed would fail again after every label.
+        tried = int(recent[0].arguments.get("until") or 0)
+        if sum(labels.labels_since(tried, ("train",)).values()) < LABELS_PER_POINT:
+            return None
+    try:
+        curve_inputs(study)
+    except Missing:
+        return None
+    return jobs.submit(add_point, study, reason, until=labels.last_event)
 
 
 def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurvePoint]) -> CurvePoint:
