@@ -174,6 +174,7 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
     assert LABELS_PER_POINT == 25 and due(study) is None
     pairs = [(f"P19.train.{i}", p) for i in range(3) for p, _ in listed(study, f"P19.train.{i}")[:2]]
     batch_of_pairs(study, "b", pairs)
+    add_point(study)
     queue = Queue(study.labels_path)
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for lease in queue.claim("ann", 3):
@@ -189,6 +190,44 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
     assert due(study) is None  # 24 labels since
     say(study, "P19.train.20", {listed(study, "P19.train.20")[0][0]: "unsure"})
     assert due(study) == "labels"
+
+
+def test_labels_start_the_job_by_themselves(tmp_path, monkeypatch):
+    """The first label asks for the point without labels. Labels that come while it is computed get theirs in the same job."""
+    from backend.core import jobs
+    from backend.training.learning_curve import start_if_due
+
+    study = ready(tmp_path / "s")
+    assert start_if_due(study) is None
+    submitted = []
+    monkeypatch.setattr(jobs, "submit", lambda function, study, *a, **named: submitted.append((a, named)) or "id")
+    say(study, "P19.train.0", {p: "negative" for p, _ in listed(study, "P19.train.0")[:3]})
+    assert start_if_due(study) == "id" and submitted == [(("start",), {"until": 0})]
+    for number in range(1, 10):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    jobs.run(add_point, study, "start", until=0)
+    assert [(point.reason, point.labels) for point in curve_points(study)] == [("start", 0), ("labels", 30)]
+    assert due(study) is None
+
+
+def test_a_point_that_fails_is_not_tried_after_every_label(tmp_path, monkeypatch):
+    from backend.core import jobs
+    from backend.training.learning_curve import start_if_due
+
+    study = ready(tmp_path / "s")
+    add_point(study)
+    for number in range(9):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    last = Labels(study.labels_path).last_event
+    monkeypatch.setattr(learning_curve, "_add", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        jobs.run(add_point, study, "labels", until=last)
+    monkeypatch.setattr(jobs, "submit", lambda *a, **named: "id")
+    say(study, "P19.train.20", {p: "negative" for p, _ in listed(study, "P19.train.20")[:3]})
+    assert due(study) == "labels" and start_if_due(study) is None
+    for number in range(10, 18):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    assert start_if_due(study) == "id"  # 27 labels later it may have another go
 
 
 def test_the_history_has_the_points_that_lack(tmp_path):

@@ -137,7 +137,7 @@ def _chosen(batch: Batch) -> str | None:
 
 
 def _make(opened: Study, taken: set[str]) -> None:
-    runs = study.runs(opened)
+    runs = study.shown_runs(opened)
     show(tag("h3", "New batch"))
     if not runs:
         show(

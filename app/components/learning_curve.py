@@ -67,7 +67,7 @@ def _button(opened: Study, lacking: str, place: str) -> None:
     if is_unfinished(opened):
         show(tag("p", "Computing another point …", cls="soft", role="status"))
         return
-    jobs.start_button(opened, request(add_point, "asked"), key=f"curve-{place}", words="Add a point", lacking=lacking)
+    jobs.start_button(opened, request(add_point, "asked"), key=f"add-point-{place}", words="Add a point", lacking=lacking)
 
 
 def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) -> list[Html]:

@@ -160,9 +160,9 @@ def worked(point: CurvePoint) -> list[str]:
 
 
 def due(study: Study) -> Reason | None:
-    """Say why another point is due: a batch was finished, or LABELS_PER_POINT labels of training questions came since the last one.
+    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch was finished.
 
-    Takes a few milliseconds: it is asked after every label.
+    The first label of all makes the point without labels due: it computes what later points share. Takes a few milliseconds: it is asked after every label.
     """
     points = curve_points(study)
     last = max(points, key=lambda point: point.last_event, default=None)
@@ -171,7 +171,10 @@ def due(study: Study) -> Reason | None:
     try:
         if labels.last_event == since:
             return None
-        if sum(labels.labels_since(since, ("train",)).values()) >= LABELS_PER_POINT:
+        new = sum(labels.labels_since(since, ("train",)).values())
+        if not points and new:
+            return "start"
+        if new >= LABELS_PER_POINT:
             return "labels"
     finally:
         labels.close()

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from backend.progress import Progress
 
 KIND = "learning curve"
+AUTOMATIC: tuple[Reason, ...] = ("start", "labels", "batch")
 JOBS_LOOKED_AT = 20
 SUCCESS_OF_ADAPTER = 20
 ROLES = {POSITIVE: "positive", NEGATIVE: "negative", UNKNOWN: "left out"}
@@ -154,8 +155,13 @@ def add_point(
         last_event = bench.labels.last_event if until is None else until
         points = curve_points(study)
         if last_event and point_before(points, last_event, bench.about) is None:
+            # The first point of a curve needs one without labels to be compared with.
             points.append(_add(bench, "start", 0, points))
-        return _add(bench, reason, last_event, points)
+        added = _add(bench, reason, last_event, points)
+        # Labels that came meanwhile found this job at work and started none.
+        while reason in AUTOMATIC and (again := due(study)) in AUTOMATIC:
+            added = _add(bench, again, bench.labels.last_event, curve_points(study))
+        return added
 
 
 @job("learning curve history", light=True)
@@ -213,7 +219,7 @@ def start_if_due(study: Study) -> str | None:
         curve_inputs(study)
     except Missing:
         return None
-    return jobs.submit(add_point, study, reason, until=labels.last_event)
+    return jobs.submit(add_point, study, reason, until=0 if reason == "start" else labels.last_event)
 
 
 def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurvePoint]) -> CurvePoint:
