@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.report import MRR_DEPTH, By, Group, Report, RunReport
+from backend.evaluation.terminal_tables import rich_tables
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -160,20 +161,3 @@ def as_latex(report: Report) -> str:
 
 def as_rich(report: Report) -> RenderableType:
     return rich_tables(report_tables(report), _remarks(report))
-
-
-def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableType:
-    """Tables for the terminal, the remarks under them."""
-    from rich.console import Group as Stack
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    made: list[RenderableType] = []
-    for caption, headings, rows in tables:
-        table = RichTable(title=Text(caption), title_justify="left")
-        for i, heading in enumerate(headings):
-            table.add_column(Text(heading), justify="left" if i == 0 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
-        made += [table, Text()]
-    return Stack(*made, *(Text(remark) for remark in remarks))
