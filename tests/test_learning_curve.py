@@ -101,6 +101,25 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
     assert point.scopes["judged"].model == "logistic"
 
 
+def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
+    _, point = told
+    assert point.scopes["judged"].adapter == point.scopes["all"].adapter == point.base_adapter  # 12 and 30 questions
+    bench = learning_curve._Bench(study, curve_inputs(study), 0, None)
+    by_people = learning_curve.settled_labels(bench.consensus(bench.labels.last_event))
+    lists, _, truth, _ = bench.training_lists("all", by_people)
+    calls = []
+    original = learning_curve.learn
+    monkeypatch.setattr(learning_curve, "learn", lambda *a: calls.append(a[0]) or original(*a))
+    monkeypatch.setattr(learning_curve, "ADAPTER_QUESTIONS", 30)
+    found = bench.adapted(lists, truth, by_people)
+    assert len(calls[0]) == 30 and found.shape == (40,)
+    # A passage that people call positive is one, and gold stays.
+    row = study.corpus.ordinals(p for p, _ in listed(study, "P19.train.0")[:3])
+    expected = {row[p] for p, holds in listed(study, "P19.train.0")[:3] if holds}
+    gold = set(study.corpus.ordinals(study.questions.get("P19.train.0").gold).values())
+    assert set(calls[0].positives[0].tolist()) - {-1} == expected | gold
+
+
 def test_the_changed_pairs_are_those_whose_role_the_labels_changed(study, told):
     """A passage without an answer was a negative before; to say so changes nothing. One with an answer was left out."""
     _, point = told

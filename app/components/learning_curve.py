@@ -18,7 +18,7 @@ from backend.core.jobs import request
 from backend.core.study import Study
 from backend.text.counting import counted
 from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Share, changed_pairs, curve_points
-from backend.training.learning_curve import add_point, curve_inputs, is_unfinished
+from backend.training.learning_curve import ADAPTER_QUESTIONS, add_point, curve_inputs, is_unfinished
 from db.errors import BlindspotError
 
 VIEW = "curve"
@@ -67,7 +67,9 @@ def _button(opened: Study, lacking: str, place: str) -> None:
     if is_unfinished(opened):
         show(tag("p", "Computing another point …", cls="soft", role="status"))
         return
-    jobs.start_button(opened, request(add_point, "asked"), key=f"add-point-{place}", words="Add a point", lacking=lacking)
+    jobs.start_button(
+        opened, request(add_point, "asked"), key=f"add-point-{place}", words="Add a point", lacking=lacking
+    )
 
 
 def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) -> list[Html]:
@@ -92,6 +94,7 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) 
     charts = [
         _chart("Reranker, Success@1", shown, [p.scopes[scope].reranker for p in shown], last.base_reranker, "BM25")
     ]
+    notes: list[Html] = []
     adapters = [(p, share) for p in shown if (share := p.scopes[scope].adapter) is not None]
     if adapters and last.base_adapter is not None:
         encoder = str(last.inputs["encoder"])
@@ -100,11 +103,14 @@ def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) 
                 "Adapter, Success@20", [p for p, _ in adapters], [s for _, s in adapters], last.base_adapter, encoder
             )
         )
+        if last.scopes[scope].questions < ADAPTER_QUESTIONS:
+            notes.append(tag("p", f"An adapter learns from {ADAPTER_QUESTIONS} questions or more.", cls="convention"))
     if place != "training":
         head.append(link("all points", url.href(url.TRAINING, {"view": VIEW}), cls="quiet"))
     return [
         div(*head, *choices, cls="curve-head"),
         div(*charts, cls="curve-charts"),
+        *notes,
         *_worked(opened, last, scope),
         tag("p", f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.", cls="convention"),
     ]  # fmt: skip

@@ -71,6 +71,7 @@ KIND = "learning curve"
 AUTOMATIC: tuple[Reason, ...] = ("start", "labels", "batch")
 JOBS_LOOKED_AT = 20
 SUCCESS_OF_ADAPTER = 20
+ADAPTER_QUESTIONS = 100
 ROLES = {POSITIVE: "positive", NEGATIVE: "negative", UNKNOWN: "left out"}
 NOT_USED = "not used"
 RUNS_KEPT = 2  # of each scope: the last point's and the one it is compared with
@@ -457,12 +458,15 @@ class _Bench:
         return question_vectors(self.study, self.dense, texts, self.progress)
 
     def adapted(self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]) -> np.ndarray | None:
-        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an index."""
+        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an index.
+
+        With fewer than ADAPTER_QUESTIONS it would do worse than the encoder alone, which then stays as it is.
+        """
         if self.dense is None:
             return None
         positives, negatives = self._training_rows(lists, truth, by_people)
         learnable = [i for i, row in enumerate(positives) if row]
-        if not learnable:
+        if len(learnable) < ADAPTER_QUESTIONS:
             return self.base_adapter
         texts = [lists.questions[i].text for i in learnable]
         asked = TrainingQuestions(
