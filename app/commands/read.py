@@ -14,6 +14,7 @@ from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
+    from backend.reader.reading import Reading
     from backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
 PRECISION = "auto|float32|bfloat16"
@@ -95,9 +96,22 @@ def read(
         _check_dev(opened, tune_on)
     if trust:
         trust_models(opened, reader)
-    options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
-    tuned = tuned_k(answered(opened, do(read_run, opened, run=tune_on, **options), ks)) if tune_on is not None else None
-    reading = do(read_run, opened, run=run, **options)
+
+    def read_from(source: str) -> Reading:
+        return do(
+            read_run,
+            opened,
+            run=source,
+            reader=reader,
+            ks=ks,
+            name=name,
+            batch=batch,
+            precision=precision,
+            device=device,
+        )
+
+    tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
+    reading = read_from(run)
     made = answered(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
@@ -165,7 +179,8 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
 def _cell(estimate: Estimate) -> str:
     if estimate.value is None:
         return "–"
-    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+    value, low, high = estimate.percent
+    return f"{value:.1f} ({low:.1f}–{high:.1f})"
 
 
 def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:

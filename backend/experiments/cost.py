@@ -22,7 +22,6 @@ from backend.experiments.readers import JointModelPart, ReaderModelPart, Reading
 from backend.experiments.running import all_parts, frozen, named
 from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from backend.experiments.workbench import Workbench
-from backend.reader.settings import PASSAGES
 from backend.text.counting import counted
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
@@ -128,7 +127,7 @@ class _CostEstimator:
             return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
         if isinstance(part, (ReaderModelPart, JointModelPart)):
             asked = self._found(part.hits) if isinstance(part, ReaderModelPart) else len(self._train(TrainingData()))
-            texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
+            texts = part.settings.batch * part.settings.passages_on(self._device)
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
         if isinstance(part, ReadingPart):
             return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)

@@ -28,6 +28,8 @@ from backend.training.training_log import read_log
 
 COMPARED_BY = {
     "average_rank": "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best.",
+    "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out question; "
+    "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
 """The measures that compare checkpoints, with explanations."""
