@@ -59,7 +59,9 @@ class TrainingSettings:
         default=0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
     )
     precision: Precision = Field(
-        default="auto", title="Precision", description="Arithmetic; auto: bfloat16 on a GPU that has it, else float32"
+        default="auto",
+        title="Precision",
+        description="Arithmetic; auto: bfloat16 on a processor that multiplies it, else float32",
     )
 
 
@@ -182,8 +184,12 @@ class CrossEncoderSettings(TrainingSettings):
     learning_rate: float = Field(
         default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
     )
-    pairs: int = Field(
-        default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints and calibrate", ge=1
+    pairs: int = Field(default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints", ge=1)
+    calibration_pairs: int = Field(
+        default=4000,
+        title="Calibration pairs",
+        description="Maximum held-out pairs that calibrate: whole lists of questions",
+        ge=1,
     )
     evaluate_every: int | None = Field(
         default=None,
