@@ -55,7 +55,7 @@ def test_the_same_id_with_another_content_is_refused_aloud(desk, other):
     desk.labels.add("ann", first)
     with pytest.raises(Refused, match="'g' was already used for another event"):
         desk.labels.add("ann", replace(first, **other))
-    with pytest.raises(Refused, match="used before"):
+    with pytest.raises(Refused, match="already used"):
         desk.labels.add("ben", first)
     assert events(desk) == 1 and desk.standing() == {("q0", "p1"): ("negative", "agreed")}
 
@@ -123,7 +123,7 @@ def test_an_undo_is_ones_own_done_once_and_cannot_be_undone(desk):
             desk.undo(who, question, gesture)
     undo = LabelEvent("u", "undo", "q0", undoes=mine)
     assert [desk.labels.add("ann", undo).state for _ in range(2)] == ["stored", "known"]
-    with pytest.raises(Refused, match="used before"):
+    with pytest.raises(Refused, match="already used"):
         desk.labels.add("ann", replace(undo, undoes="other"))
     with pytest.raises(Refused, match="undo cannot be undone"):
         desk.undo("ann", "q0", "u")

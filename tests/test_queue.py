@@ -322,7 +322,7 @@ def test_the_id_of_an_act_is_its_own(desk, other):
     desk.labels.add_all("ann", [label, finish])
     wrong = [{**finish, **other}, {**finish, "id": label["id"]}, {**label, "id": finish["id"]}]
     receipts = desk.labels.add_all("ann", wrong) + desk.labels.add_all("ben", [finish])
-    assert states(receipts) == ["refused"] * 4 and all("used before" in receipt.message for receipt in receipts)
+    assert states(receipts) == ["refused"] * 4 and all("already used" in receipt.message for receipt in receipts)
     assert desk.queue.batches()[0].done == 1
 
 

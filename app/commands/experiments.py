@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, Device, StudyOption, do, group, open_study
+from backend.text.counting import duration
 
 if TYPE_CHECKING:
     from backend.experiments.cost import ExperimentCost
@@ -149,8 +150,10 @@ def _command(name: str) -> Callable[..., None]:
         )
         opened = open_study(study)
         if plan:
-            from backend.experiments.cost import cost
+            from backend.experiments.cost import cost, planned_parts
 
+            waiting, made = planned_parts(opened, name, given, device).as_words()
+            print(f"To do: {waiting}.\nAlready done: {made}.", flush=True)
             print("\n".join(_as_lines(cost(opened, name, given, device))))
             return
         from backend.experiments.running import run_experiment
@@ -183,12 +186,8 @@ def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
 
 
 def _as_lines(cost_estimate: ExperimentCost) -> list[str]:
-    made = ", ".join(f"{count} {what}" for what, count in cost_estimate.made.items()) or "nothing"
-    waiting = ", ".join(f"{count} {what}" for what, count in cost_estimate.waiting.items()) or "nothing"
     lines = [
-        f"To do: {waiting}.",
-        f"Already done: {made}.",
-        f"About {cost_estimate.seconds / 60:,.0f} minutes of training and encoding on this machine.",
+        f"About {duration(cost_estimate.seconds)} of training and encoding on this machine, from a trial of each model."
     ]
     if cost_estimate.not_reckoned:
         lines.append(f"Not included in that time: {', '.join(cost_estimate.not_reckoned)}.")

@@ -227,7 +227,9 @@ def import_qrels(
 @import_app.command("run")
 def import_run(
     file: FileArgument,
-    name: Annotated[str, typer.Option("--name", help="Name of the run in the study.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the run in the study (default: from the file's name).")
+    ] = None,
     study: StudyOption = None,
     format: Format = None,
     split: Annotated[
@@ -241,6 +243,7 @@ def import_run(
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run of another tool: TREC, DPR, Pyserini or MS MARCO output."""
+    from backend.core.runs import run_name_of
     from backend.data.importing.runs import import_run
 
     _say_imported(
@@ -248,7 +251,7 @@ def import_run(
             import_run,
             open_study(study),
             path=str(file.absolute()),
-            name=name,
+            name=name or run_name_of(file),
             format=format,
             split=split,
             rule=rule,

@@ -90,7 +90,7 @@ def people_revoke(name: Name, study: StudyOption = None) -> None:
 @people_app.command("role")
 def people_role(
     name: Name,
-    role: Annotated[Role, typer.Argument(metavar="annotator|adjudicator|lead", help="New role.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="New role: annotator, adjudicator or lead.")],
     study: StudyOption = None,
 ) -> None:
     """Change a person's role."""
