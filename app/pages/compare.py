@@ -18,7 +18,7 @@ from app.components.readings import readings_panel
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, left_out, retrieve_command
+from app.runs import convention, left_out, missing_runs, pair_of_address, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -57,7 +57,8 @@ def page() -> None:
             )
         )
         return
-    pair = default_pair(study.runs(opened))
+    show(missing_runs(study.runs(opened)))
+    pair = pair_of_address(study.runs(opened))
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 2.6, 3.4], vertical_alignment="bottom")
         with columns[0]:

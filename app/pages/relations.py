@@ -14,7 +14,7 @@ from app.components.plots import plot
 from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, retrieve_command
+from app.runs import convention, default_pair, missing_runs, retrieve_command
 from backend.evaluation import report_plots
 from backend.evaluation.latex import latex_table
 from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
@@ -45,6 +45,7 @@ def page() -> None:
             )
         )
         return
+    show(missing_runs(known))
     names = runs_named(url.value("runs"), list(known), list(dict.fromkeys(default_pair(known))))
     with st.container(key="pickers"):
         left, right = st.columns([8, 3], vertical_alignment="bottom")

@@ -18,7 +18,7 @@ from app.components.slice_tables import condition_help, every_run, found_table, 
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, tag
-from app.runs import convention, default_pair
+from app.runs import convention, missing_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
@@ -53,7 +53,8 @@ def page() -> None:
             )
         )
         return
-    pair = default_pair(runs)
+    show(missing_runs(runs))
+    pair = pair_of_address(runs)
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 6], vertical_alignment="bottom")
         with columns[0]:
