@@ -52,7 +52,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = EncoderSettings(
             model=random_bert(Path(folder)) if options.random_bert else options.model,
-            # fmt: skip
             pooling="cls" if options.random_bert else "auto",
             max_tokens=options.max_tokens,
         )
@@ -105,9 +104,12 @@ def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: s
         return made
 
     float32 = PassageEncoder(encoder, "float32")
-    ways = {f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
-            f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
-            "ours, float32": lambda: blocks(float32), f"ours, {ours.precision}": lambda: blocks(ours)}  # fmt: skip
+    ways = {
+        f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
+        f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
+        "ours, float32": lambda: blocks(float32),
+        f"ours, {ours.precision}": lambda: blocks(ours),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     made: dict[str, np.ndarray] = {}
     for _ in range(rounds):

@@ -110,7 +110,6 @@ class Person:
         labelled = {
             "kind": "label",
             "choices": [{"passage": passage, "label": self.chance.choice(("positive", "negative"))}],
-            # fmt: skip
             "blind": True,
             "guideline_version": component.data["guideline"],
             "milliseconds": 1000,
@@ -205,7 +204,6 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
         for what, act in (
             ("all go from question to question", Person.question),
             ("all label", Person.label),
-            # fmt: skip
             ("all change Compare", Person.compare),
             ("labels, questions, Compare as 3 : 2 : 1", Person.mixed),
         ):

@@ -76,14 +76,34 @@ def train_reader(
 def read(
     run: Annotated[str, typer.Option(help="Run whose passages are read.")],
     reader: Annotated[str, typer.Option(help="Trained reader, or a folder or Hugging Face name of a DPRReader.")],
-    k: Annotated[str | None, typer.Option("--k", metavar="K,K,...", help="Numbers of passages read for each question (default: 1,5,10,20,50,100, up to the depth of the run).")] = None,
-    tune_on: Annotated[str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="relation|bucket", help="Add a table by relation or bucket.")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the reader in the study (default: its folder's name).")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Passages in a batch (default: 128 on a GPU, 16 on a CPU).")] = None,
-    precision: Annotated[str, typer.Option(metavar=PRECISION, help="Precision; auto is bfloat16 on a GPU that supports it.")] = "auto",
-    device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
-) -> None:  # fmt: skip
+    k: Annotated[
+        str | None,
+        typer.Option(
+            "--k",
+            metavar="K,K,...",
+            help="Numbers of passages read for each question (default: 1,5,10,20,50,100, up to the depth of the run).",
+        ),
+    ] = None,
+    tune_on: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Run whose dev questions choose k; it is read first.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="relation|bucket", help="Add a table by relation or bucket.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the reader in the study (default: its folder's name).")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Passages in a batch (default: 128 on a GPU, 16 on a CPU).")
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(metavar=PRECISION, help="Precision; auto is bfloat16 on a GPU that supports it.")
+    ] = "auto",
+    device: Device = None,
+    trust: Trust = False,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
     """Answer the questions of a run from its passages, and report exact match and F1 at each k. Stored answers are used
     again.
     """
@@ -198,7 +218,16 @@ def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dic
         }
 
     groups = {} if by is None else {"by": by, "groups": {each.group: row(each) for each in answer_rows(made, by)}}
-    return {"run": made.run, "reader": made.reader, "convention": CONVENTION, **row(answer_rows(made)[0]),
-            "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()}, "left_out": made.left_out, **groups,
-            "tuned": None if tuned is None else asdict(tuned), "seconds_per_question": manifest["seconds_per_question"],
-            "device": manifest["device"], "precision": manifest["precision"]}  # fmt: skip
+    return {
+        "run": made.run,
+        "reader": made.reader,
+        "convention": CONVENTION,
+        **row(answer_rows(made)[0]),
+        "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()},
+        "left_out": made.left_out,
+        **groups,
+        "tuned": None if tuned is None else asdict(tuned),
+        "seconds_per_question": manifest["seconds_per_question"],
+        "device": manifest["device"],
+        "precision": manifest["precision"],
+    }

@@ -197,8 +197,11 @@ def route(
 
 
 @train_app.command("log")
-def log(name: Annotated[str, typer.Argument(metavar="NAME", help="Model, trained or in training.")], as_json: AsJson = False,
-        study: StudyOption = None) -> None:  # fmt: skip
+def log(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Model, trained or in training.")],
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
     """Print the loss, validation and speed of a training so far."""
     from app.tables import print_json
     from backend.training.training_log import read_log

@@ -159,11 +159,13 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
         "Recall@k: mean share of a question's gold passages in the top k, always over gold. The intervals of "
         f"Recall and MRR come from a bootstrap, seed {seed}.",
         "Equal scores are ordered by the passage's row in the collection, in an imported run by its file.",
-    ]  # fmt: skip
+    ]
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"
-        said.append("Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise "
-                f"mentions of the subject (source: {source}).")  # fmt: skip
+        said.append(
+            "Official buckets are used for questions that have one (0 most frequent, 7 rarest), otherwise mentions "
+            f"of the subject (source: {source})."
+        )
     return " ".join(said)
 
 

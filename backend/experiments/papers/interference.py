@@ -65,12 +65,26 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         start, alone, joint, bm25 = (f"{name}: {row}" for row in rows)
         at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
         claims += [
-            PaperClaim(f"{name}: training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
-            PaperClaim(f"{name}: training on this relation alone costs accuracy on {general.split}", (start, at[general.split]), (alone, at[general.split])),
-            PaperClaim(f"{name}: trained on this relation, the encoder stays behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
-            PaperClaim(f"{name}: training on both preserves more accuracy on {general.split}", (joint, at[general.split]), (alone, at[general.split])),
+            PaperClaim(
+                f"{name}: training on this relation alone helps over all relations", (alone, at[ALL]), (start, at[ALL])
+            ),
+            PaperClaim(
+                f"{name}: training on this relation alone costs accuracy on {general.split}",
+                (start, at[general.split]),
+                (alone, at[general.split]),
+            ),
+            PaperClaim(
+                f"{name}: trained on this relation, the encoder stays behind BM25 over all relations",
+                (bm25, at[ALL]),
+                (alone, at[ALL]),
+            ),
+            PaperClaim(
+                f"{name}: training on both preserves more accuracy on {general.split}",
+                (joint, at[general.split]),
+                (alone, at[general.split]),
+            ),
             PaperClaim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
-        ]  # fmt: skip
+        ]
     return ExperimentPlan(
         cells,
         claims,

@@ -45,8 +45,18 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     at = claimed(setting.ks)
     return ExperimentPlan(
         relation_cells({name: success_of([hits]) for name, hits in runs.items()}, relations, setting.ks, published),
-        [PaperClaim(f"BM25 beats {encoder}, on average over relations", (AVERAGE, column(BM25, at, setting.ks)),
-               (AVERAGE, column(encoder, at, setting.ks))) for encoder in encoders],
-        notes=[*left_out, "The first encoder is compared with the paper's DPR trained on NQ, the second with its DPR trained "
-                "on four sets.",
-               not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations))])  # fmt: skip
+        [
+            PaperClaim(
+                f"BM25 beats {encoder}, on average over relations",
+                (AVERAGE, column(BM25, at, setting.ks)),
+                (AVERAGE, column(encoder, at, setting.ks)),
+            )
+            for encoder in encoders
+        ],
+        notes=[
+            *left_out,
+            "The first encoder is compared with the paper's DPR trained on NQ, the second with its DPR trained on "
+            "four sets.",
+            not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations)),
+        ],
+    )

@@ -113,7 +113,6 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         notes=[
             *left_out,
             "The first encoder is compared with the paper's DPR trained on NQ, the second with its DPR trained on PAQ.",
-            # fmt: skip
             f"Questions of a relation with fewer than {LEAST} training questions use the encoder of the index.",
         ],
     )
