@@ -80,7 +80,7 @@ def adapter(
     if made.before is not None and made.after is not None:
         print(
             f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
-            f"after (scale {made.scale:g} and weight decay {made.weight_decay:g} were chosen on them)."
+            f"after (scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps were chosen on them)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
