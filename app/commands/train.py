@@ -58,7 +58,12 @@ def dual_encoder(
         print(
             f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, step {made.best_step:,} is kept{rank}."
         )
-        print(f"Next: blindspot index dense --encoder {name}")
+        if made.passages_from_index:
+            print(
+                f"The passages kept their vectors. Next: blindspot retrieve --with dense --encoder {name} --split dev"
+            )
+        else:
+            print(f"Next: blindspot index dense --encoder {name}")
 
 
 @train_app.command("adapter")

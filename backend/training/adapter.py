@@ -6,8 +6,6 @@ it begins as the identity. The result is an encoder like any other: a sentence-t
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,12 +17,13 @@ import numpy as np
 
 from backend.core.declared import build
 from backend.core.jobs import job
-from backend.core.manifest import read_manifest, whole_folder, write_manifest
+from backend.core.manifest import whole_folder
 from backend.core.settings import add_encoder, check_name
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from backend.retrieval.search import ExactSearch
 from backend.training.checkpoints import write_training_json
+from backend.training.share_index import share_index
 from backend.training.training_settings import AdapterPositives, AdapterSettings
 from backend.training_sets.training_set import TrainingSet
 from db.errors import Refused
@@ -138,7 +137,7 @@ def train_adapter(
             name,
             {"model": str(folder), "passage_template": base.passage_template, "max_tokens": base.max_tokens},
         )
-    share_index(study, encoder, name)
+    share_index(study, encoder, name, adapter=True)
     return TrainedAdapter(
         name, str(folder), len(questions), **learned.about, seconds=round(time.monotonic() - started, 1)
     )
@@ -481,33 +480,3 @@ def as_dense_modules(mapped: Any) -> list[Any]:
         DenseModule(d, width, activation_function=torch.nn.GELU(), init_weight=into, init_bias=bias),
         DenseModule(width, d, bias=False, activation_function=None, init_weight=out),
     ]
-
-
-def share_index(study: Study, encoder: str, name: str) -> None:
-    """Make the index of an adapted encoder: the vectors of the encoder that it adapts, under a manifest of its own."""
-    source, folder = study.path("indexes", encoder), study.path("indexes", name)
-    with study.building(f"indexes/{name}"):
-        (folder / "manifest.json").unlink(missing_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        vectors = folder / "embeddings.npy"
-        vectors.unlink(missing_ok=True)
-        try:
-            os.link(source / vectors.name, vectors)  # one file under two names: no second copy on the disk
-        except OSError:
-            shutil.copyfile(source / vectors.name, vectors)
-        from backend.retrieval.encoder import load_encoder
-
-        described = load_encoder(study.settings.encoders[name]).describe()
-        manifest: dict[str, Any] = read_manifest(source) or {}
-        kept = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
-        write_manifest(
-            folder,
-            {
-                "kind": "dense index",
-                "encoder": name,
-                **kept,
-                **described,
-                "made_by": f"adapter over {encoder}",
-                "vectors_of": encoder,
-            },
-        )
