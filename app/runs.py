@@ -18,6 +18,8 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     Args:
         runs: name to manifest, at least one; a single run is returned twice.
     """
+    # The runs of the learning curve are compared by its own links only.
+    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
     names = list(runs)
     kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
     for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):

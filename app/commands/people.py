@@ -86,7 +86,7 @@ def people_revoke(name: Name, study: StudyOption = None) -> None:
 @people_app.command("role")
 def people_role(
     name: Name,
-    role: Annotated[Role, typer.Argument(metavar="annotator|adjudicator|lead", help="The new role.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="The new role: annotator, adjudicator or lead.")],
     study: StudyOption = None,
 ) -> None:
     """Give a person another role."""

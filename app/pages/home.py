@@ -10,6 +10,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import jobs
 from app.components.holdings import holdings
+from app.components.learning_curve import curve_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
@@ -33,13 +34,14 @@ def _page(opened: Study) -> None:
     held = summary(opened)
     if held["passages"] is None and not held["questions"]:
         show(_welcome(held["name"]))
-    runs = study.runs(opened)
+    runs = study.shown_runs(opened)
     if runs:
         show(run_table(opened, runs))
     with st.container(key="home"):
         left, right = st.columns(2, gap="small")
         with left:
             show(holdings(held))
+            curve_panel(opened, "home")
         with right:
             if held["passages"] is not None and held["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))

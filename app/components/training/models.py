@@ -9,7 +9,6 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
-from app.components.jobs import duration
 from app.components.marks import notice
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
@@ -20,6 +19,7 @@ from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval.retriever import kind_of_run
+from backend.text.counting import duration
 from backend.training.checkpoints import models_of
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model

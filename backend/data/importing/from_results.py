@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import write_run
+from backend.core.runs import run_name_of, write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
 from backend.data.formats.base import Context, RunEntry, as_split, wrong_with_passage, wrong_with_question
@@ -144,7 +143,7 @@ def _keep(study: Study, path: Path, sha256: str, reading: _RunFile, rejected: Re
           progress: Progress | None) -> FileResult:  # fmt: skip
     ids, hits, flags = reading.rows.finish()
     run = write_run(
-        study, _run_name(path, taken), ids, hits,
+        study, run_name_of(path, taken), ids, hits,
         {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": reading.format, "split": split,
          "rule": DEFAULT_RULE},
         rule=DEFAULT_RULE, progress=progress,
@@ -163,12 +162,6 @@ def _keep(study: Study, path: Path, sha256: str, reading: _RunFile, rejected: Re
 
 def _joint(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
-
-
-def _run_name(path: Path, taken: Iterable[str]) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.(json|gz|xz|bz2))+$", "", path.name)).strip("-._")[:56] or "run"
-    taken = set(taken)
-    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if each not in taken)
 
 
 @dataclass(slots=True)
