@@ -246,7 +246,7 @@ class MapLearner:
                 optimizer.step()
         return mapped.eval()
 
-    def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[Choice, float, float]:
+    def choose(self, training: TrainingQuestions, held_out: TrainingQuestions) -> tuple[MapSettings, float, float]:
         """Choose scale, then weight decay, then steps, each by Success on held-out questions, the others as they are.
 
         The measure is the mean of Success@1, 5 and 20. Also returns Success@20 before and after.
@@ -255,14 +255,14 @@ class MapLearner:
         scales = SCALES if settings.scale is None else (settings.scale,)
         decays = WEIGHT_DECAYS if settings.weight_decay is None else (settings.weight_decay,)
         factors = STEP_FACTORS if settings.steps is None else (1,)
-        options: tuple[Callable[[Choice], list[Choice]], ...] = (
+        options: tuple[Callable[[MapSettings], list[MapSettings]], ...] = (
             lambda choice: [choice._replace(scale=scale) for scale in scales],
             lambda choice: [choice._replace(weight_decay=decay) for decay in decays],
             lambda choice: [choice._replace(steps=choice.steps * factor) for factor in factors],
         )
-        measured: dict[Choice, np.ndarray] = {}
+        measured: dict[MapSettings, np.ndarray] = {}
 
-        def success(choice: Choice) -> np.ndarray:
+        def success(choice: MapSettings) -> np.ndarray:
             if choice not in measured:
                 mapped = self.fit(training, *choice, f"choosing settings on held-out questions ({len(measured) + 1})")
                 measured[choice] = self.success(mapped, held_out)
@@ -274,9 +274,9 @@ class MapLearner:
         return best, float(before[-1]), float(success(best)[-1])
 
     @property
-    def default(self) -> Choice:
+    def default(self) -> MapSettings:
         settings = self.settings
-        return Choice(
+        return MapSettings(
             SCALES[0] if settings.scale is None else settings.scale,
             WEIGHT_DECAYS[0] if settings.weight_decay is None else settings.weight_decay,
             settings.number_of_steps,
@@ -333,7 +333,7 @@ class MapLearner:
         return best
 
 
-class Choice(NamedTuple):
+class MapSettings(NamedTuple):
     """What is chosen on held-out questions."""
 
     scale: float
