@@ -24,9 +24,10 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     deepest, index = max(setting.ks), Index(setting.first)
     ways = {
-        "BM25": lambda asked, k: Bm25Hits(asked, k), "dense": lambda asked, k: DenseHits(asked, k, index),
+        "BM25": lambda asked, k: Bm25Hits(asked, k),
+        "dense": lambda asked, k: DenseHits(asked, k, index),
         "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
-    }  # fmt: skip
+    }
     trained_on = QuestionSelection(setting.train[0], limit=setting.data().limit)
     readers = {
         row: [

@@ -64,11 +64,19 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
         claims += [
             PaperClaim(f"{name}: training on it alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
-            PaperClaim(f"{name}: training on it alone costs on {general.split}", (start, at[general.split]), (alone, at[general.split])),
+            PaperClaim(
+                f"{name}: training on it alone costs on {general.split}",
+                (start, at[general.split]),
+                (alone, at[general.split]),
+            ),
             PaperClaim(f"{name}: it still falls behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
-            PaperClaim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
+            PaperClaim(
+                f"{name}: training on both keeps more of {general.split}",
+                (joint, at[general.split]),
+                (alone, at[general.split]),
+            ),
             PaperClaim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
-        ]  # fmt: skip
+        ]
     return ExperimentPlan(
         cells,
         claims,
