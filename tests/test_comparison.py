@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -130,6 +131,35 @@ def test_what_cannot_be_is_refused(study):
     with pytest.raises(Missing, match="nobody"):
         compare_runs(study, "alpha", "nobody")
     assert "compared on the 3" in " ".join(compare_runs(study, "short", "beta").notes).lower()
+
+
+@pytest.mark.parametrize(
+    "low, high, p, said, left_out",
+    [
+        (
+            0.016,
+            0.144,
+            0.24,
+            "the 95% interval of this figure alone, +1.6 to +14.4 points, leaves out 0",
+            "may lie anywhere",
+        ),
+        (-0.016, 0.144, 0.24, "the true difference may lie anywhere from -1.6 to +14.4 points", "leaves out 0"),
+        (-0.001, 0.144, 0.04, "by 7.6 points (95% interval -0.1 to 14.4, p = 0.040", "no difference"),
+    ],
+)
+def test_the_sentence_follows_the_adjusted_verdict(study, low, high, p, said, left_out):
+    """The interval is not adjusted and p is: where the two differ the sentence must not contradict itself."""
+    figures = compare_runs(study, "alpha", "beta").at[5]
+    estimate = replace(figures.difference.estimate, value=0.076, low=low, high=high)
+    found = replace(figures, difference=replace(figures.difference, estimate=estimate, p=0.03, p_adjusted=p))
+    sentence = conclusion(found, "alpha", "beta", 8)
+    assert said in sentence and left_out not in sentence
+    assert ("is established" in sentence) == (p > 0.05)
+    turned = replace(
+        found, difference=replace(found.difference, estimate=replace(estimate, value=-0.076, low=-high, high=-low))
+    )
+    if p <= 0.05:
+        assert "beta finds" in conclusion(turned, "alpha", "beta", 8) and said in conclusion(turned, "alpha", "beta", 8)
 
 
 def test_the_conclusion_says_no_more_than_the_test(study):

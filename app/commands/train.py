@@ -59,7 +59,12 @@ def dual_encoder(
             f"Trained {name}: {counted(made.steps, 'step')} in {made.seconds:,.0f} s, kept step "
             f"{made.best_step:,}{rank}."
         )
-        print(f"Next: blindspot index dense --encoder {name}")
+        if made.passages_from_index:
+            print(
+                f"The passages kept their vectors. Next: blindspot retrieve --with dense --encoder {name} --split dev"
+            )
+        else:
+            print(f"Next: blindspot index dense --encoder {name}")
 
 
 @train_app.command("adapter")
@@ -82,9 +87,8 @@ def adapter(
     print(f"Trained {name} from {counted(made.questions, 'question')} in {made.seconds:,.0f} s.")
     if made.before is not None and made.after is not None:
         print(
-            f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, "
-            f"{made.after:.1%} after (the same questions chose scale {made.scale:g} and weight decay "
-            f"{made.weight_decay:g})."
+            f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
+            f"after (scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps were chosen on them)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 

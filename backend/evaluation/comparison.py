@@ -368,12 +368,15 @@ def conclusion(found: PairedFigures, a: str, b: str, tests: int = 1) -> str:
     words = p_words(p) if found.difference.p_adjusted is None else f"{p_words(p)} after Holm's method for {tests} tests"
     _, low, high = estimate.percent
     if p > SURE:
-        return (
-            f"Inconclusive over these {questions}: no significant difference between {a} and {b} at {k} ({words}); "
-            f"the 95% interval is {low:+z.1f} to {high:+z.1f} points."
+        none = f"Over these {questions} no difference between {a} and {b} at {k} is established ({words}): "
+        if low <= 0 <= high:
+            return none + f"the true difference may lie anywhere from {low:+.1f} to {high:+.1f} points."
+        return none + (
+            f"the 95% interval of this figure alone, {low:+.1f} to {high:+.1f} points, leaves out 0, but it is not adjusted for "
+            f"the {tests} tests of the table."
         )
     ahead, behind = (a, b) if estimate.value > 0 else (b, a)
-    low, high = sorted((abs(low), abs(high)))
+    low, high = (low, high) if estimate.value > 0 else (-high, -low)
     return (
         f"Over these {questions} {ahead} finds a relevant passage in the top {k} more often than {behind}, by "
         f"{100 * abs(estimate.value):.1f} points (95% interval {low:.1f} to {high:.1f}, {words}). On this "
