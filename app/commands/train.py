@@ -61,7 +61,7 @@ def dual_encoder(
         )
         if made.passages_from_index:
             print(
-                f"The passages kept their vectors. Next: blindspot retrieve --with dense --encoder {name} --split dev"
+                f"The passage vectors are unchanged. Next: blindspot retrieve --with dense --encoder {name} --split dev"
             )
         else:
             print(f"Next: blindspot index dense --encoder {name}")
@@ -88,7 +88,7 @@ def adapter(
     if made.before is not None and made.after is not None:
         print(
             f"Success@20 on {counted(made.held_out, 'held-out training question')}: {made.before:.1%} before, {made.after:.1%} "
-            f"after (scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps were chosen on them)."
+            f"after (the same questions chose scale {made.scale:g}, weight decay {made.weight_decay:g} and {made.steps:,} steps)."
         )
     print(f"Next: blindspot retrieve --with dense --encoder {name} --split dev")
 
