@@ -109,13 +109,13 @@ def measure_all(
 ) -> dict[str, Measured]:
     """Measure several runs. Questions that the runs share are read once."""
     known: dict[str, Question] = {}
-    made = {}
+    result = {}
     for name in dict.fromkeys(names):
         ids = study.run(name).question_ids
         absent = [id for id in ids if id not in known]
         known.update(zip(absent, study.questions.some(absent), strict=True))
-        made[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
-    return made
+        result[name] = measure(study, name, relevance, rule, [known[id] for id in ids])
+    return result
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,11 @@ class RecipeSettings:
         Raises BadInput or Refused for invalid values.
         """
         thresholds = values.get("thresholds", DENOISED_BY)
-        made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
-        check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
-        build(CrossEncoderSettings, made.cross_settings(), "cross")
-        Thresholds(*made.thresholds).check()
-        return made
+        result = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
+        check(build(DualEncoderSettings, result.dual_settings(3), "dual"))
+        build(CrossEncoderSettings, result.cross_settings(), "cross")
+        Thresholds(*result.thresholds).check()
+        return result
 
     @property
     def ranks(self) -> int:
