@@ -133,8 +133,14 @@ def _readable(compared: Comparison, chosen: Selection) -> Selection:
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
     except BlindspotError as error:
-        show(notice(f"{error}. The slice is ignored here. ", link("Slices", url.href("slices", chosen.parameters())), " explains the syntax.",
-                    kind="error"))  # fmt: skip
+        show(
+            notice(
+                f"{error}. The slice is ignored here. ",
+                link("Slices", url.href("slices", chosen.parameters())),
+                " explains the syntax.",
+                kind="error",
+            )
+        )
         return replace(chosen, slice="")
     return chosen
 
@@ -171,10 +177,15 @@ def _grouping(compared: Comparison) -> Grouping | None:
 
 def _groups_head(compared: Comparison, chosen: Selection, by: str):
     links = [
-        link(f"By {each}", url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
-             cls="here" if each == by else None, data_focus=f"groups-{each}", aria_current="true" if each == by else None)
+        link(
+            f"By {each}",
+            url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
+            cls="here" if each == by else None,
+            data_focus=f"groups-{each}",
+            aria_current="true" if each == by else None,
+        )
         for each in ("relation", "bucket")
-    ]  # fmt: skip
+    ]
     runs = url.href(
         "relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""}
     )

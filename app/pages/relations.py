@@ -52,8 +52,13 @@ def page() -> None:
         with left:
             _pick_runs(names, list(known))
         with right:
-            relevance: Kind = url.select("Relevance", "relevance", ("answers", "gold"), "answers",
-                                   format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__)  # fmt: skip
+            relevance: Kind = url.select(
+                "Relevance",
+                "relevance",
+                ("answers", "gold"),
+                "answers",
+                format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__,
+            )
     panel = study.panel(opened, names, relevance)
     k = url.number("k", min(20, panel.depth), 1, panel.depth)
     view = url.one_of("view", list(VIEWS), "relation")
@@ -63,8 +68,14 @@ def page() -> None:
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
     )
     show(div(*pickers, cls="choosers"))
-    show(tag("p", f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
-             convention(panel.kind, study.rule_of(opened, names)), cls="convention"))  # fmt: skip
+    show(
+        tag(
+            "p",
+            f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
+            convention(panel.kind, study.rule_of(opened, names)),
+            cls="convention",
+        )
+    )
     if view == "frequency":
         _frequency(panel, names, k)
     elif related:
@@ -83,8 +94,13 @@ def _pick_runs(names: list[str], known: list[str]) -> None:
     name = "url-runs"
     if st.session_state.get(name) != names:
         st.session_state[name] = names
-    st.multiselect("Runs", known, key=name, on_change=lambda: url.write("runs", ",".join(st.session_state[name])),
-                   help="Runs to show; the first two are compared with each other.")  # fmt: skip
+    st.multiselect(
+        "Runs",
+        known,
+        key=name,
+        on_change=lambda: url.write("runs", ",".join(st.session_state[name])),
+        help="Runs to show; the first two are compared with each other.",
+    )
 
 
 def _opened(names: list[str], k: int, **more: str) -> str:

@@ -1,4 +1,5 @@
-"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice finder."""
+"""Slices: groups of questions defined by an expression, with the figures of all runs, saved slices and the slice
+finder."""
 
 from __future__ import annotations
 
@@ -90,8 +91,15 @@ def page() -> None:
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        show(tag("p", f"{counted(len(compared), 'question')} in both runs. ", convention(compared.a.kind, rule),
-                 " Type a slice above, open a saved one, or let the finder look.", cls="convention"))  # fmt: skip
+        show(
+            tag(
+                "p",
+                f"{counted(len(compared), 'question')} in both runs. ",
+                convention(compared.a.kind, rule),
+                " Type a slice above, open a saved one, or let the finder look.",
+                cls="convention",
+            )
+        )
     _saved(opened, chosen, facts)
     _finder(chosen, facts)
     if chosen.slice and kept.any():
@@ -133,13 +141,16 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
     )
     head = div(
         tag("h2", f"{counted(total, 'question')} of {len(compared):,}"),
-        link("Open in Compare", chosen.on_compare(), cls="quiet"), cls="list-head",
-    )  # fmt: skip
-    show(div(
-        div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
-        div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
-        cls="side-by-side overview",
-    ))  # fmt: skip
+        link("Open in Compare", chosen.on_compare(), cls="quiet"),
+        cls="list-head",
+    )
+    show(
+        div(
+            div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
+            div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
+            cls="side-by-side overview",
+        )
+    )
     with st.container(key="save-slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         if who.may(opened.labels_path, "save slices"):
