@@ -67,12 +67,12 @@ def import_run(
     check_ties(ties)
     chosen, report = find_format(path, "runs", format), ThrottledProgress(progress)
     sha256 = file_sha256(path)
-    result = read_manifest(study.path("runs", name))
+    manifest = read_manifest(study.path("runs", name))
     if (
-        result
+        manifest
         and not replace
-        and (result.get("sha256"), result.get("split")) == (sha256, split)
-        and result.get("tie_order", "file") == ties
+        and (manifest.get("sha256"), manifest.get("split")) == (sha256, split)
+        and manifest.get("tie_order", "file") == ties
     ):
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
     corpus, questions = study.corpus, questions_in_split(study, split)
