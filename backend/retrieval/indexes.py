@@ -33,15 +33,15 @@ def names(study: Study) -> list[str]:
     return [name for kind in RETRIEVERS for name in kind.available(study)]
 
 
-def parts(name: str) -> tuple[str, ...]:
+def parts(study: Study, name: str) -> tuple[str, ...]:
     """The indexes that a retriever of `names` searches."""
     kind = kind_of(name)
-    return () if kind is None else kind.parts(name)
+    return () if kind is None else kind.parts_in(study, name)
 
 
 def hashes(study: Study, name: str) -> dict[str, str]:
     """SHA-256 of the manifests of the finished indexes that `name` searches, by index. They tell two indexes with the same name apart."""
-    files = {part: study.path("indexes", part, MANIFEST) for part in parts(name)}
+    files = {part: study.path("indexes", part, MANIFEST) for part in parts(study, name)}
     return {part: file_sha256(path) for part, path in files.items() if path.is_file()}
 
 
@@ -61,10 +61,9 @@ class Indexes:
         )  # a first search loads an encoder, and the libraries do not load well in two threads at once
         self._settings: tuple[int, Settings] | None = None
 
-    @staticmethod
-    def one_thread(name: str) -> str:
+    def one_thread(self, name: str) -> str:
         """Retrievers with the same result share an encoder and belong on the same thread."""
-        return (parts(name) or (name,))[-1]
+        return (parts(self.study, name) or (name,))[-1]
 
     def open(self, name: str) -> Opened:
         """Raises Missing when an index is not there, Refused when it was made over other passages."""
@@ -86,7 +85,7 @@ class Indexes:
         stamp = self._stamp(name)
         held = self._held.get(name)
         if held is None or held[0] != stamp:
-            for stale in [other for other in self._held if other == name or name in parts(other)]:
+            for stale in [other for other in self._held if other == name or name in parts(self.study, other)]:
                 del self._held[stale]
                 self._loaded.pop(stale, None)  # before the next is opened: two would not fit a GPU's memory
             manifests = hashes(self.study, name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,11 @@ def question_vectors(
 ) -> np.ndarray:
     """Return the vectors (q, d) float32 of some questions, and encode and keep those that are not kept yet.
 
-    The vectors are kept in the folder of the encoder's index, by the hash of the model's weights.
+    The vectors are kept in the folder of the encoder's index, by the hash of the model's weights. In a study that may only be
+    read, nothing is kept.
     """
+    if not os.access(study.path("indexes", dense.name), os.W_OK):
+        return dense.encode(questions, progress)
     store = PerThread(study.path("indexes", dense.name, FILE))
     try:
         store.connection.executescript(_SCHEMA)

@@ -114,9 +114,13 @@ class RetrieverKind(ABC):
         """The folders in indexes/ that the retriever `name` searches. Retrievers with the same last part share an encoder."""
         return ()
 
+    def parts_in(self, study: Study, name: str) -> tuple[str, ...]:
+        """`parts` of a retriever whose name alone does not tell them."""
+        return self.parts(name)
+
     def files(self, study: Study, name: str) -> list[Path]:
         """The files that change when the retriever `name` must be opened again."""
-        return [study.path("indexes", part, MANIFEST) for part in self.parts(name)]
+        return [study.path("indexes", part, MANIFEST) for part in self.parts_in(study, name)]
 
     def settings_of(self, settings: Settings, name: str) -> tuple:
         """The settings of study.toml that act on the retriever `name`."""
@@ -137,6 +141,14 @@ class RetrieverKind(ABC):
     def describe(self, manifest: Mapping[str, Any]) -> str:
         """The retriever of a run that this kind made, for people."""
         return self.title
+
+    def retriever_of(self, manifest: Mapping[str, Any]) -> str:
+        """The name of the retriever that made a run, one of `available` while its index is there."""
+        return str(manifest["retriever"])
+
+    def options_of_run(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that open the retriever of a run as it was then."""
+        return self.options_of(self.retriever_of(manifest))
 
     def steps(self, study: Study) -> list[Step]:
         """What to do before the first retriever of this kind can be opened, as Home and `blindspot status` suggest it."""

@@ -58,7 +58,7 @@ class Service:
                 f"there is no retriever {retriever!r} here; there is {', '.join(known) or 'none, as nothing is indexed'}"
             )
         try:
-            return self._batcher.ask(Indexes.one_thread(retriever), retriever, questions, k)
+            return self._batcher.ask(self._indexes.one_thread(retriever), retriever, questions, k)
         except Busy:
             self.metrics.refused.labels(retriever).inc()
             raise
@@ -67,7 +67,7 @@ class Service:
         """Ask every retriever once, so that indexes and encoders are loaded before the first person asks. Then be ready."""
         answers = {}
         for name in indexes.names(self.study):
-            answers[name] = self._batcher.ask(Indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
+            answers[name] = self._batcher.ask(self._indexes.one_thread(name), name, [WARMUP_QUESTION], 1)
         for name, answer in answers.items():
             try:
                 answer.result()
