@@ -38,16 +38,13 @@ def study(tmp_path, monkeypatch) -> Study:
 def test_what_it_holds_is_all_there(study):
     held = summary(study)
     assert (held["passages"]["count"], list(held["runs"])) == (36, ["bm25-train", "tiny-dev"])
-    assert [(person.name, person.role) for person in People(study.labels_path).all()] == [
-        ("lea", "lead"),
-        ("ben", "annotator"),
-        ("cara", "annotator"),
-    ]
+    roles = {person.name: person.role for person in People(study.labels_path).all()}
+    assert roles == {"lea": "lead", "ben": "annotator", "cara": "annotator"}
     (batch,) = Queue(study.labels_path).batches()
     assert (batch.name, batch.questions, batch.done) == ("first", 8, 6)
     assert Labels(study.labels_path).last_event == 18  # 6 questions with 3 candidates each
     assert len(list(TrainingSet.open(study, "clean").groups())) == 16
-    assert [run.n for run in report(study, ["tiny-dev"]).runs] == [8]
+    assert [len(run.questions) for run in report(study, ["tiny-dev"]).runs] == [8]
 
 
 def test_it_is_searched_judged_and_trained(study):

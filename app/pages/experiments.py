@@ -62,8 +62,19 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
         keys = [result["key"] for result in found]
         chosen = next(result for result in found if result["key"] == url.one_of("result", keys, keys[0]))
         if len(found) > 1:
-            show(choices("result", [(_named(result), url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
-                                     result is chosen) for result in found]))  # fmt: skip
+            show(
+                choices(
+                    "result",
+                    [
+                        (
+                            _named(result),
+                            url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
+                            result is chosen,
+                        )
+                        for result in found
+                    ],
+                )
+            )
         _result(chosen)
     show(commands(name))
     with st.container(key="try-experiment"):

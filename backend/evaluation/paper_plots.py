@@ -152,12 +152,22 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
     x_error, y_error = _whiskers(trace.get("error_x")), _whiskers(trace.get("error_y"))
     capsize = 0.0 if x_error is None and y_error is None else 1.5
     axes.errorbar(
-        x, y, xerr=x_error, yerr=y_error, label=label, color=colour, ecolor=colour, elinewidth=0.7, capsize=capsize,
+        x,
+        y,
+        xerr=x_error,
+        yerr=y_error,
+        label=label,
+        color=colour,
+        ecolor=colour,
+        elinewidth=0.7,
+        capsize=capsize,
         linestyle=LINES.get(trace.get("line", {}).get("dash") or "solid", "-") if "lines" in mode else "none",
         marker=MARKERS.get(symbol.removesuffix("-open"), "o") if "markers" in mode else "none",
-        markersize=1.5 if many else 3.5, markerfacecolor="none" if symbol.endswith("-open") else colour,
-        markeredgewidth=0 if many else 0.6, rasterized=many,
-    )  # fmt: skip
+        markersize=1.5 if many else 3.5,
+        markerfacecolor="none" if symbol.endswith("-open") else colour,
+        markeredgewidth=0 if many else 0.6,
+        rasterized=many,
+    )
 
 
 def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""A report as JSON, CSV, LaTeX, and tables for the terminal."""
+"""A report as JSON, CSV, LaTeX and terminal tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice
 
 
 def as_dict(report: Report) -> dict:
-    """The JSON form. Scripts read `runs[NAME].k["1"].success`; values are 0 to 1, null where n is 0."""
+    """Return the JSON form. Scripts read `runs[NAME].k["1"].success`. Values are 0 to 1, null if n is 0."""
     return {
         "convention": report.convention,
         "notes": report.notes,
@@ -41,13 +41,21 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
         "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
         "relations": _group_dicts(run.relations),
-        "macro": {"k": {
-            str(k): {"success": e.value, "n_groups": e.n_groups, "n": e.n, "low": e.low, "high": e.high,
-                     "method": e.method}
-            for k, e in run.macro.items()
-        }},
+        "macro": {
+            "k": {
+                str(k): {
+                    "success": e.value,
+                    "n_groups": e.n_groups,
+                    "n": e.n,
+                    "low": e.low,
+                    "high": e.high,
+                    "method": e.method,
+                }
+                for k, e in run.macro.items()
+            }
+        },
         "notes": run.notes,
-    }  # fmt: skip
+    }
     return made if by is None else made | {"groups": _group_dicts(run.groups)}
 
 
@@ -68,22 +76,33 @@ def as_json(report: Report) -> str:
 
 
 def as_csv(report: Report) -> str:
-    """One figure a line; the columns are COLUMNS. How the figures were made stands in the JSON and on the terminal."""
+    """Return CSV with one figure a line; the columns are COLUMNS. Only the JSON and the terminal explain how the
+    figures were computed.
+    """
     text = io.StringIO()
     rows = (
         {
-            "run": run.name, "relevance": "gold" if measure == "recall" else run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
-            "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
+            "run": run.name,
+            "relevance": "gold" if measure == "recall" else run.kind,
+            "group": group,
+            "measure": measure,
+            "k": k,
+            "value": e.value,
+            "n": e.n,
+            "n_groups": e.n_groups,
+            "low": e.low,
+            "high": e.high,
+            "method": e.method,
         }
         for run in report.runs
         for group, measure, k, e in _figures(run, report.by)
-    )  # fmt: skip
+    )
     write_csv(text, COLUMNS, rows)
     return text.getvalue()
 
 
 def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Estimate]]:
-    """(group, measure, k, estimate) of a run, the whole run first."""
+    """Yield (group, measure, k, estimate) of a run, the whole run first."""
     yield from (("all", "success", k, e) for k, e in run.success.items())
     yield from (("all", "macro success", k, e) for k, e in run.macro.items())
     if run.mrr is not None:
@@ -104,8 +123,10 @@ def report_tables(report: Report) -> list[Table]:
 
 
 def _success_table(report: Report) -> Table:
-    rows = [[run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
-            for run in report.runs]  # fmt: skip
+    rows = [
+        [run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
+        for run in report.runs
+    ]
     return "Success@k, %", ["Run", "n", *_at(report)], rows
 
 
@@ -146,7 +167,7 @@ def _percent(estimate: Estimate | None) -> str:
 def _interval(estimate: Estimate | None) -> str:
     if estimate is None or estimate.value is None:
         return ABSENT
-    # No space inside the brackets: a narrow terminal then breaks before them.
+    # Without a space inside the brackets a narrow terminal breaks the line before them.
     value, low, high = estimate.percent
     return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"
 

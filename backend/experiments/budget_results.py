@@ -1,4 +1,4 @@
-"""The result of a label-budget experiment: figures, the gain of the last labels, and the verdict."""
+"""The result of a label-budget experiment: its figures, the gain of the last labels, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[Budget, int], Path]) -> dict[str, Any]:
-    """Success@k of each budget by the present labels of held-out questions, the gain of the last labels, and the
+    """Return Success@k of each budget by the present labels of held-out questions, the gain of the last labels, and the
     verdict.
 
     Args:
@@ -46,27 +46,43 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
     gain = Gain.of(before.labels, after.labels, found[before.share], found[after.share])
     verdict, sentence = gain.verdict(asked.worth)
     return {
-        "name": asked.name, "k": asked.k, "split": asked.split, "policy": asked.policy, "seeds": list(asked.seeds),
-        "relevance": first.kind, "last_event": first.last_event, "convention": convention(first.kind, asked),
-        "budgets": [{**asdict(budget), "success": _figure(found[budget.share]), "by_seed": found[budget.share].mean(axis=1).tolist(),
-                     "buckets": {name: _figure(found[budget.share][:, groups == name]) for name in names}} for budget in budgets],
+        "name": asked.name,
+        "k": asked.k,
+        "split": asked.split,
+        "policy": asked.policy,
+        "seeds": list(asked.seeds),
+        "relevance": first.kind,
+        "last_event": first.last_event,
+        "convention": convention(first.kind, asked),
+        "budgets": [
+            {
+                **asdict(budget),
+                "success": _figure(found[budget.share]),
+                "by_seed": found[budget.share].mean(axis=1).tolist(),
+                "buckets": {name: _figure(found[budget.share][:, groups == name]) for name in names},
+            }
+            for budget in budgets
+        ],
         "gain": {"labels_before": before.labels, "labels_after": after.labels, **asdict(gain.difference)},
-        "worth": asked.worth, "verdict": verdict, "sentence": sentence,
-    }  # fmt: skip
+        "worth": asked.worth,
+        "verdict": verdict,
+        "sentence": sentence,
+    }
 
 
 def convention(kind: str, asked: LabelBudgetSpec) -> str:
-    """How the figures were computed, in words shown beside them."""
+    """Return the note on how the figures were computed."""
     relevant = "a passage that contains an answer" if kind == "answers" else "gold"
     return (
-        f"Success@{asked.k} over the questions of {asked.split}. People's labels say what is relevant, else {relevant}. Labels count "
-        "in the order they were given, one of each person for a pair. 95% intervals by t quantiles, over seeds and "
-        "questions. The verdict assumes that the next labels gain as much as the last did."
+        f"Success@{asked.k} over the questions of {asked.split}. A passage is relevant by people's labels; without "
+        f"a label, {relevant} is relevant. Labels count in the order in which people gave them, one label of each "
+        "person for a pair. 95% intervals by t quantiles, over seeds and questions. The verdict assumes that the "
+        "next labels gain as much as the last labels."
     )
 
 
 def as_lines(result: Mapping[str, Any]) -> list[str]:
-    """A result as lines for the terminal."""
+    """Format a result as lines for the terminal."""
     lines = [
         f"Success@{result['k']}, %, by labels used ({len(result['seeds'])} seeds: {', '.join(map(str, result['seeds']))})"
     ]

@@ -259,7 +259,8 @@ def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurveP
         "seconds": round(time.monotonic() - started, 1),
     }
     with whole_folder(study.path(FOLDER, str(number))) as building:
-        np.savez(building / "outcomes.npz", questions=np.array([q.id for q in bench.relevance.questions]), **outcomes)
+        ids = np.array([q.id for q in bench.relevance.questions])
+        np.savez(building / "outcomes.npz", allow_pickle=False, questions=ids, **outcomes)
         write_json(building / PAIRS, [[pair.question, pair.passage, pair.before, pair.now] for pair in changed])
         write_manifest(building, content)
     _forget_runs(study, curve_points(study))
@@ -512,8 +513,8 @@ class _Bench:
         rows = self.dense.search_vectors(vectors, min(SUCCESS_OF_ADAPTER, len(self.study.corpus))).ordinals
         questions = self.relevance.questions
         if self.relevance.kind == "gold":
-            return gold_matrix(self.study.corpus, rows, questions)[0].any(axis=1)
-        return match_run(self.study.corpus, questions, rows, self.rule, self.progress).any(axis=1)
+            return np.asarray(gold_matrix(self.study.corpus, rows, questions)[0].any(axis=1))
+        return np.asarray(match_run(self.study.corpus, questions, rows, self.rule, self.progress).any(axis=1))
 
     # What is kept
 
