@@ -190,7 +190,7 @@ def test_a_judge_that_is_missing_or_has_no_thresholds_is_one_line(study):
     refused(BadInput, commands.format("NAME"))
     refused(Missing, "no scores of a model 'judge'.*" + commands.format("judge"), model="judge")
     score(study, JUDGED)
-    refused(Missing, "no feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
+    refused(Missing, "unknown feature judge 'judge'; learn one with 'blindspot judge learn judge", model="judge")
     judge_report(study, drop=None)
     refused(
         Refused,

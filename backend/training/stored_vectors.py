@@ -1,4 +1,4 @@
-"""Passage vectors that an index holds already, for a training that leaves the passage tower as it is.
+"""Passage vectors of an existing index, for a training with a fixed passage tower.
 
 Training the question tower alone encodes each passage again and again to the same vector. Looked up, a step costs the
 questions only, so batches of hundreds with many hard negatives fit a laptop.
