@@ -139,7 +139,9 @@ class FeatureRanker:
 
 
 def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
-    """Fit a model to order by, in one fit: nothing is measured out of fold. Raises Refused as `fit_model` does."""
+    """Fit a model for ranking on all pairs at once, without out-of-fold measurements. Raises Refused as `fit_model`
+    does.
+    """
     kind, columns, used = _prepared(examples, settings)
     return FeatureRanker(kind, columns, _fit(kind, used, examples.truth != UNKNOWN, settings.seed))
 

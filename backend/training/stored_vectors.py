@@ -58,7 +58,7 @@ class StoredVectors:
         return bool(off.max() <= TOLERANCE)
 
     def __call__(self, passages: Sequence[Passage | None]) -> Tensor:
-        """(n, d) float32 vectors of passages of the study; zeros where there is none."""
+        """Return vectors (n, d) float32 of passages of the study; zeros for a missing vector."""
         import torch
 
         rows = self._corpus.ordinals({passage.id for passage in passages if passage is not None})
