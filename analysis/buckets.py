@@ -19,6 +19,17 @@ FEW = 30
 """A point with fewer questions is unreliable; plots draw it grey."""
 
 
+GROUPS = (*(label for _, label in FREQUENCY_STEPS), "100+")
+"""Labels of the groups by mentions, from rare to frequent; `mention_groups` gives their indices."""
+
+
+def mention_groups(frequency: np.ndarray) -> np.ndarray:
+    """Return the index in `GROUPS` of each frequency; -1 if the frequency is unknown (negative). (q,) int -> (q,) int8."""
+    frequency = np.asarray(frequency, dtype=np.int64)
+    groups = np.searchsorted([highest for highest, _ in FREQUENCY_STEPS], frequency, side="left")
+    return np.where(frequency < 0, NONE_KNOWN, groups).astype(np.int8)
+
+
 def frequency_group(frequency: int) -> str:
     """Return the label of the frequency group of a subject with this many mentions."""
     return next((label for highest, label in FREQUENCY_STEPS if frequency <= highest), "100+")
@@ -83,7 +94,7 @@ def _cut(frequency: np.ndarray, count: int) -> np.ndarray:
 class Point:
     """One point of a curve.
 
-    bucket: 0 most frequent to 7 rarest, 8 where the frequency is 0.
+    bucket: 0 most frequent to 7 rarest, 8 if the frequency is 0; or an index in `GROUPS`.
     min_frequency, max_frequency: the range of frequencies in the bucket; None if unknown (official buckets).
     """
 

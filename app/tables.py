@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from backend.core.summary import Step
     from backend.data.importing.from_results import ResultsImport
+    from backend.training.curve_points import CurvePoint, Share
     from db.jobs import Job
 
 console = Terminal(highlight=False)
@@ -94,6 +95,34 @@ def print_jobs(jobs: Sequence[Job]) -> None:
             about = ": ".join(filter(None, (job.doing, count)))
         table.add_row(job.id, escape(title(job.kind, job.arguments)), job.state, escape(about))
     console.print(table)
+
+
+def print_curve(points: Sequence[CurvePoint]) -> None:
+    """Print the points of the learning curve, what they learned from, and what the last labels changed."""
+    from backend.training.curve_points import SCOPES, worked
+
+    if not points:
+        print("No point yet. Add one: blindspot judge curve")
+        return
+    last = points[-1]
+    figures = (Column(name, justify="right", no_wrap=True) for name in ("reranker @1", "adapter @20"))
+    table = Table(*map(_right, ("point", "labels", "judged")), "from", *figures)
+    table.add_row("", "", "", "nothing", _interval(last.base_reranker), _interval(last.base_adapter))
+    for point in points:
+        for scope, learned in point.scopes.items():
+            numbers = (str(point.number), f"{point.labels:,}", f"{point.judged:,}")
+            table.add_row(*numbers, scope, _interval(learned.reranker), _interval(learned.adapter))
+    console.print(table)
+    for line in (
+        *(f"{scope}: {words}" for scope, words in SCOPES.items()),
+        f"Success on {counted(last.base_reranker.n, 'dev question')} by {last.relevance}, 95% intervals. Dev questions measure and never train.",
+        *worked(last),
+    ):
+        print(line)
+
+
+def _interval(share: Share | None) -> str:
+    return "" if share is None else f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def _right(name: str):

@@ -213,6 +213,19 @@ class Labels(PerThread):
         """The number of the newest event row; 0 if there is none. Numbers may skip, so they are no count."""
         return _last_number(self.connection)
 
+    def labels_since(self, number: int, splits: Sequence[str]) -> dict[str, int]:
+        """Return how many labels each person gave after an event row, about questions of some splits.
+
+        Undone labels and practice do not count.
+        """
+        rows = self.connection.execute(
+            "SELECT e.annotator, count(*) FROM live_event e JOIN question q ON q.id = e.question "
+            "WHERE e.number > ? AND e.kind IN ('label', 'adjudicate') AND e.practice = 0 "
+            "AND q.split IN (SELECT value FROM json_each(?)) GROUP BY e.annotator ORDER BY e.annotator",
+            (number, json.dumps(list(splits))),
+        )
+        return dict(rows.fetchall())
+
     def events(self, until: int | None = None, questions: Iterable[str] | None = None) -> Iterator[EventRow]:
         """Yield the event rows in order, up to a number."""
         wanted = None if questions is None else json.dumps(list(questions))

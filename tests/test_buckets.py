@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.accuracy import wilson
-from analysis.buckets import FEW, cumulative_buckets, curves, seen, subject_key
+from analysis.buckets import FEW, GROUPS, cumulative_buckets, curves, frequency_group, mention_groups, seen, subject_key
 
 
 def test_eight_equal_masses_by_hand():
@@ -94,3 +94,9 @@ def test_our_cut_agrees_with_the_order_of_the_official_one(real_data, relation):
     ours = cumulative_buckets(np.array([q["subject_mentions"] for q in asked]))
     found = spearmanr(ours, [q["bucket"] for q in asked])
     assert found.statistic > 0.2 and found.pvalue < 1e-6
+
+
+def test_mention_groups_are_those_of_frequency_group():
+    frequency = np.array([-1, *range(150)])
+    assert [None if g < 0 else GROUPS[g] for g in mention_groups(frequency).tolist()] == [
+        None, *(frequency_group(f) for f in range(150))]  # fmt: skip

@@ -13,10 +13,11 @@ import pytest
 
 from analysis import published
 from analysis.accuracy import wilson
+from analysis.buckets import UNKNOWN
 from analysis.significance import holm, mcnemar, sign_flip
 from backend.core.runs import write_run
 from backend.evaluation import saved_slices
-from backend.evaluation.comparison import Comparison, at, conclusion, macro_at, measure_all
+from backend.evaluation.comparison import Comparison, at, by_group, conclusion, macro_at, measure_all
 from backend.evaluation.comparison_report import COLUMNS, compare_runs
 from backend.evaluation.html_report import html_report, write_html_report
 from backend.evaluation.panel import (
@@ -29,6 +30,7 @@ from backend.evaluation.panel import (
     runs_named,
     training_subjects,
 )
+from backend.evaluation.report_plots import curve_plot
 from backend.evaluation.slice_report import find_in_runs
 from db.errors import BadInput, Missing
 from db.records import Question
@@ -192,10 +194,10 @@ def frequency_study(folder):
 def test_curves_from_official_sets_and_from_mentions(tmp_path):
     study = frequency_study(tmp_path / "s")
     official = frequency_curves(panel(study, "buckets"), 5)
-    assert official.official and {name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()} == {
+    assert official.cut == "official" and {name: [p.bucket for p in each["buckets"]] for name, each in official.series.items()} == {
         "common-random-buckets": [0, 7], "nq-seen-buckets": [1]}  # fmt: skip
-    cut = frequency_curves(panel(study, "alpha"), 5)
-    assert not cut.official and set(cut.series) == {RANDOM, TRAINED} and "1 training questions" in cut.training
+    cut = frequency_curves(panel(study, "alpha"), 5, cut="mass")
+    assert cut.cut == "mass" and set(cut.series) == {RANDOM, TRAINED} and "1 training questions" in cut.training
     points = [point for each in cut.series.values() for point in each["alpha"]]
     assert sum(point.n for point in points) == 6, "question 5's frequency is unknown"
     assert [point.n for point in cut.series[TRAINED]["alpha"]] == [1] and cut.source == "the question files"
@@ -203,7 +205,27 @@ def test_curves_from_official_sets_and_from_mentions(tmp_path):
     assert training_subjects(study) == ({"nobody"}, "training_subjects.txt") and set(
         frequency_curves(panel(study, "alpha"), 5).series
     ) == {ALL}
-    assert {point.n for point in frequency_curves(panel(study, "alpha"), 5, "P19").series[ALL]["alpha"]} == {1}
+    assert {point.n for point in frequency_curves(panel(study, "alpha"), 5, "P19", "mass").series[ALL]["alpha"]} == {1}
+
+
+def test_groups_by_mentions_are_the_default_and_those_of_the_comparison(tmp_path):
+    """The curve shows the groups of the comparison's table, with the same counts and the same accuracy."""
+    study = frequency_study(tmp_path / "s")
+    (study.folder / "training_subjects.txt").write_text("nobody\n")
+    shown = panel(study, "alpha", "beta")
+    made = frequency_curves(shown, 5)
+    assert made.cut == "mentions"
+    groups = by_group(shown.comparison, 5, shown.comparison.groups("bucket"))
+    expected = {
+        name.removesuffix(" mentions").replace("<=", "≤").replace("-", "–"): (each.n, each.a.value)
+        for name, each in groups.items()
+        if name != UNKNOWN
+    }
+    assert {made.label(p.bucket): (p.n, p.success.value) for p in made.series[ALL]["alpha"]} == expected and expected
+    figure = curve_plot(made, ["alpha", "beta"])
+    assert list(figure.layout.xaxis.categoryarray) == [
+        f"{made.label(p.bucket)}<br>n {p.n}" for p in made.series[ALL]["alpha"]
+    ]
 
 
 def test_published_figures_stand_with_their_relations(real_data):

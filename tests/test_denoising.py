@@ -91,8 +91,9 @@ def test_drawn_negatives_need_no_score_but_a_known_one_counts():
     assert machine_role("cross_encoder", PassageEvidence(probability=0.5, easy=True), DEFAULT)[0] == "dropped"
 
 
-def test_positive_aware_takes_95_percent_of_the_lowest_positive():
-    bar = score_ceiling([0.9, 0.8], DEFAULT)
+def test_positive_aware_takes_95_percent_of_the_best_positive():
+    """One poor positive of many must not cost a question its negatives."""
+    bar = score_ceiling([0.8, 0.02, 0.3], DEFAULT)
     assert bar.value == pytest.approx(0.76)
     assert machine_role("positive_aware", PassageEvidence(probability=0.7599), DEFAULT, bar) == (
         "negative",
@@ -148,12 +149,23 @@ def test_a_margin_is_the_same_wherever_the_scores_lie():
         ]
 
 
+@pytest.mark.parametrize("positive, ceiling", [(0.8, 0.76), (-0.2, -0.21), (0.0, 0.0)])
+def test_a_share_of_a_cosine_is_below_it_whatever_its_sign(positive, ceiling):
+    bar = score_ceiling([positive, positive - 0.5], DEFAULT, from_run=True)
+    assert bar == ScoreCeiling(pytest.approx(ceiling), True)
+    assert machine_role("positive_aware", PassageEvidence(score=positive), DEFAULT, bar)[0] == "dropped"
+    assert machine_role("positive_aware", PassageEvidence(score=ceiling - 0.01), DEFAULT, bar)[0] == "negative"
+
+
 def test_positive_aware_is_refused_on_raw_and_on_uncalibrated_scores():
     with pytest.raises(Refused, match="95% of a dot product"):
         check_scale(DEFAULT, None)
     with pytest.raises(Refused, match="not calibrated"):
         check_scale(DEFAULT, False)
     check_scale(DEFAULT, True)
+    check_scale(DEFAULT, None, cosine=True)
+    with pytest.raises(Refused, match="not calibrated"):
+        check_scale(DEFAULT, False, cosine=True)
     check_scale(Thresholds(margin=0.0), None)
 
 

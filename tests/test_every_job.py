@@ -26,6 +26,7 @@ from backend.retrieval.retrieve import retrieve
 from backend.training.adapter import train_adapter
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, try_model
+from backend.training.learning_curve import add_history, add_point
 from backend.training.per_relation import retrieve_per_relation, train_per_relation
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
@@ -151,6 +152,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(score_run, "judge", "mined", 2, device="cpu")
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
+    assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")
     submit(train_reader, "reader", "mined", str(study.folder / "reader"), QUICK_READER, device="cpu")

@@ -159,6 +159,36 @@ def test_probabilities_hold_on_whole_lists():
     assert np.nanmean(out_of_fold) == pytest.approx((examples.truth == POSITIVE).mean(), abs=0.01)
 
 
+def test_unlabelled_passages_with_an_answer_are_no_negatives_anywhere():
+    """Half of the positives lose their label. Counted as negatives they would pull probabilities and threshold down."""
+    examples = random_examples(400)
+    positives = np.flatnonzero(examples.truth == POSITIVE)
+    truth = examples.truth.copy()
+    truth[positives[::2]] = UNKNOWN
+    fewer = dataclasses.replace(examples, truth=truth)
+    settings = FeatureJudgeSettings()
+    model, out_of_fold = fit_model(fewer, settings)
+    known = truth != UNKNOWN
+    assert model.base_rate == pytest.approx((truth[known] == POSITIVE).mean())
+    assert np.nanmean(out_of_fold[known]) == pytest.approx(model.base_rate, abs=0.01)
+    about = feature_model.report(fewer, model, out_of_fold, settings)
+    assert about["unknown"] == 200
+    value = about["drop"]["value"]
+    assert about["drop"]["pairs"] == (known & (out_of_fold < value)).sum()
+    assert about["drop"]["left_out"] == (~known & (out_of_fold < value)).sum()
+    # All labelled passages with an answer are positives here: nothing shows that the judge tells them from others.
+    assert about["drop_with_answer"]["value"] is None
+    assert about["add_with_answer"]["value"] is None  # half of them count as wrong, as nobody labelled them
+
+
+def test_the_summary_says_what_was_left_out_and_what_it_could_be():
+    from app.commands.judge import _bound
+
+    left_out = {"share": 0.01, "pairs": 900, "left_out": 100}
+    assert "another 100 pairs" in _bound(left_out)[0] and "up to 10.9% could be false" in _bound(left_out)[0]
+    assert _bound({**left_out, "left_out": 0}) == []
+
+
 def test_the_feature_that_decides_speaks_loudest():
     examples = random_examples(300)
     model, _ = fit_model(examples, FeatureJudgeSettings())

@@ -201,7 +201,8 @@ def rendered(made, width: int = 120) -> str:
 def test_the_terminal_shows_figures_intervals_and_the_convention(with_run):
     shown = rendered(report(with_run, by="relation", ks=(1, 3, 20)))
     low, high = (100 * bound for bound in wilson(1, 4))
-    assert f"25.0 [{low:.1f}–{high:.1f}]" in shown
+    words = shown.split()
+    assert "25.0" in words and f"[{low:.1f}–{high:.1f}]" in words, "the interval stands on the line below"
     assert "P20 place of death" in shown and "P19 place of birth" in shown
     assert "the text is searched, not the title" in " ".join(shown.split())
 

@@ -184,7 +184,7 @@ def test_parquet_is_read_by_datasets(study, pairs, written, tmp_path):
 
 
 def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written, tmp_path):
-    folder = written("sentence-transformers", negatives=3)
+    folder = written("sentence-transformers", negatives=3, rows=9)
     read = {path.name: loaded("json", path, tmp_path) for path in folder.glob("*.jsonl")}
     assert read["pairs.jsonl"].column_names == ["anchor", "positive"] and len(read["pairs.jsonl"]) == 4
     assert read["triplets.jsonl"].column_names == ["anchor", "positive", "negative"]
@@ -194,6 +194,23 @@ def test_sentence_transformers_files_are_read_by_datasets(study, pairs, written,
     assert scored.column_names == [*read["tuples.jsonl"].column_names, "scores"]
     assert scored["scores"][:] == [[0.95, 0.01, 0.02, 0.03], [0.9, 0.01, 0.02, 0.03]]  # q0 alone is scored whole
     assert read["pairs.jsonl"][0]["positive"] == " [SEP] Oslo is where Ann came into the world."
+
+
+def test_no_anchor_is_twice_in_a_file_of_sentence_transformers(study, pairs, written):
+    folder = written("sentence-transformers", negatives=3)
+    for path in folder.glob("*.jsonl"):
+        anchors = [row["anchor"] for row in lines(path)]
+        assert anchors and len(anchors) == len(set(anchors)), path.name
+    card = (folder / "README.md").read_text()
+    assert "every anchor is in one row of a file, so no batch holds an anchor twice" in card
+    assert "1 pairs of pairs.jsonl left out: at most 1 row a question" in card  # q0 has two positives
+
+
+def test_two_rows_of_a_question_cover_two_positives(study, pairs, written):
+    folder = written("sentence-transformers", rows=2)
+    rows = [row for row in lines(folder / "triplets.jsonl") if row["anchor"] == "Where was Ann born?"]
+    assert len(rows) == 2 and len({row["positive"] for row in rows}) == 2
+    assert "NO_DUPLICATES" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +230,7 @@ def test_sentence_transformers_trains_a_step_on_its_files(written, tmp_path, nam
     from sentence_transformers.sentence_transformer import losses
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    rows = loaded("json", written("sentence-transformers", negatives=3) / f"{name}.jsonl", tmp_path)
+    rows = loaded("json", written("sentence-transformers", negatives=3, rows=9) / f"{name}.jsonl", tmp_path)
     tiny_bert(tmp_path / "tiny")
     encoder = Transformer(str(tmp_path / "tiny"))
     model = SentenceTransformer(

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from app.commands.training_sets import training_set_app
 from backend.core import jobs
 from backend.core.registry import Registry, must_be
+from backend.core.runs import write_run
 from backend.data.leaks import BAD, BUCKET_LEAK, FACT_LEAK, TEXT_LEAK
 from backend.judges.scores import ScoreStore, lookup
 from backend.judging.batches import make_batch
@@ -33,6 +34,7 @@ from db.errors import BadInput, BlindspotError, Missing, Refused
 from db.events import LabelEvent
 from db.labels import Labels
 from db.queue import Queue
+from db.records import Hits
 from tests.test_registry import installed
 from tests.training_studies import born, build, copied, judge_report, say, score, told, training_study
 
@@ -93,6 +95,24 @@ def test_positive_aware_with_probabilities_and_with_a_margin(study):
     ]
 
 
+def test_positive_aware_takes_a_share_of_cosines_without_a_model(study):
+    """The scores of the run are cosines: 0.9, 0.8 (gold), 0.77, 0.5, 0.1, -0.2."""
+    run = study.run("r")
+    rows = np.asarray(run.hits.ordinals).copy()
+    scores = np.tile(np.array([0.9, 0.8, 0.77, 0.5, 0.1, -0.2], np.float32), (len(rows), 1))
+    made = write_run(study, "cosines", run.question_ids, Hits(rows, scores), {"retriever": "x", "similarity": "cosine"})
+    found = told(make_training_set(study, TrainingSetSpec("c", (made.name,), "positive_aware")), "q0")
+    assert [found[p][0] for p in ("p1", "p2", "p3", "p4", "p8")] == [
+        "dropped",
+        "dropped",
+        "negative",
+        "negative",
+        "negative",
+    ]
+    with pytest.raises(Refused, match="raw retrieval scores have no zero"):
+        make_training_set(study, TrainingSetSpec("both", ("cosines", "r"), "positive_aware"))
+
+
 JUDGED = {("q0", "p1"): 0.6, ("q0", "p2"): 0.19, ("q0", "p3"): 0.89, ("q0", "p4"): 0.9}  # p1 and p2 contain an answer
 
 
@@ -109,6 +129,26 @@ def test_the_judge_decides_by_the_thresholds_of_its_report(study):
     assert found["p3"] == ("dropped", "run") and found["p2"] == ("negative", "run")
     held = made.manifest["request"]["thresholds"]
     assert (held["keep_below"], held["propose_above"], held["propose_above_with_answer"]) == (0.2, 0.9, 0.6)
+
+
+def test_a_judge_keeps_no_passage_with_an_answer_as_a_negative_unless_labels_of_such_passages_allow_it(study):
+    """The threshold was chosen without the unlabelled passages that contain an answer. p2 is below it and contains one."""
+    score(study, JUDGED)
+    judge_report(study, drop=0.2, drop_with_answer=None)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"] == ("dropped", denoising.HOLDS_ANSWER)
+    built = build(study, "judge", model="judge", name="cautious")
+    again = build(study, "judge", model="judge", **built.manifest["request"]["thresholds"])
+    assert told(again, "q0")["p2"] == (
+        "dropped",
+        denoising.HOLDS_ANSWER,
+    )  # the same settings, given as the manifest has them
+    judge_report(study, drop=0.2, drop_with_answer=0.19)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"][0] == "dropped"
+    judge_report(study, drop=0.2, drop_with_answer=0.195)
+    assert told(build(study, "judge", model="judge"), "q0")["p2"] == ("negative", denoising.JUDGE_SURELY_NOT)
+    judge_report(study, drop=0.1, drop_with_answer=None)
+    given = build(study, "judge", model="judge", keep_below=0.2)  # a person's own threshold holds for all passages
+    assert told(given, "q0")["p2"] == ("negative", denoising.JUDGE_SURELY_NOT)
 
 
 def test_given_thresholds_replace_the_judges(study):
@@ -176,7 +216,7 @@ POLICY_OF_A_PACKAGE = """
 from backend.training_sets.denoising import DenoisingPolicy, OwnThresholds
 
 def under_half(evidence, thresholds, ceiling):
-    score = evidence.score if ceiling.margin else evidence.probability
+    score = evidence.score if ceiling.from_run else evidence.probability
     if score is None or ceiling.value is None:
         return "dropped", "toy: unknown"
     if score < ceiling.value / 2:

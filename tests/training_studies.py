@@ -100,7 +100,10 @@ def build(study: Study, policy: str = "none", name: str | None = None, progress=
     """Fields of `Thresholds` may stand among the others."""
     chosen = {
         key: more.pop(key)
-        for key in ("keep_below", "propose_above", "propose_above_with_answer", "share", "margin", "related")
+        for key in (
+            *("keep_below", "keep_below_with_answer", "propose_above", "propose_above_with_answer"),
+            *("share", "margin", "related"),
+        )
         if key in more
     }
     request = TrainingSetSpec(name or f"s{next(_numbers)}", ("r",), policy, thresholds=Thresholds(**chosen), **more)
@@ -118,10 +121,11 @@ def judge_report(
     add: float | None = 0.9,
     add_with_answer: float | None = 0.6,
     name: str = "judge",
+    drop_with_answer: float | None = 0.2,
 ) -> None:
     """What a feature judge's folder says of its thresholds. Its scores come from `score`."""
     folder = study.path("models", name)
     folder.mkdir(parents=True, exist_ok=True)
-    values = {"drop": drop, "add": add, "add_with_answer": add_with_answer}
+    values = {"drop": drop, "drop_with_answer": drop_with_answer, "add": add, "add_with_answer": add_with_answer}
     about = {"kind": "feature-judge", "name": name, "corpus": study.corpus.digest}
     (folder / "training.json").write_text(json.dumps(about | {key: {"value": value} for key, value in values.items()}))

@@ -50,6 +50,11 @@ def _worth(about: dict[str, Any]) -> list[str]:
         f"AUC {about['auc']:.3f}, average precision {about['average_precision']:.3f} "
         f"({about['positives']:,} positives, base rate {about['base_rate']:.1%}; {about['measured_on']})"
     ]
+    if unknown := about.get("unknown", 0):
+        lines.append(
+            f"left out: {counted(unknown, 'pair')} ({unknown / about['pairs']:.1%}) contain an answer or are disputed, and nobody settled "
+            "them; they teach nothing and set no threshold for negatives"
+        )
     if drop["value"] is None:
         lines.append(
             f"no threshold keeps known positives under {settings['false_negatives']:.1%}: label more questions"
@@ -58,6 +63,16 @@ def _worth(about: dict[str, Any]) -> list[str]:
         lines.append(
             f"keep as negatives below {drop['value']:.3f}: {drop['share']:.1%} of the kept are known positives "
             f"[{drop['low']:.1%}, {drop['high']:.1%}], n={drop['pairs']:,}"
+        )
+        lines += _bound(drop)
+    with_answer = about.get("drop_with_answer") or {"value": None}
+    if with_answer["value"] is None:
+        lines.append("passages that contain an answer: kept as negatives only if people label them so")
+    else:
+        lines.append(
+            f"passages that contain an answer: keep as negatives below {with_answer['value']:.3f}; "
+            f"{with_answer['share']:.1%} of the kept are known positives "
+            f"[{with_answer['low']:.1%}, {with_answer['high']:.1%}], n={with_answer['pairs']:,}"
         )
     for key, which in (("add", "passages"), ("add_with_answer", "passages that contain an answer")):
         add = about[key]
@@ -71,6 +86,18 @@ def _worth(about: dict[str, Any]) -> list[str]:
                 f"[{add['low']:.1%}, {add['high']:.1%}], n={add['pairs']:,}"
             )
     return lines
+
+
+def _bound(drop: dict[str, Any]) -> list[str]:
+    """Say what the share of false negatives would be if every pair that the threshold left out were one."""
+    left_out = drop.get("left_out", 0)
+    if not left_out:
+        return []
+    worst = (drop["share"] * drop["pairs"] + left_out) / (drop["pairs"] + left_out)
+    return [
+        f"another {counted(left_out, 'pair')} below it contain an answer and are not labelled: with them as negatives, up to "
+        f"{worst:.1%} could be false, so the policy does not keep them"
+    ]
 
 
 @judge_app.command("run")
@@ -117,3 +144,41 @@ def explain(
     for judged in explain_question(open_study(study), name, run, question, passages):
         print(f"{judged.rank}. {judged.probability:.3f}  {judged.title} ({judged.passage})")
         print("     " + "; ".join(f"{label} {value:+.1f}" for label, value in judged.spoke))
+
+
+@judge_app.command("curve")
+def curve(
+    train: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Run to learn from; default the newest of BM25.")
+    ] = None,
+    dev: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Run to measure on; default the newest of BM25.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder whose index the adapter searches; default the first with an index.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the judge and of the adapter.")] = 0,
+    history: Annotated[
+        bool, typer.Option("--history", help="Add the points of every 25 labels so far instead.")
+    ] = False,
+    list_only: Annotated[bool, typer.Option("--list", help="Only print the points.")] = False,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
+    """Add a point to the learning curve: what the labels so far are worth on dev. Dev never trains."""
+    from backend.training.curve_points import as_json as points_as_json
+    from backend.training.curve_points import curve_points
+    from backend.training.learning_curve import add_history, add_point
+
+    opened = open_study(study)
+    if history:
+        do(add_history, opened, train, dev, encoder, seed)
+    elif not list_only:
+        do(add_point, opened, "asked", train, dev, encoder, seed)
+    points = curve_points(opened)
+    if as_json:
+        print(points_as_json(points))
+        return
+    from app.tables import print_curve
+
+    print_curve(points)

@@ -15,7 +15,6 @@ from app.components.tables import gain
 from app.markup import Html, join, link, span, tag, term
 from backend.evaluation.comparison import PairedFigures
 from backend.evaluation.panel import Curves, Panel, RelationTable
-from backend.evaluation.report_plots import bucket_name
 from backend.evaluation.slice_finder import joined, written
 
 PAGE = "relations"
@@ -155,16 +154,15 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
     """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's questions."""
-    heads = [
-        tag("th", words, scope="col", cls=cls)
-        for words, cls in (("subjects", "left"), ("bucket", None), ("mentions", None), ("n", None))
-    ]
+    grouped = curves.cut == "mentions"
+    words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
+    heads = [tag("th", each, scope="col", cls="left" if each == "subjects" else None) for each in words]
     heads += [tag("th", run, scope="col") for run in runs]
     lines = []
     for series, by_run in curves.series.items():
         for number, point in enumerate(by_run[runs[0]]):
             address = opened(slice_of(curves, series, point))
-            span_words = _span(point)
+            span_cell = "" if grouped else tag("td", _span(point))
             cells = [tag("td", figure(by_run[run][number].success, inline=True)) for run in runs]
             count = (
                 link(f"{point.n:,}", address, title="Compare the first two runs on these questions")
@@ -172,7 +170,7 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
                 else f"{point.n:,}"
             )
             head = tag("th", series if number == 0 else "", scope="row")
-            lines.append(tag("tr", head, tag("td", bucket_name(point.bucket)), tag("td", span_words),
+            lines.append(tag("tr", head, tag("td", curves.label(point.bucket)), span_cell,
                              tag("td", count), *cells, cls="few" if point.few else None))  # fmt: skip
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
 
@@ -190,7 +188,7 @@ def _span(point: Point) -> str:
 def slice_of(curves: Curves, series: str, point: Point) -> str:
     """Return the slice of the questions behind a point. A slice cannot express whether training saw a subject."""
     relation = written("relation", curves.relation) if curves.relation else ""
-    if curves.official:
+    if curves.cut == "official":
         return joined([relation, written("set", series), f"bucket:{point.bucket}"])
     if point.bucket == NEVER:
         return joined([relation, "frequency=0"])

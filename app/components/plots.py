@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from app import url
+from app.components.downloads import plot_downloads
 from backend.evaluation.report_plots import config
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 def plot(figure: Figure, name: str) -> None:
-    """Show a figure in the page's colours. Its camera button saves SVG, or PNG if the address has `image=png`."""
+    """Show a figure in the page's colours, with buttons that save it for a paper. The camera button saves it as it looks on the page."""
     figure.update_layout(paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)")
     st.plotly_chart(
         figure,
         width="stretch",
         theme="streamlit",
         key=f"plot-{name}",
-        config=config(name, url.one_of("image", ("svg", "png"), "svg")),
+        config=config(name),
     )
+    plot_downloads(figure, name)

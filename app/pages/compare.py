@@ -10,6 +10,7 @@ import streamlit as st
 from analysis.buckets import FEW, UNKNOWN
 from app import selection, study, url
 from app.components.analysis import analysis_style
+from app.components.downloads import table_downloads
 from app.components.judged_table import judged_table
 from app.components.marks import empty, notice, relation_label, term
 from app.components.question_list import question_table
@@ -20,8 +21,11 @@ from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, left_out, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
+from backend.core.study import Study
 from backend.evaluation.comparison import method, reservation
+from backend.evaluation.comparison_report import ComparisonReport, compare_runs
 from backend.evaluation.relevance import Kind
+from backend.evaluation.slice_finder import joined, written
 from backend.evaluation.slices import Facts
 from backend.text.counting import counted
 from db.errors import BlindspotError
@@ -90,13 +94,15 @@ def page() -> None:
             cls="side-by-side overview",
         )
     )
+    by = _grouping(compared)
+    if not chosen.text:  # a slice cannot express the search
+        _downloads(opened, chosen, compared, by)
     show(judged_table(opened, (a, b), chosen.k, compared.a.kind, rule))
-    show(readings_panel(opened, compared, chosen, kept, _grouping(compared)))
+    show(readings_panel(opened, compared, chosen, kept, by))
     rows = selection.rows(compared, chosen, kept)
     questions = div(
         _questions_head(chosen, len(rows)), question_table(compared, chosen, rows), cls="panel", id="questions"
     )
-    by = _grouping(compared)
     if by is None:
         show(questions)
         return
@@ -104,6 +110,21 @@ def page() -> None:
         _groups_head(compared, chosen, by), scrolling(group_table(compared, chosen, wider, by)), _small(by), cls="panel"
     )
     show(div(groups, questions, cls="side-by-side halves"))
+
+
+def _downloads(opened: Study, chosen: Selection, compared: Comparison, by: Grouping | None) -> None:
+    """Buttons that save the page's tables. The figures are those of `blindspot compare`."""
+
+    def made() -> ComparisonReport:
+        return compare_runs(opened, chosen.a, chosen.b, chosen.k, by, compared.a.kind, chosen.rule, _slice(chosen))
+
+    table_downloads(f"{chosen.a}-{chosen.b}", lambda: made().as_latex(), lambda: made().as_csv())
+
+
+def _slice(chosen: Selection) -> str:
+    """Return the filters of the page as one slice."""
+    filters = (("relation", chosen.relation), ("set", chosen.set), ("group", chosen.bucket))
+    return joined([chosen.slice, *(written(name, value) for name, value in filters if value)])
 
 
 def _readable(compared: Comparison, chosen: Selection) -> Selection:

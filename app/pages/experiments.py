@@ -7,6 +7,7 @@ import streamlit as st
 from app import study, url
 from app.components import jobs
 from app.components.analysis import analysis_style
+from app.components.downloads import table_downloads
 from app.components.experiments import asked_list, commands, figure_of, result_table, verdict_panel
 from app.components.marks import empty
 from app.components.panel_tables import choices
@@ -82,13 +83,9 @@ def _result(result: dict) -> None:
     show(result_table(result))
     if result["plot"]:
         plot(figure_of(result), f"experiment-{result['experiment']}")
-    columns = st.columns([2, 2, 9], gap="small")
-    for column, form, words in zip(columns, ("csv", "tex"), ("CSV", "LaTeX"), strict=False):
-        with column:
-            content = tables.as_csv(result) if form == "csv" else tables.as_latex(result)
-            st.download_button(
-                words, content, f"{result['experiment']}.{form}", "text/plain", key=f"{form}-{result['key']}"
-            )
+    table_downloads(
+        f"{result['experiment']}-{result['key']}", lambda: tables.as_latex(result), lambda: tables.as_csv(result)
+    )
 
 
 enter(page)

@@ -7,6 +7,7 @@ import streamlit as st
 from app import study, url
 from app.components import panel_tables
 from app.components.analysis import analysis_style
+from app.components.downloads import table_downloads
 from app.components.marks import empty, notice, relation_label
 from app.components.panel_tables import choices, page_address
 from app.components.plots import plot
@@ -15,12 +16,15 @@ from app.entry import enter
 from app.markup import div, join, link, show, span, tag
 from app.runs import convention, default_pair, retrieve_command
 from backend.evaluation import report_plots
-from backend.evaluation.panel import Panel, frequency_curves, relation_table, runs_named
+from backend.evaluation.latex import latex_table
+from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
+from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
 from backend.evaluation.relevance import Kind
 from backend.text.counting import counted
 
 VIEWS = {"relation": "by relation", "frequency": "by frequency"}
-IMAGES = ("svg", "png")
+CUTS: dict[str, Cut] = {"official": "official", "mentions": "mentions", "cut": "mass"}  # by the address's `buckets`
+CUT_NAMES = {"official": "official buckets", "mentions": "mentions", "cut": "equal mass"}
 
 
 def page() -> None:
@@ -53,11 +57,9 @@ def page() -> None:
     k = url.number("k", min(20, panel.depth), 1, panel.depth)
     view = url.one_of("view", list(VIEWS), "relation")
     related = bool((panel.relations != "").any())
-    form = url.one_of("image", IMAGES, IMAGES[0])
     pickers = (
         choices("k", [(f"{each}", page_address(k=each), each == k) for each in panel.ks(k)]),
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
-        choices("save plots as", [(each.upper(), page_address(image=each), each == form) for each in IMAGES]),
     )
     show(div(*pickers, cls="choosers"))
     show(tag("p", f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
@@ -98,6 +100,12 @@ def _relations(panel: Panel, names: list[str], k: int) -> None:
     )
     note = f"Pale: fewer than {report_plots.FEW} questions. Hover over a figure for its 95% Wilson interval."
     show(div(tag("h2", "Success@k by relation, %"), scrolling(made), tag("p", note, cls="convention"), cls="panel"))
+    remarks = [convention(panel.kind, study.rule_of(panel.study, names))]
+    table_downloads(
+        "relations",
+        lambda: latex_table([relation_rows(table, names)], remarks),
+        lambda: relations_csv(table, names),
+    )
     note = span(f"Whiskers: 95% intervals. Grey: fewer than {report_plots.FEW} questions.", cls="soft")
     show(div(tag("h2", f"Success@{k} by relation, plot"), note, cls="list-head"))
     plot(report_plots.dumbbell(table, names, order), "relations")
@@ -117,12 +125,16 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             "",
             format_func=lambda name: relation_label(name) if name else "all relations",
         )
-    official = {"official": True, "cut": False}.get(url.value("buckets"))
-    curves = frequency_curves(panel, k, relation, official)
+    curves = frequency_curves(panel, k, relation, CUTS.get(url.value("buckets")))
     with right:
-        if any(question.bucket is not None for question in panel.questions):
-            show(choices("buckets", [("official", page_address(buckets="official"), curves.official),
-                                     ("computed", page_address(buckets="cut"), not curves.official)]))  # fmt: skip
+        official = any(question.bucket is not None for question in panel.questions)
+        offered = [each for each in CUT_NAMES if official or CUTS[each] != "official"]
+        show(
+            choices(
+                "group by",
+                [(CUT_NAMES[each], page_address(buckets=each), curves.cut == CUTS[each]) for each in offered],
+            )
+        )
     if not any(points for each in curves.series.values() for points in each.values()):
         show(
             notice(
@@ -134,11 +146,11 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
     plot(report_plots.curve_plot(curves, names), "frequency")
     made = panel_tables.along_frequency(curves, names, lambda expression: _opened(names, k, slice=expression))
     notes = [f"Source of mentions: {curves.source}."]
-    if curves.official:
+    if curves.cut == "official":
         notes.append("Buckets are those of the question sets.")
     if curves.training:
         notes.append(f"Seen in training: {curves.training}.")
-    if not curves.official:
+    if curves.cut == "mass":
         notes.append(
             "Eight buckets of about equal cumulative frequency; equal frequencies share a bucket, and subjects without mentions have their own."
         )
@@ -152,6 +164,11 @@ def _frequency(panel: Panel, names: list[str], k: int) -> None:
             tag("p", " ".join(notes), cls="convention"),
             cls="panel",
         )
+    )
+    table_downloads(
+        "frequency",
+        lambda: latex_table([frequency_rows(curves, names)], notes),
+        lambda: frequency_csv(curves, names),
     )
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 from app import selection, study, url, who
 from app.components.analysis import analysis_style
 from app.components.batches import send_to_judging
+from app.components.downloads import table_downloads
 from app.components.marks import empty, letter, notice
 from app.components.panel_tables import choices
 from app.components.question_list import question_table
@@ -24,7 +25,7 @@ from backend.evaluation import saved_slices
 from backend.evaluation.comparison import reservation
 from backend.evaluation.relevance import Kind
 from backend.evaluation.slice_finder import Correction, find_slices, joined
-from backend.evaluation.slice_report import method
+from backend.evaluation.slice_report import SliceReport, method
 from backend.evaluation.slices import Facts
 from backend.text.counting import counted
 from db.errors import BlindspotError
@@ -240,6 +241,9 @@ def _finder(chosen: Selection, facts: Facts) -> None:
             id="found",
         )
     )
+    if found.slices:
+        made = SliceReport(chosen.a, chosen.b, chosen.k, found)
+        table_downloads(f"slices-{chosen.a}-{chosen.b}", made.as_latex, made.as_csv)
 
 
 enter(page)

@@ -15,8 +15,8 @@ from db.connection import connect
 from db.errors import BlindspotError, Refused
 
 ATTEMPTS = 5
-_SKIPPED = {"jobs", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
-_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps"}
+_SKIPPED = {"jobs", "cache", "labels.db", "labels.db-wal", "labels.db-shm", "labels.db-journal"}
+_PART_FOLDERS = {"indexes", "runs", "training_sets", "models", "maps", "learning_curve"}
 
 
 @dataclass(frozen=True, slots=True)

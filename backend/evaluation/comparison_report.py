@@ -27,8 +27,8 @@ from backend.evaluation.comparison import (
     overall,
     reservation,
 )
+from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.relevance import Kind
-from backend.evaluation.report_text import ABSENT, Table, latex_table
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slices import CHOSEN_BY_RESULTS, Facts, by_results
 from backend.text.answers import DEFAULT_RULE

@@ -13,10 +13,12 @@ from analysis.relations import relation_name, relation_order
 from backend.core.manifest import write_text
 from backend.evaluation import report_plots
 from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.latex import Table
 from backend.evaluation.panel import Panel, frequency_curves, relation_table
+from backend.evaluation.panel_report import frequency_rows, published_rows, relation_rows
 from backend.evaluation.relevance import Kind
 from backend.evaluation.report import report
-from backend.evaluation.report_text import ABSENT, Table, report_tables
+from backend.evaluation.report_text import report_tables
 from backend.evaluation.saved_slices import saved
 from backend.evaluation.slice_report import find_in_runs
 from backend.text.answers import DEFAULT_RULE
@@ -115,59 +117,17 @@ def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> 
         order = sorted((row.group for row in table.rows), key=relation_order)
         yield f"<h3>By relation, Success@{k}</h3>"
         yield _plot(report_plots.dumbbell(table, members, order), f"relations-{members[0]}")
-        yield _table(_relations(table, members))
+        yield _table(relation_rows(table, members))
         if k == published.K and any(name in published.TOP_20 for name in order):
             yield f'<p class="notice">{escape(published.not_comparable(len(study.corpus), len(panel)))}</p>'
-            yield _table(_published(table, members, order))
+            yield _table(published_rows(table, members, order))
     official = {question.relation for question in panel.questions if question.bucket is not None and question.relation}
     for relation in ["", *sorted(official, key=relation_order)]:
         curves = frequency_curves(panel, k, relation)
         if any(points for each in curves.series.values() for points in each.values()):
-            yield f"<h3>Along frequency, {escape(relation_name(relation) if relation else 'every relation')}</h3>"
+            yield f"<h3>By frequency, {escape(relation_name(relation) if relation else 'all relations')}</h3>"
             yield _plot(report_plots.curve_plot(curves, members), f"frequency-{members[0]}-{relation or 'all'}")
-            yield _table(_curves(curves, members))
-
-
-def _relations(table, members: Sequence[str]) -> Table:
-    heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
-    rows = [
-        [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
-        for row in table.rows
-    ]
-    for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
-        if values:
-            n = next(iter(values.values()))[table.k].n
-            rows.insert(0, [name, f"{n:,}", *(_percent(values[run][k]) for run in members for k in table.ks)])
-    return "Success@k by relation, %", heads, rows
-
-
-def _published(table, members: Sequence[str], order: Sequence[str]) -> Table:
-    rows = {row.group: row for row in table.rows}
-    made = []
-    for name in order:
-        if name in published.TOP_20:
-            ours = [_percent(rows[name].success[run][published.K]) for run in members]
-            made.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
-    ours = [_percent(table.macro[run][published.K]) for run in members]
-    made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
-    heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
-    return f"Beside {published.SOURCE}: top {published.K}, %", heads, made
-
-
-def _curves(curves, members: Sequence[str]) -> Table:
-    rows = []
-    for series, by_run in curves.series.items():
-        for number, point in enumerate(by_run[members[0]]):
-            span = (
-                ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
-            )
-            shares = [_interval(by_run[run][number].success) for run in members]
-            rows.append([series, report_plots.bucket_name(point.bucket), span, f"{point.n:,}", *shares])
-    return (
-        f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
-        ["subjects", "bucket", "mentions", "n", *members],
-        rows,
-    )
+            yield _table(frequency_rows(curves, members))
 
 
 def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Iterator[str]:
@@ -183,18 +143,6 @@ def _compared(study: Study, a: str, b: str, relevance: Kind, rule: str) -> Itera
     if found.found.slices:
         yield _table((f"Slices that explain the difference at {found.k}, A: {a}, B: {b}, %", *found.tables()[0][1:]))
     yield f'<p class="soft">{escape(" ".join([*by_bucket.notes, by_relation.method]))}</p>'
-
-
-def _percent(estimate) -> str:
-    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
-
-
-def _interval(estimate) -> str:
-    return (
-        f"{_percent(estimate)} [{100 * estimate.low:.1f}\N{EN DASH}{100 * estimate.high:.1f}]"
-        if estimate.value is not None
-        else ABSENT
-    )
 
 
 def _table(table: Table) -> str:

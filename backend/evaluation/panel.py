@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from analysis.accuracy import Estimate, found_by, macro_average, proportion
-from analysis.buckets import Point, cumulative_buckets, curves, seen, subject_key
+from analysis.buckets import GROUPS, NEVER, Point, cumulative_buckets, curves, mention_groups, seen, subject_key
 from analysis.relations import GroupRow, group_table, relation_order
 from backend.evaluation.comparison import KS, SEED, Comparison, Measured, PairedFigures, by_group, macro_at
 from backend.evaluation.comparison import at as at_k
@@ -137,38 +137,49 @@ def _shared_rows(panel: Panel, compared: Comparison) -> np.ndarray:
     return np.fromiter((question.id in ids for question in compared.questions), bool, len(compared))
 
 
+Cut = Literal["official", "mentions", "mass"]
+"""How questions are cut by frequency: the question sets' buckets; groups by mentions, as in Compare's table; 8 buckets of equal mass."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Accuracy along frequency (EntityQuestions, Figure 1).
+    """Accuracy by frequency (EntityQuestions, Figure 1).
 
-    series: by name (a bucket set, or which subjects), by run, its points. official: the buckets are those of the question sets.
+    series: by name (a bucket set, or which subjects), by run, its points. cut: how the points are made.
     source: of the frequencies. training: how the subjects seen in training are known.
     """
 
     series: dict[str, dict[str, list[Point]]]
     k: int
     relation: str
-    official: bool
+    cut: Cut
     source: str
     training: str | None
 
+    def label(self, bucket: int) -> str:
+        """Return the name of a point's bucket or group."""
+        if self.cut == "mentions":
+            return GROUPS[bucket].replace("<=", "≤").replace("-", "–")
+        return "never" if bucket == NEVER else str(bucket)
 
-def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | None = None) -> Curves:
-    """Curves of every run over 8 buckets, for one relation or over all.
+
+def frequency_curves(panel: Panel, k: int, relation: str = "", cut: Cut | None = None) -> Curves:
+    """Curves of every run by frequency, for one relation or over all.
 
     Official bucket sets are used as they are where the questions have them, one series a set: EntityQuestions' common-random-buckets
-    (`rand ent`) and nq-seen-buckets (`train ent`). Else questions are cut by `cumulative_buckets`, over all relations together where
-    none is named, and the subjects that the training questions ask about make a series of their own.
+    (`rand ent`) and nq-seen-buckets (`train ent`). Else questions are cut by `mention_groups` or `cumulative_buckets`, over all
+    relations together if none is named, and the subjects that the training questions ask about make a series of their own.
 
     Args:
-        official: use official buckets; None where there are any.
+        cut: None means the official buckets if there are any, else groups by mentions.
     """
     kept = panel.relations == relation if relation else np.ones(len(panel), dtype=bool)
     given = np.array([-1 if q.bucket is None else q.bucket for q in panel.questions], dtype=np.int64)
     there = bool((given[kept] >= 0).any())
-    official = there if official is None else official and there
+    if cut is None or (cut == "official" and not there):
+        cut = "official" if there else "mentions"
     source = panel.study.questions.frequency_source or "none, no frequencies are known"
-    if official:
+    if cut == "official":
         sets = np.array([question.dataset for question in panel.questions], dtype=str)
         kept &= given >= 0
         groups, buckets, training = (
@@ -178,7 +189,7 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | 
         )
     else:
         buckets = np.full(len(panel), -1, dtype=np.int64)
-        buckets[kept] = cumulative_buckets(panel.frequency[kept])
+        buckets[kept] = (mention_groups if cut == "mentions" else cumulative_buckets)(panel.frequency[kept])
         subjects, training = panel.training
         groups = {ALL: kept}
         if training:
@@ -189,7 +200,7 @@ def frequency_curves(panel: Panel, k: int, relation: str = "", official: bool | 
         name: curves({run: first[rows] for run, first in panel.first.items()}, buckets[rows], k, panel.frequency[rows])
         for name, rows in groups.items()
     }
-    return Curves(series, k, relation, official, source, training)
+    return Curves(series, k, relation, cut, source, training)
 
 
 def training_subjects(study: Study) -> tuple[set[str], str | None]:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from analysis.accuracy import Estimate
-from analysis.buckets import FEW, NEVER
+from analysis.buckets import FEW
 from analysis.relations import relation_name
 
 if TYPE_CHECKING:
@@ -62,17 +62,16 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
 
 
 def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
-    """Success@k along the buckets, from frequent to rare: a colour a run, a dash a series; points of fewer than 30 questions are grey."""
+    """Success@k by frequency: a colour a run, a dash a series; points of fewer than 30 questions are grey. The axis shows each n."""
     from plotly.graph_objects import Figure
 
     figure = Figure()
-    buckets = sorted({point.bucket for each in curves.series.values() for points in each.values() for point in points})
+    places = _places(curves, runs)
     for dash, (series, by_run) in enumerate(curves.series.items()):
         for number, run in enumerate(runs):
             points = by_run.get(run, [])
             label = escape(run if len(curves.series) == 1 else f"{run}, {series}")
-            places = [bucket_name(point.bucket) for point in points]
-            trace = _points([point.success for point in points], places, label, number)
+            trace = _points([point.success for point in points], [places[p.bucket] for p in points], label, number)
             spans = [
                 "" if point.min_frequency is None else f"{point.min_frequency:,} to {point.max_frequency:,} mentions"
                 for point in points
@@ -80,20 +79,32 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             line = {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[dash % len(DASHES)]}
             trace.update(mode="lines+markers", line=line, text=spans)
             figure.add_traces([trace, _grey(trace, [point.few for point in points])])
-    if curves.official:
-        which = "official buckets of the question sets"
-    else:
-        which = f"buckets of equal cumulative frequency, by {escape(curves.source)}"
     figure.update_layout(
-        xaxis={"title": {"text": f"{which}: 0 most frequent, 7 rarest"}, "type": "category",
-               "categoryorder": "array", "categoryarray": [bucket_name(bucket) for bucket in buckets]},
+        xaxis={"title": {"text": AXES[curves.cut].format(source=escape(curves.source))}, "type": "category",
+               "categoryorder": "array", "categoryarray": list(places.values())},
         yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]}, height=420, **_layout(),
     )  # fmt: skip
     return figure
 
 
-def bucket_name(bucket: int) -> str:
-    return "never" if bucket == NEVER else str(bucket)
+AXES = {
+    "official": "bucket of the question sets: 0 most frequent, 7 rarest",
+    "mentions": "mentions of the subject ({source})",
+    "mass": "bucket of equal cumulative frequency ({source}): 0 most frequent, 7 rarest",
+}
+"""Titles of the frequency axis, by `Curves.cut`."""
+
+
+def _places(curves: Curves, runs: Sequence[str]) -> dict[int, str]:
+    """Return the tick label of each bucket: its name, and the n of each series below it."""
+    counts: dict[int, list[str]] = {}
+    for number, by_run in enumerate(curves.series.values()):
+        there = {point.bucket: f"{point.n:,}" for point in by_run.get(runs[0], [])}
+        for bucket in there.keys() - counts.keys():
+            counts[bucket] = ["0"] * number
+        for bucket, seen in counts.items():
+            seen.append(there.get(bucket, "0"))
+    return {bucket: f"{curves.label(bucket)}<br>n {'<br>+ '.join(counts[bucket])}" for bucket in sorted(counts)}
 
 
 def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, number: int, flat: bool = False):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from backend.core.spreadsheets import write_csv
+from backend.evaluation.latex import ABSENT, Table, latex_table
 from backend.evaluation.report import MRR_DEPTH, By, Group, Report, RunReport
+from backend.evaluation.terminal_tables import rich_tables
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("run", "relevance", "group", "measure", "k", "value", "n", "n_groups", "low", "high", "method")
 HEADINGS = {"relation": "Relation", "bucket": "Bucket", "split": "Split", "slice": "Slice"}
-ABSENT = "\N{EN DASH}"
 
 
 def as_dict(report: Report) -> dict:
@@ -92,10 +93,6 @@ def _figures(run: RunReport, by: str | None) -> Iterator[tuple[str, str, int, Es
         yield from ((group.name, "success", k, e) for group in run.groups for k, e in group.success.items())
 
 
-Table = tuple[str, list[str], list[list[str]]]
-"""(caption, headings, rows of cells): what LaTeX and the terminal share. The first column is text, the rest figures."""
-
-
 def report_tables(report: Report) -> list[Table]:
     made = [_success_table(report), _ranks_table(report)]
     macro = [run for run in report.runs if run.macro]
@@ -162,48 +159,5 @@ def as_latex(report: Report) -> str:
     return latex_table(report_tables(report), _remarks(report))
 
 
-def latex_table(tables: Sequence[Table], remarks: Sequence[str]) -> str:
-    r"""Tables for a paper that says \usepackage{booktabs}; how the figures were made stands above them as comments."""
-    lines = ["% needs \\usepackage{booktabs}", *(f"% {' '.join(remark.split())}" for remark in remarks)]
-    for caption, headings, rows in tables:
-        lines += ["\\begin{table}", "\\centering", f"\\caption{{{_escaped(caption)}}}",
-                  f"\\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}", "\\toprule"]  # fmt: skip
-        lines += [_latex_row(headings), "\\midrule", *map(_latex_row, rows)]
-        lines += ["\\bottomrule", "\\end{tabular}", "\\end{table}", ""]
-    return "\n".join(lines)
-
-
-def _latex_row(cells: list[str]) -> str:
-    return f"{' & '.join(map(_escaped, cells))} \\\\"
-
-
-LATEX = str.maketrans({
-    "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "&": "\\&", "%": "\\%", "$": "\\$", "#": "\\#", "_": "\\_",
-    "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}",
-    ABSENT: "--",
-})  # fmt: skip
-
-
-def _escaped(text: str) -> str:
-    return text.translate(LATEX)
-
-
 def as_rich(report: Report) -> RenderableType:
     return rich_tables(report_tables(report), _remarks(report))
-
-
-def rich_tables(tables: Sequence[Table], remarks: Sequence[str]) -> RenderableType:
-    """Tables for the terminal, the remarks under them."""
-    from rich.console import Group as Stack
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    made: list[RenderableType] = []
-    for caption, headings, rows in tables:
-        table = RichTable(title=Text(caption), title_justify="left")
-        for i, heading in enumerate(headings):
-            table.add_column(Text(heading), justify="left" if i == 0 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))  # Text, so that a name with brackets is no markup
-        made += [table, Text()]
-    return Stack(*made, *(Text(remark) for remark in remarks))

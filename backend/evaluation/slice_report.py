@@ -13,8 +13,8 @@ from analysis.slices import Correction
 from backend.core.spreadsheets import write_csv
 from backend.evaluation.comparison import Comparison, check_k, measure_all
 from backend.evaluation.comparison_report import DEFAULT_K
+from backend.evaluation.latex import Table, latex_table
 from backend.evaluation.relevance import Kind
-from backend.evaluation.report_text import Table, latex_table
 from backend.evaluation.slice_finder import FoundSlice, FoundSlices, find_slices
 from backend.evaluation.slices import Facts
 from backend.text.answers import DEFAULT_RULE

@@ -7,24 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from backend.core.spreadsheets import write_csv
+from backend.evaluation.latex import latex_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 FIELDS = ("row", "column", "value", "low", "high", "n", "seeds", "published")
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "–": "--",
-    "^": r"\textasciicircum{}",
-}
 
 
 def shown(value: float | None, unit: str) -> str:
@@ -112,23 +100,15 @@ def as_csv(result: Mapping[str, Any]) -> str:
 
 
 def as_latex(result: Mapping[str, Any]) -> str:
-    """A LaTeX tabular with the paper's figures in brackets."""
+    """A LaTeX table (booktabs) with the paper's figures in brackets."""
     rows, columns, cells = grid(result)
-    lines = [
-        rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}",
-        r"\hline",
-        " & ".join(["", *map(_latex, columns), "$n$"]) + r" \\",
-        r"\hline",
-    ]
+    lines = []
     for row in rows:
-        line = [_latex(row)]
+        line = [row]
         for column in columns:
             cell = cells.get((row, column))
             paper = "" if cell is None or cell["published"] is None else f" [{cell['published']:g}]"
-            line.append(_latex(figure(cell, result["unit"]) + paper) if cell else "")
-        lines.append(" & ".join([*line, _latex(counts(row, cells))]) + r" \\")
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", f"% {result['experiment']}: {result['sentence']}"]) + "\n"
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+            line.append(figure(cell, result["unit"]) + paper if cell else "")
+        lines.append([*line, counts(row, cells)])
+    caption = f"{result['experiment']}: {result['sentence']}"
+    return latex_table([(caption, ["", *columns, "n"], lines)], [caption])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ from backend.judges.scores import ScoreStore
 from backend.retrieval.dense import Dense
 from backend.retrieval.question_vectors import question_vectors
 from db.errors import BadInput, Missing, Refused
+from db.judgements import Consensus
 from db.labels import Labels
 from db.records import Question
 
@@ -106,8 +107,7 @@ def learn_judge(
     dense = None if encoder is None else Dense(study, encoder)
     features = features_of(study, lists, weights, dense, progress)
     given = lists.rows >= 0
-    numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
-    examples = Examples(features[given], truth[given], numbers[given].astype(np.int64), answers[given])
+    examples = examples_of(lists, features, truth, answers)
     if progress is not None:
         progress(0, None, "learning")
     model, out_of_fold = fit_model(examples, chosen)
@@ -141,13 +141,8 @@ def labelled_lists(
     A hit is POSITIVE or NEGATIVE as people say, else POSITIVE if gold names it, else UNKNOWN if it holds an answer or if nothing is
     known of its question, else NEGATIVE. People's "related" does not answer: NEGATIVE. "Unsure" and disputes are UNKNOWN.
     """
-    store = Labels(study.labels_path)
-    eligible = set(eligible_questions(study, ["train"], frozenset(store.bad_questions())).ids)
-    in_run = [id for id in run.question_ids if id in eligible]
-    by_people: dict[str, dict[str, int]] = {}
-    for pair in store.consensus(in_run):
-        settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
-        by_people.setdefault(pair.question, {})[pair.passage] = settled
+    in_run = trainable_questions(study, run)
+    by_people = settled_labels(Labels(study.labels_path).consensus(in_run))
     questions = [q for q in study.questions.some(in_run) if q.gold or q.id in by_people]
     if not questions:
         raise Refused(
@@ -157,12 +152,42 @@ def labelled_lists(
     sampled = set(nested_sample([q.id for q in questions if q.id not in by_people], MAXIMUM_QUESTIONS, settings.seed))
     questions = [q for q in questions if q.id in by_people or q.id in sampled]
     lists = lists_of(run, questions, settings.depth)
-    gold, _ = gold_matrix(study.corpus, lists.rows, questions)
+    return (lists, *truth_of(study, run, lists, by_people, progress))
+
+
+def examples_of(lists: Lists, features: np.ndarray, truth: np.ndarray, answers: np.ndarray) -> Examples:
+    """Flatten some lists to examples. features: (q, k, f). truth, answers: (q, k)."""
+    given = lists.rows >= 0
+    numbers = np.broadcast_to(np.arange(len(lists.questions))[:, None], lists.rows.shape)
+    return Examples(features[given], truth[given], numbers[given].astype(np.int64), answers[given])
+
+
+def trainable_questions(study: Study, run: Run) -> list[str]:
+    """Return the ids of a run's questions that may train: of the split train, without leaks and bad questions."""
+    bad = frozenset(Labels(study.labels_path, read_only=True).bad_questions())
+    eligible = set(eligible_questions(study, ["train"], bad).ids)
+    return [id for id in run.question_ids if id in eligible]
+
+
+def settled_labels(pairs: Iterable[Consensus]) -> dict[str, dict[str, int]]:
+    """Return POSITIVE, NEGATIVE or UNKNOWN by question and passage. "Related" is NEGATIVE; "unsure" and disputes are UNKNOWN."""
+    found: dict[str, dict[str, int]] = {}
+    for pair in pairs:
+        settled = {"positive": POSITIVE, "negative": NEGATIVE, "related": NEGATIVE}.get(pair.label or "", UNKNOWN)
+        found.setdefault(pair.question, {})[pair.passage] = settled
+    return found
+
+
+def truth_of(
+    study: Study, run: Run, lists: Lists, by_people: Mapping[str, Mapping[str, int]], progress: Progress | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the truth (q, k) int8 about the hits of some lists, and which hits contain an answer; see `labelled_lists`."""
+    gold, _ = gold_matrix(study.corpus, lists.rows, lists.questions)
     answers = _answers(study, run, lists, progress)
-    known = np.array([bool(q.gold or q.answers) for q in questions])[:, None]
+    known = np.array([bool(q.gold or q.answers) for q in lists.questions], dtype=bool)[:, None]
     truth = np.where(gold, POSITIVE, np.where(answers | ~known, UNKNOWN, NEGATIVE)).astype(np.int8)
     _apply_labels(study, lists, by_people, truth)
-    return lists, truth, answers
+    return truth, answers
 
 
 def lists_of(run: Run, questions: Sequence[Question], depth: int) -> Lists:
@@ -185,7 +210,7 @@ def _answers(study: Study, run: Run, lists: Lists, progress: Progress | None) ->
     return match_run(study.corpus, lists.questions, lists.rows, progress=progress)
 
 
-def _apply_labels(study: Study, lists: Lists, by_people: dict[str, dict[str, int]], truth: np.ndarray) -> None:
+def _apply_labels(study: Study, lists: Lists, by_people: Mapping[str, Mapping[str, int]], truth: np.ndarray) -> None:
     rows = study.corpus.ordinals({passage for labels in by_people.values() for passage in labels})
     for i, question in enumerate(lists.questions):
         for passage, label in by_people.get(question.id, {}).items():
@@ -239,11 +264,12 @@ def _distinct(study: Study, rows: np.ndarray) -> tuple[list[int], list[Any]]:
 class JudgeThresholds:
     """The thresholds of a judge's report; None if no threshold reaches the judge's aim.
 
-    drop: a passage below it is a negative. add: a passage at or above it is a positive. add_with_answer: the same for
-    a passage that contains an answer.
+    drop: a passage below it is a negative. add: a passage at or above it is a positive. drop_with_answer, add_with_answer:
+    the same for a passage that contains an answer.
     """
 
     drop: float | None
+    drop_with_answer: float | None
     add: float | None
     add_with_answer: float | None
 
@@ -251,8 +277,9 @@ class JudgeThresholds:
 def judge_thresholds(study: Study, name: str) -> JudgeThresholds:
     """Return the thresholds that a judge's report names. Raises as `FeatureJudge` does."""
     about = _about(study, name)
-    drop, add, with_answer = (about.get(key, {}).get("value") for key in ("drop", "add", "add_with_answer"))
-    return JudgeThresholds(drop, add, with_answer)
+    return JudgeThresholds(
+        *(about.get(key, {}).get("value") for key in ("drop", "drop_with_answer", "add", "add_with_answer"))
+    )
 
 
 def _about(study: Study, name: str) -> dict[str, Any]:

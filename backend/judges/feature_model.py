@@ -56,7 +56,7 @@ class FeatureModel:
     """A fitted and calibrated model over the features.
 
     kind: "logistic" or "boosting". columns: (c,) int64, the features that it uses. medians: (c,) their medians over the examples.
-    base_rate: share of positives in the lists that calibrated it; its probabilities hold for lists like these.
+    base_rate: share of positives among the known pairs of the lists that calibrated it; its probabilities hold for lists like these.
     """
 
     kind: str
@@ -97,28 +97,19 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
 
     Raises Refused if there are too few labelled questions.
     """
+    kind, columns, used = _prepared(examples, settings)
     known = examples.truth != UNKNOWN
-    if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
-        raise Refused(
-            f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} ranks, "
-            f"and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold passages"
-        )
-    kind = settings.model
-    if kind == "auto":
-        kind = "boosting" if examples.labelled_questions >= BOOSTING_QUESTIONS else "logistic"
-    # A feature that is known of no pair (there is no dense index) says nothing.
-    columns = np.flatnonzero(~np.isnan(examples.features).all(axis=0))
-    used = replace(examples, features=examples.features[:, columns])
     scores = np.full(len(examples), np.nan)
     for fold in _folds(examples.questions, settings.folds, settings.seed):
         learned = known & ~fold
         if len(np.unique(examples.truth[learned])) == 2:
             scores[fold] = _fit(kind, used, learned, settings.seed)(used.features[fold])
     seen = ~np.isnan(scores)
-    # Whole lists calibrate, so the base rate is that of the lists that will be judged. An unlabelled passage counts as it does
-    # wherever gold is the measure: as one that does not answer.
-    positive = examples.truth[seen] == POSITIVE
-    calibration = fit_calibration(scores[seen], positive)
+    # Whole lists calibrate, so the base rate is that of the lists that will be judged. UNKNOWN pairs are left out: counted as
+    # negatives, they would teach the judge that a false negative is improbable.
+    settled = seen & known
+    positive = examples.truth[settled] == POSITIVE
+    calibration = fit_calibration(scores[settled], positive)
     model = FeatureModel(
         kind,
         columns,
@@ -130,6 +121,40 @@ def fit_model(examples: Examples, settings: FeatureJudgeSettings) -> tuple[Featu
     out_of_fold = np.full(len(examples), np.nan)
     out_of_fold[seen] = calibration(scores[seen])
     return model, out_of_fold
+
+
+@dataclass(frozen=True)
+class FeatureRanker:
+    """A fitted model without probabilities: it only orders. kind, columns: as in `FeatureModel`."""
+
+    kind: str
+    columns: np.ndarray
+    scorer: Linear | Trees
+
+    def ranking_scores(self, features: np.ndarray) -> np.ndarray:
+        """Return (n,) float64 log-odds from features (n, f)."""
+        return self.scorer(features[:, self.columns])
+
+
+def fit_ranker(examples: Examples, settings: FeatureJudgeSettings) -> FeatureRanker:
+    """Fit a model to order by, in one fit: nothing is measured out of fold. Raises Refused as `fit_model` does."""
+    kind, columns, used = _prepared(examples, settings)
+    return FeatureRanker(kind, columns, _fit(kind, used, examples.truth != UNKNOWN, settings.seed))
+
+
+def _prepared(examples: Examples, settings: FeatureJudgeSettings) -> tuple[str, np.ndarray, Examples]:
+    """Return the kind of model, the columns that it uses, and the examples with these columns alone."""
+    if examples.labelled_questions < 2 or not (examples.truth == NEGATIVE).any():
+        raise Refused(
+            f"the judge needs at least 2 training questions with a known positive among the first {settings.depth} ranks, "
+            f"and negatives beside it; there are {examples.labelled_questions}. Label some, or import gold passages"
+        )
+    kind = settings.model
+    if kind == "auto":
+        kind = "boosting" if examples.labelled_questions >= BOOSTING_QUESTIONS else "logistic"
+    # A feature that is known of no pair (there is no dense index) says nothing.
+    columns = np.flatnonzero(~np.isnan(examples.features).all(axis=0))
+    return kind, columns, replace(examples, features=examples.features[:, columns])
 
 
 def _fit(kind: str, examples: Examples, rows: np.ndarray, seed: int) -> Linear | Trees:
@@ -170,7 +195,8 @@ class Threshold:
     """A probability at which pairs are told apart, and what that does on held-out questions.
 
     value: the threshold; None if no threshold reaches the aim. pairs: those on the side that is used. share: of false negatives
-    (dropping) or of right positives (adding) among them, with a 95% interval over questions.
+    (dropping) or of right positives (adding) among them, with a 95% interval over questions. left_out: pairs of unknown truth on
+    the same side, which none of these figures counts.
     """
 
     value: float | None
@@ -178,6 +204,7 @@ class Threshold:
     share: float | None
     low: float | None
     high: float | None
+    left_out: int = 0
 
 
 def drop_threshold(probabilities: np.ndarray, positive: np.ndarray, questions: np.ndarray, aim: float) -> Threshold:
@@ -242,12 +269,29 @@ def _wilson(count: int, n: int) -> tuple[float, float]:
 def report(
     examples: Examples, model: FeatureModel, out_of_fold: np.ndarray, settings: FeatureJudgeSettings
 ) -> dict[str, Any]:
-    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated aims."""
+    """Measure the judge on questions out of fold: area under the curve, average precision, thresholds for the stated aims.
+
+    The thresholds below which pairs are dropped leave out pairs of unknown truth, and say how many. The thresholds from which
+    positives are added count such pairs as wrong: all labelled passages that contain an answer may be positives, and then a
+    figure without the unlabelled ones would be 100% for every judge.
+    """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     seen = ~np.isnan(out_of_fold)
     probabilities, questions = out_of_fold[seen], examples.questions[seen]
-    positive, answers = examples.truth[seen] == POSITIVE, examples.answers[seen]
+    truth, answers = examples.truth[seen], examples.answers[seen]
+    positive, unknown = truth == POSITIVE, truth == UNKNOWN
+
+    def drop(among: np.ndarray) -> dict[str, Any]:
+        known = among & ~unknown
+        found = drop_threshold(probabilities[known], positive[known], questions[known], settings.false_negatives)
+        below = 0 if found.value is None else int((among & unknown & (probabilities < found.value)).sum())
+        return asdict(replace(found, left_out=below))
+
+    def add(among: np.ndarray) -> dict[str, Any]:
+        return asdict(add_threshold(probabilities[among], positive[among], questions[among], settings.precision))
+
+    everything = np.ones(len(truth), bool)
     return {
         "model": model.kind,
         "settings": asdict(settings),
@@ -256,15 +300,14 @@ def report(
         "labelled_questions": examples.labelled_questions,
         "pairs": int(seen.sum()),
         "positives": int(positive.sum()),
-        "unknown": int((examples.truth[seen] == UNKNOWN).sum()),
+        "unknown": int(unknown.sum()),
         "base_rate": model.base_rate,
         "auc": float(roc_auc_score(positive, probabilities)),
         "average_precision": float(average_precision_score(positive, probabilities)),
-        "drop": asdict(drop_threshold(probabilities, positive, questions, settings.false_negatives)),
-        "add": asdict(add_threshold(probabilities, positive, questions, settings.precision)),
-        "add_with_answer": asdict(
-            add_threshold(probabilities[answers], positive[answers], questions[answers], settings.precision)
-        ),
+        "drop": drop(everything),
+        "drop_with_answer": drop(answers),
+        "add": add(everything),
+        "add_with_answer": add(answers),
         "measured_on": "training questions out of fold",
     }
 

@@ -37,7 +37,7 @@ class QuestionEvidence:
     labels: people's label of each passage, "open" in dispute; empty if the policy uses no labels.
     probabilities: the model's probability of each passage. ids: the id of every passage named here.
     listed: for each run, its scores of the positives at any rank. floors: for each run, its last score for the
-    question.
+    question. modelled: whether a model's probabilities are known at all; without them a ceiling compares the runs' scores.
     """
 
     gold: Sequence[int]
@@ -49,6 +49,7 @@ class QuestionEvidence:
     ids: Mapping[int, str]
     listed: Mapping[str, Mapping[int, float]]
     floors: Mapping[str, float]
+    modelled: bool = True
 
 
 def assemble(
@@ -144,7 +145,7 @@ class _ScoreCeilings:
         return self._made[run]
 
     def _make(self, run: str | None) -> ScoreCeiling:
-        if self._thresholds.margin is None:
+        if self._thresholds.margin is None and self._evidence.modelled:
             found = self._evidence.probabilities
             return score_ceiling([found[each] for each in self._positives if each in found], self._thresholds)
         found = {} if run is None else self._evidence.listed.get(run, {})
@@ -152,4 +153,4 @@ class _ScoreCeilings:
         scores = [found[each] for each in self._positives if each in found]
         if len(scores) < len(self._positives) and floor is not None:
             scores.append(floor)  # A positive that the run did not find scores no higher than the run's last hit.
-        return score_ceiling(scores, self._thresholds) if self._positives else ScoreCeiling(None, True)
+        return score_ceiling(scores if self._positives else [], self._thresholds, from_run=True)

@@ -23,6 +23,7 @@ from backend.training_sets.mining import (
     distant_positives,
     match_answers,
     mine_runs,
+    ranks_by_cosine,
     run_scores,
 )
 from backend.training_sets.shards import TrainingSetShards
@@ -66,7 +67,7 @@ def make_training_set(study: Study, spec: TrainingSetSpec, progress: Progress | 
         Refused: the name is taken, the policy has no meaning on these scores, or another process builds this set.
     """
     scores = _open_scores(study, spec)
-    spec.check(scores)
+    spec.check(scores, cosine=scores is None and all(ranks_by_cosine(study, study.run(name)) for name in spec.runs))
     spec = spec.with_own_thresholds(study)
     folder = study.path("training_sets", spec.name)
 
@@ -158,6 +159,9 @@ class PairBuilder:
         self.policy, self.thresholds = spec.cleaning, spec.thresholds
         self.pseudo = self.policy.definition.proposes in spec.positives
         self.drawer = EasyNegativeSampler.over(study, sources.questions, spec.seed, spec.other_gold > 0)
+        self.by_run = self.policy.definition.uses_ceiling and (
+            self.thresholds.margin is not None or sources.scores is None
+        )
         self._bm25: BM25 | None = None
 
     def pairs(self, ids: Sequence[str]) -> Iterator[tuple[Question, list[Pair], str | None]]:
@@ -186,9 +190,7 @@ class PairBuilder:
                 | _without_none(best[place])
                 | {o for o, label in labels[question.id].items() if label == "positive"}
             )
-            listed, floors = (
-                run_scores(self.sources.runs, question.id, known) if self.thresholds.margin is not None else ({}, {})
-            )
+            listed, floors = run_scores(self.sources.runs, question.id, known) if self.by_run else ({}, {})
             probabilities = scored.get(question.id, {})
             ordinals = {each.ordinal for each in candidates} | known
             evidence = QuestionEvidence(
@@ -201,6 +203,7 @@ class PairBuilder:
                 names,
                 listed,
                 floors,
+                modelled=self.sources.scores is not None,
             )
             yield (
                 question,

@@ -53,11 +53,13 @@ class OwnThresholds(NamedTuple):
     """A policy's own probabilities, used where the person gives none. None: the policy has no such threshold.
 
     propose_above_with_answer: applies to passages that contain an answer, besides `propose_above`.
+    keep_below_with_answer: applies to passages that contain an answer, besides `keep_below`; 0 keeps none of them.
     """
 
     keep_below: float | None = None
     propose_above: float | None = None
     propose_above_with_answer: float | None = None
+    keep_below_with_answer: float | None = None
 
 
 KEEP_BELOW, PROPOSE_ABOVE = 0.1, 0.9
@@ -88,14 +90,15 @@ class Thresholds:
     share: float = Field(
         default=0.95,
         title="Share",
-        description="positive_aware: share of the positive's probability below which a passage is a negative",
+        description="positive_aware: share of the best positive's probability, or cosine, below which a passage is a "
+        "negative",
         gt=0,
         le=1,
     )
     margin: float | None = Field(
         default=None,
         title="Margin",
-        description="positive_aware: distance below the positive's score in the run, instead of the share",
+        description="positive_aware: distance below the best positive's score in the run, instead of the share",
         ge=0,
     )
     related: Literal["drop", "negative"] = Field(
@@ -109,31 +112,43 @@ class Thresholds:
         ge=0,
         le=1,
     )
+    keep_below_with_answer: float | None = Field(
+        default=None,
+        title="Keep below, with an answer",
+        description="judge: probability below which a passage that contains an answer is a negative "
+        "(default: the judge's own; 0 keeps none)",
+        ge=0,
+        le=1,
+    )
 
     def filled(self, own: OwnThresholds) -> Thresholds:
         """These thresholds, with the policy's own in the place of those that nobody gave.
 
-        A given `propose_above` holds for all passages, so it also replaces the policy's own threshold for passages
-        that contain an answer.
+        A given `propose_above` or `keep_below` holds for all passages, so it also replaces the policy's own threshold
+        for passages that contain an answer.
         """
-        with_answer = self.propose_above_with_answer
-        if with_answer is None and self.propose_above is None:
-            with_answer = own.propose_above_with_answer
+        propose_with_answer, keep_with_answer = self.propose_above_with_answer, self.keep_below_with_answer
+        if propose_with_answer is None and self.propose_above is None:
+            propose_with_answer = own.propose_above_with_answer
+        if keep_with_answer is None and self.keep_below is None:
+            keep_with_answer = own.keep_below_with_answer
         return replace(
             self,
             keep_below=own.keep_below if self.keep_below is None else self.keep_below,
             propose_above=own.propose_above if self.propose_above is None else self.propose_above,
-            propose_above_with_answer=with_answer,
+            propose_above_with_answer=propose_with_answer,
+            keep_below_with_answer=keep_with_answer,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """The thresholds as a manifest holds them.
 
-        `propose_above_with_answer` is left out where unused, so that the hashes of older versions stay the same.
+        Those for passages with an answer are left out where unused, so that the hashes of older versions stay the same.
         """
         plain = asdict(self)
-        if self.propose_above_with_answer is None:
-            del plain["propose_above_with_answer"]
+        for name in ("propose_above_with_answer", "keep_below_with_answer"):
+            if plain[name] is None:
+                del plain[name]
         return plain
 
     def check(self, own: OwnThresholds = CROSS_ENCODER_THRESHOLDS) -> None:
@@ -164,12 +179,12 @@ class PassageEvidence:
 class ScoreCeiling:
     """The score below which a policy that uses a ceiling keeps a candidate as a negative.
 
-    value: None if the positive's score is unknown. margin: True if `value` is a score of the run, False if it is a
+    value: None if the positive's score is unknown. from_run: True if `value` is a score of the run, False if it is a
     probability.
     """
 
     value: float | None
-    margin: bool
+    from_run: bool
 
 
 Decision = tuple[Role, str]
@@ -242,6 +257,10 @@ def _by_judge(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreC
     if evidence.probability is None:
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     if thresholds.keep_below is not None and evidence.probability < thresholds.keep_below:
+        # Unlabelled passages with an answer were left out when `keep_below` was chosen, so it says nothing about them.
+        with_answer = thresholds.keep_below_with_answer
+        if evidence.answer and with_answer is not None and evidence.probability >= with_answer:
+            return "dropped", HOLDS_ANSWER
         return "negative", JUDGE_SURELY_NOT
     # The judge needs less confidence where the passage contains an answer, because the two agree.
     limits = [thresholds.propose_above, thresholds.propose_above_with_answer if evidence.answer else None]
@@ -254,12 +273,12 @@ def _judge_thresholds(study: Study, model: str) -> OwnThresholds:
     from backend.judges.feature_judge import judge_thresholds
 
     own = judge_thresholds(study, model)
-    return OwnThresholds(own.drop, own.add, own.add_with_answer)
+    return OwnThresholds(own.drop, own.add, own.add_with_answer, own.drop_with_answer or 0.0)
 
 
 def _by_positive(evidence: PassageEvidence, thresholds: Thresholds, ceiling: ScoreCeiling | None) -> Decision:
     assert ceiling is not None
-    score = evidence.score if ceiling.margin else evidence.probability
+    score = evidence.score if ceiling.from_run else evidence.probability
     if score is None:
         return _unchecked(evidence) if evidence.easy else ("dropped", UNKNOWN)
     if ceiling.value is None:
@@ -295,7 +314,8 @@ DENOISING.register(
         "positive_aware",
         "Positive-aware",
         "A mined passage is a negative if its score is below a share of the positive's score, or below it by a margin (NV-Retriever, "
-        "Moreira et al. 2024). If a question has several positives, the lowest-scoring one counts.",
+        "Moreira et al. 2024). If a question has several positives, the highest-scoring one counts. A share needs calibrated "
+        "probabilities, or a run that ranks by cosine.",
         _by_positive,
         uses_ceiling=True,
     )
@@ -306,9 +326,10 @@ DENOISING.register(
     DenoisingPolicy(
         "judge",
         "Judge",
-        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold, "
-        "which is lower for a passage that contains an answer. Between the two, and without a score, the passage is dropped. The "
-        "judge's own report sets the thresholds ('blindspot judge learn').",
+        "A mined passage is a negative below the drop threshold of a feature judge, and a pseudo-positive from its add threshold. "
+        "A passage that contains an answer has thresholds of its own: it is kept as a negative only if enough labels of such "
+        "passages show that the judge recognises them. Between the two, and without a score, the passage is dropped. The judge's "
+        "own report sets the thresholds ('blindspot judge learn').",
         _by_judge,
         uses_model=True,
         proposes="judge",
@@ -361,22 +382,26 @@ def policy_named(name: str) -> Policy:
     return Policy(base, bool(labels))
 
 
-def check_scale(thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware") -> None:
+def check_scale(
+    thresholds: Thresholds, calibrated: bool | None, policy: str = "positive_aware", cosine: bool = False
+) -> None:
     """Check that a policy with a score ceiling has a meaning on the scores at hand.
 
     Args:
         calibrated: whether the cross-encoder's probabilities are calibrated; None if there are only the run's own
             scores.
+        cosine: whether the scores of every run are cosines.
 
     Raises:
-        Refused: a share of raw scores, or of probabilities that nobody calibrated.
+        Refused: a share of raw scores other than cosines, or of probabilities that nobody calibrated.
     """
-    if thresholds.margin is not None:
+    if thresholds.margin is not None or (calibrated is None and cosine):
         return
     if calibrated is None:
         raise Refused(
             f"{policy} takes a share of the positive's score, and raw retrieval scores have no zero: 95% of a dot product "
-            "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, or a margin"
+            "of 80 is 4 below it, 95% of -2 is above it; give a model with calibrated scores, a run that ranks by cosine, "
+            "or a margin"
         )
     if not calibrated:
         raise Refused(
@@ -385,16 +410,23 @@ def check_scale(thresholds: Thresholds, calibrated: bool | None, policy: str = "
         )
 
 
-def score_ceiling(positives: Sequence[float], thresholds: Thresholds) -> ScoreCeiling:
-    """The ceiling from the known scores of a question's positives: probabilities, or the run's scores if there is a
-    margin.
+def score_ceiling(positives: Sequence[float], thresholds: Thresholds, from_run: bool | None = None) -> ScoreCeiling:
+    """Return the ceiling below the best of a question's positives.
+
+    A share takes (1 - share) of the score's size from it. For scores above 0 that is the share itself; for a cosine
+    below 0 the ceiling is still below the positive.
+
+    Args:
+        positives: the known scores of the positives: probabilities, or scores of the run.
+        from_run: whether they are scores of the run; default if there is a margin.
     """
     margin = thresholds.margin
+    from_run = margin is not None if from_run is None else from_run
     if not positives:
-        return ScoreCeiling(None, margin is not None)
-    if margin is None:
-        return ScoreCeiling(min(positives) * thresholds.share, False)
-    return ScoreCeiling(min(positives) - margin, True)
+        return ScoreCeiling(None, from_run)
+    best = max(positives)
+    below = (1 - thresholds.share) * abs(best) if margin is None else margin
+    return ScoreCeiling(best - below, from_run)
 
 
 def machine_role(

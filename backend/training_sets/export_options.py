@@ -34,6 +34,13 @@ class ExportOptions:
         description="How title and text become one text, for formats with one text a passage",
     )
 
+    rows: int | None = Field(
+        default=None,
+        title="Rows of a question",
+        description="sentence-transformers: maximum rows of a question, so that no anchor is twice in a batch; default 1",
+        ge=1,
+    )
+
     def check(self) -> None:
         """Raises Refused for a template with unknown fields."""
         try:

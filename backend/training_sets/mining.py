@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from backend.core.manifest import read_manifest
 from backend.data.leaks import fact_key
 from backend.text.answers import match_run
 from backend.training_sets.training_set import Source
@@ -100,6 +101,15 @@ def run_scores(
         if (listed >= 0).any():
             floors[run.name] = float(scores[listed >= 0][-1])
     return found, floors
+
+
+def ranks_by_cosine(study: Study, run: Run) -> bool:
+    """Are the scores of a run cosines: similarity cosine, or dot products of an index whose vectors have length 1?"""
+    if run.manifest.get("similarity") == "cosine":
+        return True
+    index = read_manifest(study.path("indexes", str(run.manifest.get("retriever")))) or {}
+    same_model = index.get("model_hash") is not None and index.get("model_hash") == run.manifest.get("model_hash")
+    return run.manifest.get("similarity") == "dot" and same_model and index.get("unit_length") is True
 
 
 @dataclass(slots=True)

@@ -70,8 +70,11 @@ class TrainingSetSpec:
     def cleaning(self) -> Policy:
         return policy_named(self.policy)
 
-    def check(self, scores: ScoreStore | None) -> None:
-        """Raises BadInput for invalid values, Refused for a policy that has no meaning on these scores."""
+    def check(self, scores: ScoreStore | None, cosine: bool = False) -> None:
+        """Raises BadInput for invalid values, Refused for a policy that has no meaning on these scores.
+
+        cosine: whether the scores of every run are cosines.
+        """
         check_name(self.name, "training set")
         rule_named(self.rule)
         policy = self.cleaning.definition
@@ -105,7 +108,7 @@ class TrainingSetSpec:
                 )
         if policy.uses_ceiling:
             calibrated = None if scores is None else bool(scores.manifest["calibrated"])
-            check_scale(self.thresholds, calibrated, policy.name)
+            check_scale(self.thresholds, calibrated, policy.name, cosine)
 
     def with_own_thresholds(self, study: Study) -> TrainingSetSpec:
         """This specification, with the policy's own thresholds in the place of those that nobody gave.

@@ -165,3 +165,30 @@ def test_keys_typed_into_a_field_are_text(tab, address):
     tab.wait_for_timeout(300)
     expect(tab.locator(".position")).to_have_text(re.compile("^1 of"))
     assert tab.get_by_label("Ask your own question").input_value() == "napping"
+
+
+def test_plots_and_tables_are_saved_by_buttons(tab, address, study, tmp_path):
+    """Each button saves a file of its kind, with the figures of the page."""
+    from backend.evaluation.comparison_report import compare_runs
+
+    visit(tab, f"{address}relations?runs=bm25-dev,tiny-dev&view=frequency&k=5")
+    begins = {
+        "SVG": b"<?xml",
+        "PDF": b"%PDF-",
+        "PNG": b"\x89PNG",
+        "LaTeX": b"% needs \\usepackage{booktabs}",
+        "CSV": b"subjects,group",
+    }
+    for words, start in begins.items():
+        assert saved_by(tab, words, tmp_path).startswith(start), words
+    open_compare(tab, address)
+    made = compare_runs(study, "bm25-dev", "tiny-dev", 5, "relation")
+    assert saved_by(tab, "CSV", tmp_path).decode() == made.as_csv()
+
+
+def saved_by(tab, words: str, folder) -> bytes:
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name=words, exact=True).first.click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path.read_bytes()

@@ -443,9 +443,10 @@ def test_no_serious_fault_in_our_part_of_the_page(tab, desk):
     with serving(desk) as port:
         sit_down(tab, port)
         press(tab, "1", "3", "n", gap=100)
+        tab.wait_for_function("document.querySelector('.judge .unseen')?.innerText.includes('2 of 10')")
         for scheme in ("light", "dark"):
             tab.emulate_media(color_scheme=scheme)
-            tab.wait_for_timeout(300)
+            tab.wait_for_timeout(1000)  # Streamlit fades from one scheme to the other
             found = Axe().run(tab, context=".judge").response["violations"]
             grave = [
                 (one["id"], [node["html"][:120] for node in one["nodes"]])

@@ -91,7 +91,8 @@ class ExportFormat:
 
     title: the format in a few words, as in "75 questions, in TITLE". help: what trainers read it.
     write: takes the folder to write into and the rows; returns the number of rows of each file, and notes.
-    negatives: default number of hard negatives of a question; None for all.
+    negatives: default number of hard negatives of a question; None for all. rows: default number of rows of a question;
+    None for a format whose rows the option does not change.
     """
 
     name: str
@@ -99,6 +100,7 @@ class ExportFormat:
     help: str
     write: Callable[[Path, ExportRows], tuple[dict[str, int], tuple[str, ...]]]
     negatives: int | None = None
+    rows: int | None = None
 
 
 EXPORTS: Registry[ExportFormat] = Registry(

@@ -8,10 +8,12 @@ and distillation losses).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from backend.text.counting import counted
 from backend.training_sets.exports.base import EXPORTS, ExportFormat, ExportRows, left_out_note, write_lines
 
 PAIRS, TRIPLETS, TUPLES, SCORED = "pairs.jsonl", "triplets.jsonl", "tuples.jsonl", "tuples-scores.jsonl"
@@ -19,21 +21,28 @@ DEFAULT_NEGATIVES = 4
 
 
 def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ...]]:
-    """n-tuples have one width.
+    """Write the files.
 
-    Questions with fewer hard negatives than `ExportOptions.negatives` are only in the other files.
+    A text has at most `ExportOptions.rows` rows as anchor in a file, even if several questions share it. With one row no
+    anchor is twice in a batch, whatever the sampler. n-tuples have one width: questions with fewer hard negatives than
+    `ExportOptions.negatives` are only in the other files.
     """
-    width = rows.options.negatives or 0
+    width, cap = rows.options.negatives or 0, rows.options.rows or 1
+    further: list[str] = []
     counts = {
-        PAIRS: write_lines(folder / PAIRS, _pairs(rows)),
-        TRIPLETS: write_lines(folder / TRIPLETS, _triplets(rows)),
-        TUPLES: write_lines(folder / TUPLES, (record for record, _ in _tuples(rows, width))),
+        PAIRS: write_lines(folder / PAIRS, _capped(_pairs(rows), cap, further)),
+        TRIPLETS: write_lines(folder / TRIPLETS, _capped(_triplets(rows), cap)),
+        TUPLES: write_lines(folder / TUPLES, _capped(_tuples(rows, width), cap)),
     }
-    notes = left_out_note(
+    notes = (
+        _anchors(cap),
+        *left_out_note(len(further), f"pairs of {PAIRS}", f"at most {counted(cap, 'row')} a question"),
+    )
+    notes += left_out_note(
         counts[PAIRS] - counts[TUPLES], f"pairs of {TUPLES}", f"their questions have fewer than {width} hard negatives"
     )
     if rows.training_set.manifest["request"]["model"] is not None:
-        scored = ({**record, "scores": scores} for record, scores in _tuples(rows, width) if None not in scores)
+        scored = (record for record in _capped(_tuples(rows, width, scores=True), cap) if None not in record["scores"])
         counts[SCORED] = write_lines(folder / SCORED, scored)
         notes += left_out_note(
             counts[TUPLES] - counts[SCORED], f"rows of {SCORED}", "not all of their scores are known"
@@ -41,16 +50,38 @@ def write(folder: Path, rows: ExportRows) -> tuple[dict[str, int], tuple[str, ..
     return counts, notes
 
 
-def _pairs(rows: ExportRows) -> Iterator[dict[str, str]]:
+def _anchors(cap: int) -> str:
+    if cap == 1:
+        return "every anchor is in one row of a file, so no batch holds an anchor twice (more rows: --rows)"
+    return (
+        f"an anchor is in up to {cap:,} rows of a file: train with `batch_sampler=BatchSamplers.NO_DUPLICATES`, so that no batch "
+        "holds an anchor twice, where its other positives would be its negatives"
+    )
+
+
+def _capped(records: Iterable[dict[str, Any]], cap: int, further: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The first `cap` records of each anchor. further: collects the anchors of the others."""
+    seen: Counter[str] = Counter()
+    for record in records:
+        seen[record["anchor"]] += 1
+        if seen[record["anchor"]] <= cap:
+            yield record
+        elif further is not None:
+            further.append(record["anchor"])
+
+
+def _pairs(rows: ExportRows) -> Iterator[dict[str, Any]]:
     for row in rows:
         for _, passage in row.positives:
             yield {"anchor": row.question.text, "positive": rows.one_text(passage)}
 
 
-def _triplets(rows: ExportRows) -> Iterator[dict[str, str]]:
+def _triplets(rows: ExportRows) -> Iterator[dict[str, Any]]:
+    """Every positive with every negative of its question; the first rows of a question cover all its positives."""
     for row in rows:
-        for _, positive in row.positives:
-            for _, negative in row.hard:
+        for shift in range(len(row.hard)):
+            for number, (_, positive) in enumerate(row.positives):
+                _, negative = row.hard[(number + shift) % len(row.hard)]
                 yield {
                     "anchor": row.question.text,
                     "positive": rows.one_text(positive),
@@ -58,14 +89,16 @@ def _triplets(rows: ExportRows) -> Iterator[dict[str, str]]:
                 }
 
 
-def _tuples(rows: ExportRows, width: int) -> Iterator[tuple[dict[str, Any], list[float | None]]]:
+def _tuples(rows: ExportRows, width: int, scores: bool = False) -> Iterator[dict[str, Any]]:
     for row in rows:
         if len(row.hard) < width:
             continue
         negatives = {f"negative_{number}": rows.one_text(passage) for number, (_, passage) in enumerate(row.hard, 1)}
         for pair, passage in row.positives:
-            scores = [pair.probability, *(negative.probability for negative, _ in row.hard)]
-            yield {"anchor": row.question.text, "positive": rows.one_text(passage), **negatives}, scores
+            record: dict[str, Any] = {"anchor": row.question.text, "positive": rows.one_text(passage), **negatives}
+            if scores:
+                record["scores"] = [pair.probability, *(negative.probability for negative, _ in row.hard)]
+            yield record
 
 
 EXPORTS.register(
@@ -75,5 +108,6 @@ EXPORTS.register(
         "The losses of sentence-transformers, loaded with `datasets`.",
         write,
         negatives=DEFAULT_NEGATIVES,
+        rows=1,
     )
 )

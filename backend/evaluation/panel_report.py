@@ -1,0 +1,116 @@
+"""The panel's tables as rows of text: what the HTML report, LaTeX and CSV share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from analysis import published
+from analysis.relations import relation_name
+from backend.core.spreadsheets import write_csv
+from backend.evaluation.latex import ABSENT, Table
+
+if TYPE_CHECKING:
+    from analysis.accuracy import Estimate
+    from backend.evaluation.panel import Curves, RelationTable
+
+
+def relation_rows(table: RelationTable, members: Sequence[str]) -> Table:
+    """Success@k of each run by relation, with the averages first."""
+    heads = ["relation", "n", *(f"{run} @{k}" for run in members for k in table.ks)]
+    rows = [
+        [relation_name(row.group), f"{row.n:,}", *(_percent(row.success[run][k]) for run in members for k in table.ks)]
+        for row in table.rows
+    ]
+    for name, values in (("mean of relations", table.macro), ("all questions", table.micro)):
+        if values:
+            n = next(iter(values.values()))[table.k].n
+            rows.insert(0, [name, f"{n:,}", *(_percent(values[run][k]) for run in members for k in table.ks)])
+    return "Success@k by relation, %", heads, rows
+
+
+def published_rows(table: RelationTable, members: Sequence[str], order: Sequence[str]) -> Table:
+    """Our Success@20 beside the figures of EntityQuestions, Table 5."""
+    rows = {row.group: row for row in table.rows}
+    made = []
+    for name in order:
+        if name in published.TOP_20:
+            ours = [_percent(rows[name].success[run][published.K]) for run in members]
+            made.append([relation_name(name), *ours, *(f"{value:.1f}" for value in published.TOP_20[name])])
+    ours = [_percent(table.macro[run][published.K]) for run in members]
+    made.insert(0, ["mean of relations", *ours, *(f"{v:.1f}" for v in published.AVERAGE)])
+    heads = ["relation", *members, *(f"{each}, published" for each in published.SYSTEMS)]
+    return f"Beside {published.SOURCE}: top {published.K}, %", heads, made
+
+
+def frequency_rows(curves: Curves, members: Sequence[str]) -> Table:
+    """The points of the curves, with their intervals."""
+    rows = []
+    for series, by_run in curves.series.items():
+        for number, point in enumerate(by_run[members[0]]):
+            span = (
+                ABSENT if point.min_frequency is None else f"{point.min_frequency:,}\N{EN DASH}{point.max_frequency:,}"
+            )
+            shares = [_interval(by_run[run][number].success) for run in members]
+            rows.append([series, curves.label(point.bucket), span, f"{point.n:,}", *shares])
+    return (
+        f"Success@{curves.k}, %, with Wilson's 95% interval; frequency by {curves.source}",
+        ["subjects", "group", "mentions", "n", *members],
+        rows,
+    )
+
+
+def relations_csv(table: RelationTable, members: Sequence[str]) -> str:
+    """Return one line for each relation, run and k. Values are shares of 1. The averages come first."""
+    rows: list[dict[str, Any]] = []
+    for name, values in (("all questions", table.micro), ("mean of relations", table.macro)):
+        rows += [row for run in members if run in values for row in _lines("relation", name, run, values[run])]
+    for group in table.rows:
+        rows += [row for run in members for row in _lines("relation", group.group, run, group.success[run])]
+    return _csv(("relation", *FIELDS), rows)
+
+
+def frequency_csv(curves: Curves, members: Sequence[str]) -> str:
+    """Return one line for each series, group and run. Values are shares of 1."""
+    rows = []
+    for series, by_run in curves.series.items():
+        for run in members:
+            for point in by_run[run]:
+                known = {"min_mentions": point.min_frequency, "max_mentions": point.max_frequency, "subjects": series}
+                line = next(_lines("group", curves.label(point.bucket), run, {curves.k: point.success}))
+                rows.append(line | known)
+    return _csv(("subjects", "group", "min_mentions", "max_mentions", *FIELDS), rows)
+
+
+FIELDS = ("run", "k", "n", "success", "low", "high")
+
+
+def _lines(kind: str, name: str, run: str, values: dict[int, Estimate]) -> Iterator[dict[str, Any]]:
+    for k, estimate in values.items():
+        yield {
+            kind: name,
+            "run": run,
+            "k": k,
+            "n": estimate.n,
+            "success": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+        }
+
+
+def _csv(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    out = StringIO()
+    write_csv(out, columns, rows)
+    return out.getvalue()
+
+
+def _percent(estimate: Estimate) -> str:
+    return ABSENT if estimate.value is None else f"{100 * estimate.value:.1f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return ABSENT
+    value, low, high = estimate.percent
+    return f"{value:.1f} [{low:.1f}\N{EN DASH}{high:.1f}]"

@@ -1,0 +1,207 @@
+"""The app's plots for a paper: drawn by matplotlib in one column's width, black on white, with embedded fonts, as PDF, SVG or PNG."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from html import unescape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from db.errors import BadInput
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from plotly.graph_objects import Figure
+
+PlotForm = Literal["pdf", "svg", "png"]
+FORMS: tuple[PlotForm, ...] = ("svg", "pdf", "png")
+MIME = {"svg": "image/svg+xml", "pdf": "application/pdf", "png": "image/png"}
+COLUMN = 3.35
+"""Inches: one column of the ACL style (7.7 cm) with its margins."""
+DPI = 300
+LONGEST = 34
+"""Characters of a category beside the y axis; longer ones are shortened before their n."""
+STYLE = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
+         "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "axes.linewidth": 0.6, "lines.linewidth": 1.0,
+         "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "blindspot"}  # fmt: skip
+MARKERS = {"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "x": "X", "star": "*", "cross": "P", "triangle-down": "v",
+           "pentagon": "p", "hexagon": "h", "triangle-left": "<", "triangle-right": ">"}  # fmt: skip
+LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+DEFAULT_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+
+
+def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
+    """Return a plotly figure of points, lines, bars or a density as a file for a paper.
+
+    Args:
+        width: in inches for each plot side by side. The height follows the shape of the figure on the page.
+
+    Raises BadInput for a kind of trace that this module does not draw.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Drawing
+
+    content = figure.to_dict()
+    layout, traces = content.get("layout", {}), content.get("data", [])
+    columns = sorted({_axis_number(trace) for trace in traces}) or [1]
+    with matplotlib.rc_context(STYLE):
+        height = width * 0.62
+        if _categories(traces, "y"):
+            height = max(height, 0.7 + 0.16 * len(_categories(traces, "y")))
+        drawing = Drawing(figsize=(width * (1 if len(columns) == 1 else 1.9), height), layout="constrained")
+        FigureCanvasAgg(drawing)
+        titles = [_words(each.get("text", "")) for each in layout.get("annotations", ())]
+        for place, number in enumerate(columns):
+            axes = drawing.add_subplot(1, len(columns), place + 1)
+            own = [trace for trace in traces if _axis_number(trace) == number]
+            _draw(axes, own, layout)
+            _label(axes, layout, number)
+            if len(columns) > 1 and place < len(titles):
+                axes.set_title(titles[place])
+        handles, names = drawing.axes[0].get_legend_handles_labels()
+        if len(names) > 1 or (names and layout.get("showlegend")):
+            fitting = max(1, int(width / (0.35 + 0.055 * max(map(len, names)))))
+            drawing.set_figheight(height + 0.14 * (-(-len(names) // fitting)))
+            drawing.legend(handles, names, loc="outside upper left", ncols=fitting, frameon=False, columnspacing=1.0)
+        out = io.BytesIO()
+        drawing.savefig(
+            out,
+            format=form,
+            dpi=DPI,
+            metadata={"Date": None} if form == "svg" else {"CreationDate": None} if form == "pdf" else None,
+        )
+    return out.getvalue()
+
+
+def _axis_number(trace: Mapping[str, Any]) -> int:
+    return int((trace.get("xaxis") or "x")[1:] or 1)
+
+
+def _categories(traces: Sequence[Mapping[str, Any]], along: str) -> list[str]:
+    """Return the distinct texts along an axis in their order; none for numbers."""
+    found = (value for trace in traces for value in _values(trace.get(along)) if isinstance(value, str))
+    return list(dict.fromkeys(found))
+
+
+def _values(values: Any) -> list[Any]:
+    """Return the values of a trace; plotly may hold them as an array or in base64."""
+    if values is None:
+        return []
+    if isinstance(values, Mapping):
+        import base64
+
+        return np.frombuffer(base64.b64decode(values["bdata"]), dtype=np.dtype(values["dtype"])).tolist()
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _draw(axes: Axes, traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any]) -> None:
+    places = {along: _places(traces, layout, along) for along in ("x", "y")}
+    heights: dict[Any, float] = {}
+    for number, trace in enumerate(traces):
+        values = {
+            along: [places[along].get(v, v) if isinstance(v, str) else v for v in _values(trace.get(along))]
+            for along in ("x", "y")
+        }
+        kind = trace.get("type", "scatter")
+        if kind in ("scatter", "scattergl"):
+            _draw_points(axes, trace, values, number)
+        elif kind == "bar":
+            _draw_bars(axes, trace, values, heights, number)
+        elif kind == "heatmap":
+            z = np.asarray(trace["z"], dtype=float)
+            axes.pcolormesh(values["x"], values["y"], z, cmap="Greys", shading="nearest", rasterized=True, alpha=0.6)
+        else:
+            raise BadInput(f"A plot of kind {kind!r} cannot be saved for a paper. Use the camera button of the plot")
+    for along, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+        if places[along]:
+            names = [_shortened(_words(name)) if along == "y" else _words(name) for name in places[along]]
+            axis.set_ticks(list(places[along].values()), names, fontsize=6)
+
+
+def _places(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], along: str) -> dict[str, int]:
+    """Return the position of each category: in the order of the layout if it has one, else in that of the traces."""
+    there = _categories(traces, along)
+    given = [name for name in _values(layout.get(f"{along}axis", {}).get("categoryarray")) if name in there]
+    return {name: place for place, name in enumerate(dict.fromkeys([*given, *there]))}
+
+
+def _shortened(name: str) -> str:
+    counted = re.search(r"\s*\(n [\d,]+\)$", name)
+    tail = counted.group() if counted else ""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - len(tail) - 1].rstrip()}…{tail}"
+
+
+def _colour(trace: Mapping[str, Any], number: int) -> str:
+    for part in ("marker", "line"):
+        colour = trace.get(part, {}).get("color")
+        if isinstance(colour, str) and colour.startswith("#"):
+            return colour
+    return DEFAULT_COLOURS[number % len(DEFAULT_COLOURS)]
+
+
+def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list], number: int) -> None:
+    x, y = (np.array([np.nan if v is None else v for v in values[along]], dtype=float) for along in ("x", "y"))
+    mode, colour, marker = trace.get("mode") or "lines", _colour(trace, number), trace.get("marker", {})
+    symbol = str(marker.get("symbol") or "circle")
+    many = len(x) > 500
+    label = _words(str(trace["name"])) if trace.get("name") and trace.get("showlegend") is not False else None
+    whiskers = {
+        f"{along}err": error for along in ("x", "y") if (error := _whiskers(trace.get(f"error_{along}"))) is not None
+    }
+    axes.errorbar(
+        x, y, **whiskers, label=label, color=colour, ecolor=colour, elinewidth=0.7, capsize=1.5 if whiskers else 0,
+        linestyle=LINES.get(trace.get("line", {}).get("dash") or "solid", "-") if "lines" in mode else "none",
+        marker=MARKERS.get(symbol.removesuffix("-open"), "o") if "markers" in mode else "none",
+        markersize=1.5 if many else 3.5, markerfacecolor="none" if symbol.endswith("-open") else colour,
+        markeredgewidth=0 if many else 0.6, rasterized=many,
+    )  # fmt: skip
+
+
+def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:
+    """(2, n): the lengths below and above."""
+    if not error or error.get("array") is None:
+        return None
+    above = _values(error["array"])
+    below = _values(error["arrayminus"]) if error.get("arrayminus") is not None else above
+    return np.maximum(np.array([below, above], dtype=float), 0.0)
+
+
+def _draw_bars(
+    axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list], heights: dict[Any, float], number: int
+) -> None:
+    """Stacked bars."""
+    base = [heights.get(x, 0.0) for x in values["x"]]
+    colour = _colour(trace, number)
+    label = _words(str(trace["name"])) if trace.get("name") else None
+    axes.bar(values["x"], values["y"], bottom=base, color=colour, label=label, width=0.85)
+    for x, bottom, height in zip(values["x"], base, values["y"], strict=True):
+        heights[x] = bottom + height
+
+
+def _label(axes: Axes, layout: Mapping[str, Any], number: int) -> None:
+    suffix = "" if number == 1 else str(number)
+    for along in ("x", "y"):
+        settings = layout.get(f"{along}axis{suffix}", {})
+        logarithmic = settings.get("type") == "log"
+        if title := settings.get("title", {}).get("text"):
+            getattr(axes, f"set_{along}label")(_words(title))
+        if logarithmic:
+            getattr(axes, f"set_{along}scale")("log")
+        if settings.get("range") is not None and settings.get("type") != "category":
+            low, high = (10.0**each if logarithmic else each for each in settings["range"])
+            getattr(axes, f"set_{along}lim")(low, high)
+        if settings.get("autorange") == "reversed":
+            getattr(axes, f"invert_{along}axis")()
+        if settings.get("showticklabels") is False:
+            getattr(axes, f"{along}axis").set_ticks([])
+    axes.grid(axis="y", linewidth=0.3, color="#dddddd")
+    axes.set_axisbelow(True)
+
+
+def _words(text: str) -> str:
+    """Return plotly's little HTML as plain text. A dollar sign would start a formula in matplotlib."""
+    return unescape(re.sub(r"<[^>]*>", "", re.sub(r"<br\s*/?>", "\n", text))).replace("$", r"\$")

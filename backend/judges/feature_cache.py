@@ -1,0 +1,108 @@
+"""Features that are computed once: of the first ranks of a run's lists, question by question.
+
+Whoever learns again and again from the same lists, as the learning curve does, computes only what is new.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from backend.core.manifest import read_json, text_sha256, write_json
+from backend.judges.feature_judge import Lists, features_of, lists_of
+from backend.judges.features import NAMES, WordWeights
+from backend.retrieval.dense import Dense
+from db.errors import BlindspotError
+from db.records import Question
+
+if TYPE_CHECKING:
+    from backend.core.runs import Run
+    from backend.core.study import Study
+    from backend.progress import Progress
+
+FOLDER = "cache"
+
+
+def kept_features(
+    study: Study,
+    run: Run,
+    questions: Sequence[Question],
+    depth: int,
+    encoder: str | None,
+    progress: Progress | None = None,
+) -> tuple[Lists, np.ndarray]:
+    """Return the lists of some questions of a run and their features (q, k, f) float32; compute and keep those that are new.
+
+    Args:
+        encoder: whose dense index gives the features of meaning; None goes without them.
+
+    Raises Missing for no such index.
+    """
+    lists = lists_of(run, questions, depth)
+    dense = None if encoder is None else Dense(study, encoder)
+    path = _path(study, run, dense, lists.rows.shape[1])
+    kept = _read(path, lists.rows.shape[1])
+    absent = [place for place, question in enumerate(questions) if question.id not in kept]
+    if absent:
+        new = Lists([questions[i] for i in absent], lists.rows[absent], lists.scores[absent])
+        computed = features_of(study, new, word_weights(study), dense, progress)
+        kept |= {question.id: row for question, row in zip(new.questions, computed, strict=True)}
+        _write(path, kept)
+    shape = (len(questions), lists.rows.shape[1], len(NAMES))
+    return lists, np.stack([kept[question.id] for question in questions]) if questions else np.empty(shape, np.float32)
+
+
+def word_weights(study: Study) -> WordWeights:
+    """Return the word weights of the study's passages, counted once."""
+    path = study.path(FOLDER, "words.json")
+    try:
+        found = read_json(path) if path.is_file() else {}
+    except BlindspotError:
+        found = {}  # a damaged cache is made again
+    if isinstance(found, dict) and found.get("corpus") == study.corpus.digest:
+        return WordWeights(found["frequencies"], found["passages"])
+    weights = WordWeights.of(study)
+    path.parent.mkdir(exist_ok=True)
+    about = {"corpus": study.corpus.digest, "passages": weights.passages, "frequencies": weights.frequencies}
+    write_json(path, about)
+    return weights
+
+
+def _path(study: Study, run: Run, dense: Dense | None, depth: int) -> Path:
+    """The file of a run's features. Its name changes with everything that the features depend on."""
+    index = [] if dense is None else [dense.name, dense.manifest["model_hash"], dense.manifest.get("made", "")]
+    about = [
+        study.corpus.digest,
+        run.manifest.get("made", ""),
+        run.manifest["question_set"],
+        *index,
+        *NAMES,
+        str(depth),
+    ]
+    return study.path(FOLDER, f"features-{run.name}-{text_sha256(*about)[:12]}.npz")
+
+
+def _read(path: Path, depth: int) -> dict[str, np.ndarray]:
+    """What a file keeps: question id to (k, f) float32. Nothing for a file that is absent or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            ids, features = json.loads(file["questions"].item()), file["features"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return {}
+    if features.shape != (len(ids), depth, len(NAMES)):
+        return {}
+    return dict(zip(ids, features, strict=True))
+
+
+def _write(path: Path, kept: dict[str, np.ndarray]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    beside = path.with_name(f".{os.getpid()}-{path.name}")
+    with open(beside, "wb") as file:
+        np.savez(file, questions=np.array(json.dumps(list(kept))), features=np.stack(list(kept.values())))
+    os.replace(beside, path)

@@ -1,0 +1,205 @@
+"""The points of the learning curve as the study keeps them, and whether labels call for another one.
+
+A point is a folder `learning_curve/<number>/` that never changes. Its arrays and lists say which questions and pairs its figures count.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from backend.core.manifest import read_json, read_manifest
+from backend.text.counting import counted
+from db.errors import Missing
+from db.labels import Labels
+from db.queue import Queue
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+
+FOLDER = "learning_curve"
+LABELS_PER_POINT = 25
+PAIRS = "pairs.json"
+
+Scope = Literal["judged", "all"]
+SCOPES: dict[Scope, str] = {
+    "judged": "the questions that people judged, with their gold",
+    "all": "all training questions with gold or labels",
+}
+"""What a point learns from. People's labels count before gold in both."""
+
+Reason = Literal["asked", "batch", "labels", "start", "history"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of the dev questions with its 95% interval."""
+
+    value: float
+    n: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurveOutcome:
+    """What one scope gave.
+
+    questions: training questions that it learned from. model: the judge's model; None if the labels do not suffice for one, and
+    the list then keeps its order. reranker: Success@1. adapter: Success@20; None without a dense index.
+    answered, lost: dev questions with an answer at rank 1 now and not at the point before, and the reverse.
+    run: the reranked run of dev; run_before: that of the point before.
+    """
+
+    questions: int
+    model: str | None
+    reranker: Share
+    adapter: Share | None
+    answered: int
+    lost: int
+    run: str
+    run_before: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A point of the curve.
+
+    labels: settled pairs of training questions. judged: training questions with such a pair. held_out_labels: labels of dev and
+    test questions, which never train. last_event: the label event up to which labels count. new_labels, changed: labels since the
+    point before, and training pairs whose role they changed. authors: the number of label events of each person since then.
+    batches: batches that were finished. base_reranker, base_adapter: the retriever and the encoder before learning.
+    """
+
+    number: int
+    made: str
+    reason: Reason
+    labels: int
+    judged: int
+    held_out_labels: int
+    last_event: int
+    new_labels: int
+    changed: int
+    before: int | None
+    authors: dict[str, int]
+    batches: tuple[str, ...]
+    inputs: dict[str, Any]
+    settings: dict[str, Any]
+    relevance: str
+    base_reranker: Share
+    base_adapter: Share | None
+    scopes: dict[str, CurveOutcome]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPair:
+    """A training pair whose role labels changed. before, now: positive, negative, left out, or not used."""
+
+    question: str
+    passage: str
+    before: str
+    now: str
+
+
+def curve_points(study: Study) -> list[CurvePoint]:
+    """Return the points, oldest first."""
+    folder = study.path(FOLDER)
+    numbers = sorted(int(part.name) for part in folder.iterdir() if part.name.isdigit()) if folder.is_dir() else []
+    manifests = [read_manifest(study.path(FOLDER, str(number))) for number in numbers]
+    return [_point(manifest) for manifest in manifests if manifest is not None]
+
+
+def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:
+    """Return the point with the most labels before an event, from the same runs and index."""
+    earlier = [point for point in points if point.last_event < last_event and point.inputs == inputs]
+    return max(earlier, key=lambda point: (point.last_event, point.number), default=None)
+
+
+def changed_pairs(study: Study, number: int) -> list[ChangedPair]:
+    """Return the pairs whose role the labels between a point and the one before changed. Raises Missing for no such point."""
+    path = study.path(FOLDER, str(number), PAIRS)
+    if not path.is_file():
+        raise Missing(f"the learning curve has no point {number}; list its points with 'blindspot judge curve --list'")
+    return [ChangedPair(*row) for row in read_json(path)]
+
+
+def worked(point: CurvePoint) -> list[str]:
+    """Say what the labels since the point before changed, in lines for people."""
+    if point.before is None:
+        return []
+    lines = []
+    said = f"The last {counted(point.new_labels, 'label')} changed {counted(point.changed, 'training pair')}"
+    for scope, learned in point.scopes.items():
+        lines.append(
+            f"{said}; learned from {scope}: {counted(learned.answered, 'dev question')} answered at rank 1 now that "
+            f"{'was' if learned.answered == 1 else 'were'} not, {learned.lost:,} no longer."
+        )
+    if point.held_out_labels:
+        lines.append(
+            f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the evaluation and never train."
+        )
+    return lines
+
+
+def due(study: Study) -> Reason | None:
+    """Say why another point is due: a batch was finished, or LABELS_PER_POINT labels of training questions came since the last one.
+
+    Takes a few milliseconds: it is asked after every label.
+    """
+    points = curve_points(study)
+    last = max(points, key=lambda point: point.last_event, default=None)
+    since = 0 if last is None else last.last_event
+    labels = Labels(study.labels_path, read_only=True)
+    try:
+        if labels.last_event == since:
+            return None
+        if sum(labels.labels_since(since, ("train",)).values()) >= LABELS_PER_POINT:
+            return "labels"
+    finally:
+        labels.close()
+    finished = finished_batches(study)
+    return "batch" if set(finished) - set(() if last is None else last.batches) else None
+
+
+def finished_batches(study: Study) -> tuple[str, ...]:
+    """Return the names of the batches in which every question is done. Practice does not count."""
+    queue = Queue(study.labels_path)
+    try:
+        return tuple(batch.name for batch in queue.batches() if batch.done >= batch.questions and not batch.practice)
+    finally:
+        queue.close()
+
+
+def _point(manifest: dict[str, Any]) -> CurvePoint:
+    """Read a point. Entries that a newer version added are ignored."""
+
+    def share(found: dict[str, Any] | None) -> Share | None:
+        return None if found is None else Share(**found)
+
+    def needed(found: dict[str, Any]) -> Share:
+        return Share(**found)
+
+    known = {name: manifest[name] for name in CurvePoint.__dataclass_fields__ if name != "made"}
+    scopes = {
+        scope: CurveOutcome(**{**each, "reranker": needed(each["reranker"]), "adapter": share(each["adapter"])})
+        for scope, each in manifest["scopes"].items()
+    }
+    return CurvePoint(
+        **{
+            **known,
+            "made": manifest.get("made", ""),
+            "batches": tuple(manifest["batches"]),
+            "base_reranker": needed(manifest["base_reranker"]),
+            "base_adapter": share(manifest["base_adapter"]),
+            "scopes": scopes,
+        }
+    )
+
+
+def as_json(points: list[CurvePoint]) -> str:
+    """Return the points as JSON."""
+    from dataclasses import asdict
+
+    return json.dumps([asdict(point) for point in points], indent=2)

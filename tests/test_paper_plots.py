@@ -1,0 +1,146 @@
+"""Plots and tables saved for a paper: what the files hold, and that LaTeX accepts them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from plotly.graph_objects import Bar, Figure, Heatmap, Pie, Scatter, Scattergl
+from plotly.subplots import make_subplots
+
+from backend.evaluation.comparison import measure_all
+from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.latex import escaped, latex_table
+from backend.evaluation.panel import Panel, frequency_curves, relation_table
+from backend.evaluation.panel_report import frequency_csv, frequency_rows, relation_rows, relations_csv
+from backend.evaluation.paper_plots import COLUMN, DPI, FORMS, paper_plot
+from backend.evaluation.report_plots import curve_plot, dumbbell
+from db.errors import BadInput
+from tests.app_pages import HOSTILE, hand_made_study
+
+ENGINES = [name for name in ("tectonic", "pdflatex", "xelatex", "lualatex") if shutil.which(name)]
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory):
+    study = hand_made_study(tmp_path_factory.mktemp("plots") / "s")
+    return Panel.of(measure_all(study, ["alpha", "beta"], "answers", "dpr"))
+
+
+@pytest.fixture(scope="module")
+def plots(panel):
+    table = relation_table(panel, 5)
+    return [curve_plot(frequency_curves(panel, 5), list(panel.runs)), dumbbell(table, list(panel.runs), ["P19", "P50"])]
+
+
+def test_a_pdf_embeds_its_fonts_as_outlines_that_editors_can_read(plots):
+    for figure in plots:
+        content = paper_plot(figure, "pdf")
+        assert content.startswith(b"%PDF-")
+        assert b"/FontFile2" in content and b"/Type3" not in content, "TrueType, embedded"
+
+
+def test_a_png_is_one_column_wide_and_on_white(plots):
+    content = paper_plot(plots[0], "png")
+    width, _ = struct.unpack(">II", content[16:24])
+    assert width == pytest.approx(COLUMN * DPI, abs=2)
+    parts = re.findall(rb"IDAT", content)
+    assert parts and zlib.decompress(_idat(content))[1:4] == b"\xff\xff\xff", "the first pixel is white"
+
+
+def _idat(content: bytes) -> bytes:
+    at, data = 8, b""
+    while at < len(content):
+        size, kind = struct.unpack(">I4s", content[at : at + 8])
+        data += content[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+        at += 12 + size
+    return data
+
+
+def test_an_svg_is_the_same_at_every_save_and_refers_to_nothing_outside(plots):
+    first, second = (paper_plot(plots[0], "svg") for _ in range(2))
+    assert first == second and b"<script" not in first
+    ElementTree.fromstring(first.decode())
+    assert not re.search(rb'(href|src)="(?!#)', first)
+
+
+def test_hostile_names_are_text(panel):
+    figure = Figure(Scatter(x=["a", "b"], y=[1, 2], name=HOSTILE, mode="markers"), {"showlegend": True})
+    content = paper_plot(figure, "svg")
+    ElementTree.fromstring(content.decode())
+    assert b"<script" not in content and b"onerror" not in content
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        Figure([Bar(x=[1, 2], y=[3, 4], name="kept"), Bar(x=[1, 2], y=[1, 1], name="dropped")], {"barmode": "stack"}),
+        Figure(Scattergl(x=np.arange(2000.0), y=np.arange(2000.0), mode="markers", marker={"symbol": "diamond-open"})),
+        Figure([Heatmap(x=[0, 1], y=[0, 1], z=[[1, None], [2, 3]]), Scatter(x=[0, 1], y=[None, 1])]),
+        Figure(Scatter(x=[1, 10, 100], y=[1, 2, 3]), {"xaxis": {"type": "log"}}),
+        Figure(),
+    ],
+)
+def test_every_kind_of_trace_on_the_pages_can_be_saved(figure):
+    assert all(len(paper_plot(figure, form)) > 500 for form in FORMS)
+
+
+def test_plots_side_by_side_are_side_by_side():
+    figure = make_subplots(1, 2, subplot_titles=("loss", "rank"))
+    figure.add_trace(Scatter(x=[1, 2], y=[3, 4]), 1, 1)
+    figure.add_trace(Scatter(x=[1, 2], y=[5, 6]), 1, 2)
+    width, height = struct.unpack(">II", paper_plot(figure, "png")[16:24])
+    assert width > 1.8 * COLUMN * DPI > height
+
+
+def test_an_unknown_kind_of_trace_is_refused_with_advice():
+    with pytest.raises(BadInput, match="A plot of kind 'pie' cannot be saved for a paper. Use the camera button"):
+        paper_plot(Figure(Pie(values=[1, 2])), "pdf")
+
+
+def test_csv_holds_every_figure_of_the_page(panel):
+    table, curves = relation_table(panel, 5), frequency_curves(panel, 5)
+    lines = list(csv.DictReader(io.StringIO(relations_csv(table, list(panel.runs)))))
+    found = {(line["relation"], line["run"], line["k"]): float(line["success"]) for line in lines}
+    assert found["P19", "alpha", "5"] == pytest.approx(1.0) and found["all questions", "beta", "5"] == pytest.approx(
+        4 / 7
+    )
+    assert len(lines) == len(table.ks) * 2 * (len(table.rows) + 2)
+    points = list(csv.DictReader(io.StringIO(frequency_csv(curves, list(panel.runs)))))
+    assert sum(int(line["n"]) for line in points) == 2 * 6, "two runs, six questions with a frequency"
+
+
+def test_latex_has_signs_captions_labels_and_escaped_text():
+    table = ("A & B_1, 50%", ["", "A - B"], [["-3.2 [-4.0–1]", "p-value 4-9"], ["[x]", "−1.5"]])
+    made = latex_table([table, table], ["as\nis % now"])
+    assert made.splitlines()[:2] == ["% needs \\usepackage{booktabs}", "% as is % now"]
+    assert "$-$3.2 [$-$4.0--1] & p-value 4-9 \\\\" in made and "{}[x] & $-$1.5 \\\\" in made
+    assert made.count("\\label{tab:a-b-1-50}") == 1 and made.count("\\label{tab:a-b-1-50-2}") == 1
+    assert "\\caption{A \\& B\\_1, 50\\%}" in made
+    assert escaped("a\x1b[31mb") == "a [31mb"
+
+
+@pytest.mark.skipif(not ENGINES, reason="no LaTeX engine is installed (tectonic, pdflatex, xelatex or lualatex)")
+def test_a_paper_with_an_exported_table_and_figure_compiles(panel, plots, tmp_path):
+    (tmp_path / "curve.pdf").write_bytes(paper_plot(plots[0], "pdf"))
+    table, runs = relation_table(panel, 5), list(panel.runs)
+    tables = [relation_rows(table, runs), frequency_rows(frequency_curves(panel, 5), runs)]
+    paper = [
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}\\begin{document}",
+        latex_table(tables, [HOSTILE]),
+        compare_runs(panel.study, "alpha", "beta", 5, "relation").as_latex(),
+        "\\begin{figure}\\includegraphics[width=\\columnwidth]{curve.pdf}\\end{figure}\\end{document}",
+    ]
+    (tmp_path / "paper.tex").write_text("\n".join(paper), encoding="utf-8")
+    options = [] if ENGINES[0] == "tectonic" else ["-interaction=nonstopmode", "-halt-on-error"]
+    done = subprocess.run([ENGINES[0], *options, "paper.tex"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (tmp_path / "paper.pdf").read_bytes().startswith(b"%PDF-")

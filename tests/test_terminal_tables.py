@@ -1,0 +1,63 @@
+"""Tables in a terminal: every number stays whole at every width, and nothing is left out."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from backend.evaluation.terminal_tables import FittingTable, rich_tables
+
+TABLE = (
+    "A: bm25-dev, B: minilm-dev. Success@k, %",
+    ["", "n", "A", "B", "A - B", "p (Holm)", "both", "only A", "only B", "neither"],
+    [
+        ["macro @100", "1,348", "97.8", "78.0", "+19.8 [+17.3,+22.3]", "<0.001", "1,029", "285", "11", "23"],
+        ["100+ mentions", "70", "58.6", "68.6", "-10.0 [-21.5,+1.5]", "0.283", "36", "5", "12", "17"],
+    ],
+)
+
+
+def shown(table, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(rich_tables([table], []))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 200])
+def test_no_number_and_no_interval_is_broken(width):
+    lines = shown(TABLE, width)
+    words = [word for line in lines for word in line.split()]
+    for row in TABLE[2]:
+        for cell in row[1:]:
+            assert all(part in words for part in cell.split(" ")), cell
+    assert all(len(line) <= width for line in lines)
+
+
+def test_it_fits_80_columns_in_one_part():
+    lines = shown(TABLE, 80)
+    assert sum("neither" in line for line in lines) == 1 and sum(line.startswith("───") for line in lines) == 1
+
+
+def test_columns_that_do_not_fit_follow_below_with_the_names():
+    lines = shown(TABLE, 60)
+    assert sum(line.startswith("macro @100") for line in lines) == 2, "the first column stands in both parts"
+
+
+cells = st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), min_size=1, max_size=9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5), st.integers(25, 120))
+def test_every_column_stands_in_one_part(rows, width):
+    table = FittingTable(("caption", ["name", "a", "b", "c"], rows))
+    first, parts = table.parts(width)
+    assert [column for part in parts for column in part] == [1, 2, 3] and first >= 1
+    assert all(part for part in parts)
+
+
+def test_brackets_are_no_markup():
+    assert any("[red]x" in line for line in shown(("t", ["", "n"], [["[red]x", "1"]]), 80))
