@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backend.core.jobs import job
+from backend.demo import ANNOTATORS, SOURCE
 from backend.progress import Progress
 from db.events import Choice, Label, LabelEvent
 from db.labels import Labels
@@ -18,8 +19,6 @@ from db.queue import Lease, Queue
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-ANNOTATORS = {"Ada (simulated)": 0.96, "Ben (simulated)": 0.90}
-"""Name to the share of labels that are right."""
 MISTAKES: dict[Label, Label] = {"positive": "related", "related": "negative", "negative": "related"}
 SECONDS = 7.0  # median time for a passage
 SEED = 0
@@ -27,7 +26,7 @@ SEED = 0
 
 def truth_of(study: Study) -> dict[str, set[str]]:
     """The ids of all passages that answer each question, by question id."""
-    with open(study.path("encyclopedia", "truth.jsonl"), encoding="utf-8") as file:
+    with open(study.path(SOURCE, "truth.jsonl"), encoding="utf-8") as file:
         return {row["question"]: set(row["passages"]) for row in map(json.loads, file)}
 
 

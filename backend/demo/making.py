@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from backend.core.jobs import job
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data import encyclopedia
 from backend.data.importing.importer import import_passages, import_questions
-from backend.demo.annotators import ANNOTATORS, simulate_annotators, truth_of
+from backend.demo import ABOUT, ANNOTATORS, SOURCE
+from backend.demo.annotators import simulate_annotators, truth_of
 from backend.experiments.running import results, run_experiment
 from backend.judging.batches import Mix, make_batch
 from backend.maps import make as make_map
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 PASSAGES, SEED = 2000, 0
 SPLIT = "dev"
-SOURCE = "encyclopedia"  # the folder in the study that holds the generated files
 RUNS = {"bm25": "bm25-dev", "dense": "minilm-dev", "hybrid": "hybrid-dev"}
 TRAIN_RUN = "bm25-train"
 JUDGED, YOURS = "simulated-annotators", "five-for-you"  # batches
@@ -81,17 +81,13 @@ class DemoPart:
 class DemoSize:
     """The size of a demo. Tests make a smaller one with an encoder of their own.
 
+    labelled: questions that the simulated annotators judge. encoder: of study.toml; the dense retriever, and the start of training.
     training: fields of `DualEncoderSettings` that differ from TRAINING.
     """
 
     labelled: int = LABELLED
-    training: tuple[tuple[str, Any], ...] = ()
     encoder: str = "minilm"
-
-
-def is_demo(study: Study) -> bool:
-    """Whether `begin` made this study."""
-    return (study.path(SOURCE) / "about.json").is_file()
+    training: dict[str, Any] = field(default_factory=dict)
 
 
 def begin(
@@ -152,7 +148,7 @@ def missing(study: Study, size: DemoSize | None = None) -> list[DemoPart]:
 
 def parts(size: DemoSize) -> list[DemoPart]:
     """Everything that `finish` makes: first what takes seconds, then the dense retriever, then what is trained."""
-    settings = TRAINING | dict(size.training)
+    settings = TRAINING | size.training
     return [
         _run("bm25", "train", TRAIN_RUN),
         DemoPart("make a batch", lambda study: _has_batch(study, JUDGED), lambda study, report: _batch(study, size, report)),
@@ -227,7 +223,9 @@ def _batch(study: Study, size: DemoSize, report: Progress | None) -> object:
 
 
 def _five(study: Study, report: Progress | None) -> object:
-    """Five questions with one passage each, as the priority arm chooses them."""
+    """Five questions with one passage each, as the priority arm chooses them, that the simulated annotators do not judge."""
+    theirs = {item.question for item in Queue(study.labels_path).items(JUDGED)}
+    others = [question.id for question in study.questions.all(split="train") if question.id not in theirs]
     return jobs.run(
         make_batch,
         study,
@@ -235,6 +233,7 @@ def _five(study: Study, report: Progress | None) -> object:
         [TRAIN_RUN],
         size=5,
         depth=10,
+        slice=others,
         candidates=1,
         mix=Mix(audit=0.0, second=0.0, repeat=0.0),
         progress=report,
@@ -276,7 +275,7 @@ def _counted(progress: Progress | None, number: int, total: int, title: str) -> 
 
 def _generate(source: Path, passages: int | None, seed: int | None, progress: Progress | None) -> None:
     """Generate the files of the encyclopedia, unless they exist."""
-    about = source / "about.json"
+    about = source / ABOUT
     if about.is_file():
         made = json.loads(about.read_text())
         if passages not in (None, made["passages"]) or seed not in (None, made["seed"]):
@@ -292,7 +291,7 @@ def _generate(source: Path, passages: int | None, seed: int | None, progress: Pr
 
 def shows(study: Study) -> list[str]:
     """One line for each figure of this study's BM25 and dense runs, with n and a 95% interval; before the dense run, its size only."""
-    made = json.loads((study.path(SOURCE) / "about.json").read_text())
+    made = json.loads((study.path(SOURCE) / ABOUT).read_text())
     lines = [
         f"A generated encyclopedia: {made['passages']:,} passages about {made['entities']:,} entities, "
         f"{made['questions']:,} questions, {made['planted']:,} of them with planted false negatives (seed {made['seed']})."

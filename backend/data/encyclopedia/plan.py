@@ -38,17 +38,19 @@ class Edition:
         article; no other passage names this entity, or only one or two do.
     mentions: further entities named in a passage without a fact.
     telling_slope: how fast the number of passages that tell an entity's facts falls with its rank.
+    loudness: passages in other articles for each loud fact (each tells two).
     """
 
     name: str
     notices: float
     mentions: int
     telling_slope: float
+    loudness: int
 
 
-PLAIN = Edition("plain", notices=0.0, mentions=2, telling_slope=0.25)
+PLAIN = Edition("plain", notices=0.0, mentions=2, telling_slope=0.25, loudness=5)
 """Every entity has an article of its own."""
-BLIND_SPOT = Edition("blind spot", notices=0.08, mentions=1, telling_slope=0.5)
+BLIND_SPOT = Edition("blind spot", notices=0.08, mentions=1, telling_slope=0.5, loudness=9)
 """Rare entities have two sentences in a passage about several entities: one vector stands for all of them."""
 NOTICES_EACH = 5  # entities of a passage of short notices
 NOTICED_ASKED = 0.35  # share of the entities with a notice that questions ask about

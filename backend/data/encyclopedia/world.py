@@ -31,7 +31,6 @@ from backend.data.encyclopedia.plan import (
     key,
 )
 
-LOUDNESS = 5  # passages in other articles for each loud fact (each tells two)
 QUIET_FROM = (4, 6)  # passages of an article from which on one, two of its facts are quiet
 RECURRING = 0.95  # share of the loud facts that an article comes back to
 AGAIN = 0.75  # how often each further passage of the article then states it
@@ -112,7 +111,7 @@ class World:
 
     def __init__(self, passages: int, seed: int, edition: Edition = PLAIN):
         self.seed, self.passages = seed, passages
-        self.plan = Plan(passages, seed, edition)
+        self.plan, self.loudness = Plan(passages, seed, edition), edition.loudness
         self.entities = self.plan.entities + self.plan.noticed
         self._kinds = KindNumbers(self.entities, countries(self.plan.entities))
         self._drawn = KindNumbers(self.plan.entities, self._kinds.countries).counts  # with an article of their own
@@ -153,7 +152,7 @@ class World:
             relations = []
         if number >= self.plan.entities:  # a notice answers one question
             relations = [relation for relation in relations if relation in NOTED][:1]
-        louder = max(1, tells // LOUDNESS)
+        louder = max(1, tells // self.loudness)
         quieter = max(0, min(sum(length >= enough for enough in QUIET_FROM), tells - 2))
         loud, quiet = tuple(relations[:louder]), tuple(relations[louder : louder + quieter])
         return Entity(number, kind, self.name(number), facts, about, frozenset(kin), loud, quiet, **more)
@@ -222,7 +221,11 @@ class World:
 
     def _maker_index(self, kind: str, index: int) -> int:
         maker_kind, _ = MAKER_OF[kind]
-        return index * (2 if kind == "song" else 1) % self._kinds.counts[maker_kind]
+        return index * (2 if kind == "song" else 1) % self._makers(kind, index)[maker_kind]
+
+    def _makers(self, kind: str, index: int) -> dict[str, int]:
+        """Entities by kind that may have made this one: things without an article are by makers with one, whom many passages name."""
+        return self._drawn if index >= self._drawn[kind] else self._kinds.counts
 
     def _company(self, kind, index, number, random, facts, kin) -> None:
         founder = self._founder_of(kind, index)
@@ -235,7 +238,8 @@ class World:
         self._owner(number, random, facts)
 
     def _founder_of(self, kind: str, index: int) -> int:
-        return self._kinds.number("founder", (2 * index + (kind == "label")) % self._kinds.counts["founder"])
+        founders = self._makers(kind, index)["founder"]
+        return self._kinds.number("founder", (2 * index + (kind == "label")) % founders)
 
     def _owner(self, number, random, facts) -> None:
         owner = self._draw("founder" if random() < 0.4 else "maker", random)
