@@ -5,7 +5,7 @@
     expression  = conjunction { "or" conjunction }
     conjunction = factor { "and" factor }
     factor      = "not" factor | "(" expression ")" | condition
-    condition   = NAME ":" VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
+    condition   = NAME ( ":" | "=" ) VALUE | NAME [ "(" ARGUMENT ")" ] [ OPERATOR NUMBER ]
 
 A NAME is letters and `_`. A VALUE or ARGUMENT is a word without spaces, quotes and parentheses, or anything in double quotes, in which
 `\\"` is a quote and `\\\\` a backslash. OPERATOR is one of <= < >= > = !=.
@@ -28,6 +28,7 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z_]+")
 _WORDS = ("and", "or", "not")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class NotAnExpression(ValueError):
@@ -40,7 +41,7 @@ class NotAnExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`name:value`, `name`, `name(argument)`, `name(argument) <= number`."""
+    """`name:value`, `name`, `name(argument)`, `name(argument) <= number`. `name=text` is read as `name:text`."""
 
     name: str
     argument: str | None = None
@@ -202,6 +203,8 @@ class _Reader:
         if not self.sign(*OPERATORS):
             return Condition(name, argument, position=token.position)
         operator = self.take().text
+        if operator == "=" and argument is None and not _NUMBER.fullmatch(self.next.text):
+            return Condition(name, None, ":", self._text("a value"), token.position)
         return Condition(name, argument, operator, self._number(operator), token.position)
 
     def _closed(self) -> None:
@@ -217,7 +220,7 @@ class _Reader:
     def _number(self, operator: str) -> float:
         token = self.take()
         try:
-            number = float(token.text) if token.kind == "word" and re.fullmatch(r"-?\d+(\.\d+)?", token.text) else None
+            number = float(token.text) if token.kind == "word" and _NUMBER.fullmatch(token.text) else None
         except ValueError:
             number = None
         if number is None:

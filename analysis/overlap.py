@@ -27,8 +27,10 @@ def rank_biased_overlap(a: np.ndarray, b: np.ndarray, p: float = PERSISTENCE) ->
     if not 0 < p < 1:
         raise ValueError(f"p is {p}; it must be between 0 and 1")
     depth = min(a.shape[1], b.shape[1])
-    blocks = [_overlap(a[start : start + ROWS_PER_BLOCK, :depth], b[start : start + ROWS_PER_BLOCK, :depth], p)
-              for start in range(0, len(a), ROWS_PER_BLOCK)]  # fmt: skip
+    blocks = [
+        _overlap(a[start : start + ROWS_PER_BLOCK, :depth], b[start : start + ROWS_PER_BLOCK, :depth], p)
+        for start in range(0, len(a), ROWS_PER_BLOCK)
+    ]
     return np.concatenate(blocks) if blocks else np.zeros(0)
 
 

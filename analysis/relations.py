@@ -97,8 +97,10 @@ def group_table(
         GroupRow(
             group,
             len(rows),
-            {run: {k: proportion(found_by(np.asarray(ranks)[rows], k), level) for k in ks}
-             for run, ranks in first.items()},
+            {
+                run: {k: proportion(found_by(np.asarray(ranks)[rows], k), level) for k in ks}
+                for run, ranks in first.items()
+            },
         )
         for group, rows in members.items()
-    ]  # fmt: skip
+    ]

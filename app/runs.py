@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app import url
+from app.components.marks import notice
+from app.markup import Html
 from app.study import Measured
 from backend.retrieval.retriever import RETRIEVERS, kind_of_run
 from backend.text.answers import SEARCHES_TITLE
-from backend.text.counting import counted
+from backend.text.counting import counted, noun
 
 
 def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
@@ -18,6 +21,8 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
     Args:
         runs: name to manifest, at least one; a single run is returned twice.
     """
+    # The runs of the learning curve are compared by its own links only.
+    runs = {name: manifest for name, manifest in runs.items() if "learning_curve" not in manifest} or runs
     names = list(runs)
     kinds = {name: kind_of_run(manifest) for name, manifest in runs.items()}
     for a in (name for name, kind in kinds.items() if kind is not None and kind.lexical):
@@ -26,6 +31,27 @@ def default_pair(runs: Mapping[str, dict]) -> tuple[str, str]:
             if other and runs[b].get("question_set") == runs[a].get("question_set"):
                 return a, b
     return (names[-2], names[-1]) if len(names) > 1 else (names[0], names[0])
+
+
+def pair_of_address(runs: Mapping[str, dict]) -> tuple[str, str]:
+    """Return the two runs of the address. A run that is absent there or in the study is replaced, by another than the one given."""
+    first, second = default_pair(runs)
+    a, b = (url.one_of(key, list(runs), "") for key in ("a", "b"))
+    a = a or (first if b != first else second)
+    return a, b or (second if a != second else first)
+
+
+def missing_runs(runs: Mapping[str, dict]) -> Html | str:
+    """A notice about runs that the address names and the study lacks; "" if there are none."""
+    named = [url.value("a"), url.value("b"), *url.value("runs").split(",")]
+    missing = list(dict.fromkeys(name for name in named if name and name not in runs))
+    if not missing:
+        return ""
+    words = " and ".join(repr(name) for name in missing)
+    return notice(
+        f"This study has no {noun(len(missing), 'run')} {words}, which the address names. Other runs are shown instead.",
+        kind="warning",
+    )
 
 
 def convention(kind: str, rule: str) -> str:

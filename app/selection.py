@@ -77,7 +77,8 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
     """Read the selection from the address. Invalid values count as absent."""
     sorts = tuple(prefix + key for key in SORTS for prefix in ("", "-"))
     return Selection(
-        a, b,
+        a,
+        b,
         k=url.number("k", min(5, depth), 1, depth),
         relevance=url.one_of("relevance", ("answers", "gold"), "answers"),
         rule=rule,
@@ -89,7 +90,7 @@ def read(a: str, b: str, depth: int, rule: str = "dpr") -> Selection:
         text=url.value("text"),
         sort=url.one_of("sort", sorts, ""),
         page=url.number("page", 1),
-    )  # fmt: skip
+    )
 
 
 def filtered(comparison: Comparison, selection: Selection) -> np.ndarray:

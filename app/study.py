@@ -100,6 +100,11 @@ def runs(study: Study) -> dict[str, dict]:
     return dict(_runs(study, str(study.folder), study.corpus.digest, _changed(study.folder / "runs")))
 
 
+def shown_runs(study: Study) -> dict[str, dict]:
+    """Return the runs without those of the learning curve, which only its own links open."""
+    return {name: manifest for name, manifest in runs(study).items() if "learning_curve" not in manifest}
+
+
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _runs(_study: Study, folder: str, digest: str, changed: Key) -> dict[str, dict]:
     return {name: manifest for name, manifest in _study.parts("runs").items() if manifest.get("corpus") == digest}

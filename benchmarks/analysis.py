@@ -108,10 +108,19 @@ def analyses(folder: Path) -> Iterator[tuple[str, Callable[[], object], bool]]:
     yield "curves along 8 buckets, all relations and each", curves, False
     yield "both plots", plots, False
     facts = keep("facts", lambda: Facts(compared(), 5))
-    yield "a slice: relation:P19 and not group:\"<=1 mentions\" and first(...)<=5", lambda: (
-        facts(), held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5')), False  # fmt: skip
-    yield "every tag", lambda: [held["facts"].tag(name) for name in ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled",
-                                                                      "answer_in_unlabelled")], False  # fmt: skip
+    yield (
+        'a slice: relation:P19 and not group:"<=1 mentions" and first(...)<=5',
+        lambda: (facts(), held["facts"].mask(f'relation:P19 and not group:"<=1 mentions" and first({names[0]})<=5')),
+        False,
+    )
+    yield (
+        "every tag",
+        lambda: [
+            held["facts"].tag(name)
+            for name in ("bm25_only", "dense_only", "both_fail", "gold_below_unlabelled", "answer_in_unlabelled")
+        ],
+        False,
+    )
     yield "rank-biased overlap of every pair of lists", lambda: compared().overlap, True
     yield "slice finder (reads the gold passages too)", lambda: find_slices(held["facts"]), True
 

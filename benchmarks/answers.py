@@ -40,8 +40,11 @@ K = 100
 def entity_questions(split: str = "test") -> list[Question]:
     """Every question of a split, relations in order."""
     with tarfile.open(REAL_DATA / "entityquestions_dataset.tar.xz") as tar:
-        files = {member.name: json.load(tar.extractfile(member)) for member in tar
-                 if member.isfile() and member.name.startswith(f"dataset/{split}/")}  # fmt: skip
+        files = {
+            member.name: json.load(tar.extractfile(member))
+            for member in tar
+            if member.isfile() and member.name.startswith(f"dataset/{split}/")
+        }
     return [
         Question(f"{name}.{i}", row["question"], tuple(row["answers"]))
         for name in sorted(files)

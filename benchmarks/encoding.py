@@ -51,8 +51,11 @@ def main() -> None:
     parser.add_argument("--device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = EncoderSettings(model=random_bert(Path(folder)) if options.random_bert else options.model,
-                                   pooling="cls" if options.random_bert else "auto", max_tokens=options.max_tokens)  # fmt: skip
+        settings = EncoderSettings(
+            model=random_bert(Path(folder)) if options.random_bert else options.model,
+            pooling="cls" if options.random_bert else "auto",
+            max_tokens=options.max_tokens,
+        )
         measure(
             load_encoder(settings, options.device), some_passages(options.passages), options.rounds, options.precision
         )
@@ -102,9 +105,12 @@ def measure(encoder: Encoder, passages: list[Passage], rounds: int, precision: s
         return made
 
     float32 = PassageEncoder(encoder, "float32")
-    ways = {f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
-            f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
-            "ours, float32": lambda: blocks(float32), f"ours, {ours.precision}": lambda: blocks(ours)}  # fmt: skip
+    ways = {
+        f"SentenceTransformer.encode, float32, batches of {batch}": lambda: encoded(encoder.model, texts, batch),
+        f"SentenceTransformer.encode, {ours.precision}, batches of {batch16}": lambda: encoded(halved, texts, batch16),
+        "ours, float32": lambda: blocks(float32),
+        f"ours, {ours.precision}": lambda: blocks(ours),
+    }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     made: dict[str, np.ndarray] = {}
     for _ in range(rounds):

@@ -210,10 +210,22 @@ def make_questions(folder: Path, rows: int) -> Iterator[Line]:
         for i, (gold, seen) in enumerate(
             zip(rng.integers(0, passages, rows).tolist(), rng.integers(0, 500, rows).tolist(), strict=True)
         ):
-            file.write(json.dumps({
-                "id": f"q{i}", "question": f"Where was the person number {i} born?", "answers": [f"Name{gold}"], "relation":
-                f"P{i % RELATIONS}", "subject": f"person number {i}", "frequency": seen, "gold": [str(gold)], "dataset": "large",
-                "split": "dev"}) + "\n")  # fmt: skip
+            file.write(
+                json.dumps(
+                    {
+                        "id": f"q{i}",
+                        "question": f"Where was the person number {i} born?",
+                        "answers": [f"Name{gold}"],
+                        "relation": f"P{i % RELATIONS}",
+                        "subject": f"person number {i}",
+                        "frequency": seen,
+                        "gold": [str(gold)],
+                        "dataset": "large",
+                        "split": "dev",
+                    }
+                )
+                + "\n"
+            )
     return iter(())
 
 

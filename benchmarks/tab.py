@@ -43,10 +43,17 @@ class Tab:
         self._address = address
         headers = {"Cookie": cookie} if cookie else {}
         self._open = ExitStack()
-        self._socket = self._open.enter_context(connect(
-            f"ws://{address}/_stcore/stream", origin=f"http://{address}", subprotocols=["streamlit"], additional_headers=headers,
-            max_size=None, proxy=None, open_timeout=SECONDS_TO_ANSWER,
-        ))  # fmt: skip
+        self._socket = self._open.enter_context(
+            connect(
+                f"ws://{address}/_stcore/stream",
+                origin=f"http://{address}",
+                subprotocols=["streamlit"],
+                additional_headers=headers,
+                max_size=None,
+                proxy=None,
+                open_timeout=SECONDS_TO_ANSWER,
+            )
+        )
         self._pages: dict[str, str] = {}
         self._seen: dict[str, tuple[int, Any]] = {}
         self._runs, self._kept_for = 0, 2

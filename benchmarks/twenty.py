@@ -105,8 +105,14 @@ class Person:
         if card is None:
             raise SystemExit(f"{self.name} has nothing left to judge: make --seconds shorter")
         about = {"question": card["question"], "batch": card["batch"]}
-        labelled = {"kind": "label", "choices": [{"passage": passage, "label": self.chance.choice(("positive", "negative"))}],
-                    "blind": True, "guideline_version": component.data["guideline"], "milliseconds": 1000, **about}  # fmt: skip
+        labelled = {
+            "kind": "label",
+            "choices": [{"passage": passage, "label": self.chance.choice(("positive", "negative"))}],
+            "blind": True,
+            "guideline_version": component.data["guideline"],
+            "milliseconds": 1000,
+            **about,
+        }
         last = len(card["given"]) + 1 == len(card["candidates"])
         sent = [labelled, {"kind": "finish", **about}] if last else [labelled]
         self._timed("label", lambda: self._send(component, sent))
@@ -193,8 +199,12 @@ def together(study: Study, people: int, think: float, seconds: float) -> None:
             {"first page": [t for person in at_work[1:] for t in person.waited["first page"]]},
         )
         memory[f"{people} people are there"] = _memory(process)
-        for what, act in (("all go from question to question", Person.question), ("all label", Person.label),
-                          ("all change Compare", Person.compare), ("labels, questions, Compare as 3 : 2 : 1", Person.mixed)):  # fmt: skip
+        for what, act in (
+            ("all go from question to question", Person.question),
+            ("all label", Person.label),
+            ("all change Compare", Person.compare),
+            ("labels, questions, Compare as 3 : 2 : 1", Person.mixed),
+        ):
             _part(what, at_work, act, think, seconds, process)
         memory["at the end"] = _memory(process)
         for person in at_work:

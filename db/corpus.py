@@ -140,8 +140,13 @@ class CorpusWriter:
             raise Refused(f"{self.path}: another import was quicker; a study holds one collection")
         self._connection = sqlite3.connect(self.partial, isolation_level=None, check_same_thread=False)
         # A half-written file is deleted, so it needs no journal and no sync.
-        for pragma in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE",
-                       "cache_size=-65536"):  # fmt: skip
+        for pragma in (
+            "page_size=8192",
+            "journal_mode=OFF",
+            "synchronous=OFF",
+            "locking_mode=EXCLUSIVE",
+            "cache_size=-65536",
+        ):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.executescript(_SCHEMA)
         self._connection.execute("BEGIN")
@@ -180,8 +185,12 @@ class CorpusWriter:
             self._index()
         else:
             self._with_ticks(tick)
-        values = {"count": self.count, "digest": self._digest.hexdigest(),
-                  "source_name": source_name, "source_sha256": source_sha256}  # fmt: skip
+        values = {
+            "count": self.count,
+            "digest": self._digest.hexdigest(),
+            "source_name": source_name,
+            "source_sha256": source_sha256,
+        }
         self._connection.executemany("INSERT INTO meta VALUES (?, ?)", [(k, str(v)) for k, v in values.items()])
         self._connection.execute("COMMIT")
         self._connection.close()

@@ -172,17 +172,38 @@ class Questions(PerThread):
 def _row(position: int, q: Question) -> tuple[Any, ...]:
     answers, gold = (json.dumps(list(values), ensure_ascii=False) for values in (q.answers, q.gold))
     return (
-        position, q.id, q.text, answers, q.relation, q.subject, q.template, q.frequency, q.bucket, q.dataset, q.split,
-        gold, q.answer_rule,
-    )  # fmt: skip
+        position,
+        q.id,
+        q.text,
+        answers,
+        q.relation,
+        q.subject,
+        q.template,
+        q.frequency,
+        q.bucket,
+        q.dataset,
+        q.split,
+        gold,
+        q.answer_rule,
+    )
 
 
 def _question(row: Sequence[Any]) -> Question:
     id, text, answers, relation, subject, template, frequency, bucket, dataset, split, gold, rule = row
     return Question(
-        id, text, _tuple(answers), _shared(relation), subject, _shared(template), frequency, bucket, _shared(dataset), _shared(split),
-        _tuple(gold), _shared(rule),
-    )  # fmt: skip
+        id,
+        text,
+        _tuple(answers),
+        _shared(relation),
+        subject,
+        _shared(template),
+        frequency,
+        bucket,
+        _shared(dataset),
+        _shared(split),
+        _tuple(gold),
+        _shared(rule),
+    )
 
 
 def _tuple(text: str) -> tuple[str, ...]:

@@ -31,18 +31,46 @@ QUICK = {
 NOT_QUICK = ("torch", "jnius", "streamlit")
 
 
+def is_quick_run(config) -> bool:
+    return config.option.markexpr == "quick"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Let `make quick` import its own test files only: importing the others loads PyTorch and Streamlit."""
+    is_other = collection_path.stem not in QUICK if collection_path.is_file() else collection_path.name == "browser"
+    return True if is_quick_run(config) and is_other else None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem in QUICK:
+        is_long = (
+            item.get_closest_marker("slow")
+            or item.get_closest_marker("long")
+            or "real_data" in getattr(item, "fixturenames", ())
+        )
+        if item.path.stem in QUICK and not is_long:
             item.add_marker(pytest.mark.quick)
 
 
-def pytest_sessionfinish(session):
-    """`make quick` fails if one of its tests loaded something slow: the list above would no longer be true."""
-    loaded = [name for name in NOT_QUICK if name in sys.modules]
-    if session.config.option.markexpr == "quick" and loaded:
-        print(f"\nmake quick: a test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py")
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+def loaded_slow_modules() -> list[str]:
+    return [name for name in NOT_QUICK if name in sys.modules]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    """Fail `make quick` before its first test if importing its test files loaded something slow."""
+    if is_quick_run(session.config) and (loaded := loaded_slow_modules()):
+        raise pytest.UsageError(
+            f"importing the quick test files loaded {', '.join(loaded)}; see QUICK in tests/conftest.py"
+        )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item):
+    """Fail the first test of `make quick` that loads something slow: its file does not belong in QUICK."""
+    if is_quick_run(item.config) and (loaded := loaded_slow_modules()) and not hasattr(item.session, "slow_module"):
+        item.session.slow_module = loaded[0]
+        pytest.fail(f"this test loaded {', '.join(loaded)}; take its file out of QUICK in tests/conftest.py")
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,11 @@ import json
 import re
 from html import unescape
 
+import numpy as np
 import pytest
 
+from backend.core.runs import write_run
+from db.records import Hits, Passage, Question
 from tests.app_pages import HOSTILE, Page, hand_made_study
 from tests.studies import births, make_study, people
 
@@ -38,7 +41,7 @@ def test_both_lists_with_rank_score_title_and_marks(study):
 
 def test_gold_is_shown_wherever_it_ranks(study):
     page = read(study, "q4")
-    assert "★ gold Filler 29 A rank 12 B not in the top 15" in page.text
+    assert "★ gold doubtful Filler 29 A rank 12 B not in the top 15" in page.text, "it never mentions the subject"
     assert card(page, "a-12").startswith("12 Filler 29 ★ gold B –")
     assert "1 more" in page.text, "rank 11 is left out between 10 and the gold at 12"
 
@@ -61,6 +64,37 @@ def test_next_and_previous_stay_within_the_filtered_list(study):
 def test_without_a_question_the_first_of_the_list_is_read(study):
     page = Page(study.folder, "question", a="alpha", b="beta", cell="only_b")
     assert "Where is thing 3?" in page.text and "only B finds at 5" in page.text
+
+
+def test_without_a_question_a_chance_match_is_not_shown_first(tmp_path):
+    """The greatest contrast is a passage that holds the answer's word and says nothing of the subject."""
+    passages = [
+        Passage("chance", "Opera", "The composer conducted."),
+        Passage("told", "Ada Bell", "Ada Bell was a painter."),
+        *(Passage(f"other{i}", "Other", f"Nothing {i}.") for i in range(4)),
+    ]
+    questions = [
+        Question("q0", "What does Carl Dahl do?", ("composer",), "P106", "Carl Dahl", split="dev", gold=("chance",)),
+        Question("q1", "What does Ada Bell do?", ("painter",), "P106", "Ada Bell", split="dev", gold=("told",)),
+    ]
+    study = make_study(tmp_path / "s", passages, questions)
+    found = Hits(np.array([[0, 2, 3], [2, 1, 3]]), np.array([[3.0, 2, 1]] * 2, dtype=np.float32))
+    missed = Hits(np.array([[2, 3, 4]] * 2), np.array([[3.0, 2, 1]] * 2, dtype=np.float32))
+    write_run(study, "found", ["q0", "q1"], found, {"retriever": "bm25"})
+    write_run(study, "missed", ["q0", "q1"], missed, {"retriever": "tiny"})
+    page = Page(study.folder, "question", a="found", b="missed")
+    assert "What does Ada Bell do?" in page.text and "2 of 2" in page.text
+    assert "★ gold Ada Bell" in page.text
+    assert "★ gold doubtful Opera" in Page(study.folder, "question", a="found", b="missed", question="q0").text
+
+
+def test_a_link_to_a_run_that_is_not_there_says_so(study):
+    for name in ("compare", "question", "slices"):
+        page = Page(study.folder, name, a="nowhere", b="alpha")
+        assert "This study has no run 'nowhere', which the address names. Other runs are shown instead." in page.text
+        assert "beta" in page.text, "not the same run twice"
+    assert "no runs 'x' and 'y'" in Page(study.folder, "relations", runs="x,y,alpha").text
+    assert "This study has no run" not in Page(study.folder, "compare", a="beta", b="alpha").text
 
 
 def test_an_unknown_question_is_one_line(study):

@@ -45,6 +45,7 @@ def forget_batches(queue: Queue) -> None:
             connection.execute(f"DELETE FROM {table}")
 
 
+@pytest.mark.long
 def test_the_interval_covers_the_truth_and_prioritised_items_do_not(known):
     study, truth = known
     expected, queue = true_rate(study, truth), Queue(study.labels_path)

@@ -9,9 +9,10 @@ import torch
 
 from backend.core.manifest import read_json
 from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
-from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train
-from backend.training.examples import Example
-from backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run
+from backend.training.cross_encoder import CrossEncoderSettings, held_out_pairs, train, whole_lists
+from backend.training.evaluators import PairEvaluator, mean_average_precision
+from backend.training.examples import Example, hold_out
+from backend.training.scoring import CrossEncoderScorer, LabelledPair, score, score_run, with_base_rate
 from backend.training.training_log import read_lines
 from db.errors import Missing, Refused
 from db.records import Passage
@@ -68,14 +69,14 @@ def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
     assert (made.calibration, report["method"], report["of"]) == (
         "platt",
         "platt",
-        "held-out pairs of the training set",
+        "whole lists of held-out questions",
     )
     assert (report["pairs"], report["positives"]) == (
         sum(len(e.positives) + len(e.hard_negatives()) for e in held_out(8)),
         8,
     )
     pairs = [(one.question, passage) for one in examples()[:3] for passage in (*one.positives, *one.negatives)]
-    given = score(tmp_path / "model", pairs, "cpu")
+    given = score(tmp_path / "model", pairs, "cpu", precision="float32")
     plain = CrossEncoder(str(tmp_path / "model"), device="cpu").predict(
         [(question, f"{passage.title} [SEP] {passage.text}") for question, passage in pairs],
         activation_fn=torch.nn.Identity(),
@@ -92,8 +93,6 @@ def test_it_learns_is_calibrated_and_loads_anywhere(quick, tmp_path):
 
 
 def held_out(count):
-    from backend.training.examples import hold_out
-
     return [examples()[number] for number in hold_out(examples(), count)[1]]
 
 
@@ -129,7 +128,7 @@ def test_peoples_labels_calibrate_where_there_are_enough(quick, tmp_path):
     assert (report["of"], report["pairs"], report["positives"]) == ("people's labels of held-out questions", 40, 20)
     assert [one.id for one in asked] == [one.id for one in held_out(8)]
     quick(tmp_path / "few", labels=lambda aside: labels(aside, each=5), steps=2)
-    assert read_json(tmp_path / "few" / "calibration.json")["of"] == "held-out pairs of the training set"
+    assert read_json(tmp_path / "few" / "calibration.json")["of"] == "whole lists of held-out questions"
 
 
 def test_what_is_held_out_was_retrieved(quick, tmp_path):
@@ -143,6 +142,87 @@ def test_what_is_held_out_was_retrieved(quick, tmp_path):
     quick(tmp_path / "model", steps=2, retrieved=retrieved, pairs=1000)
     report = read_json(tmp_path / "model" / "calibration.json")
     assert asked == [one.id for one in held_out(8)] and (report["pairs"], report["positives"]) == (16, 8)
+
+
+def test_probabilities_hold_for_whole_lists(quick, tmp_path):
+    """Checkpoints are compared by 16 pairs, half of them positive; in the lists that are judged, one of 21 is."""
+    data = examples(negatives=20)
+    quick(tmp_path / "model", data=data, pairs=16, steps=4)
+    report = read_json(tmp_path / "model" / "calibration.json")
+    lists = [data[number] for number in hold_out(data, 8)[1]]
+    pairs = [(one.question, p) for one in lists for p in (*one.positives, *one.hard_negatives())]
+    share = len(lists) / len(pairs)
+    assert (report["pairs"], report["positives"]) == (len(pairs), len(lists)) and share < 0.06
+    assert report["base_rate"] == pytest.approx(share)
+    assert score(tmp_path / "model", pairs, "cpu").mean() == pytest.approx(share, rel=0.05)
+
+
+def test_lists_are_whole_and_as_many_as_fit():
+    passages = tuple(Passage(f"p{i}", "", "") for i in range(12))
+    many = [Example(f"q{i}", "?", passages[:2], passages) for i in range(5)]
+    assert len(whole_lists(many, 1000)) == 60
+    fewer = whole_lists(many, 30)
+    assert len(fewer) == 24 and sum(pair.positive for pair in fewer) == 4
+    assert len(whole_lists(many, 1)) == 12  # one list at least
+
+
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
+def test_probabilities_are_corrected_to_another_share_of_positives(method):
+    """Fitted where half is positive, right where 5% is: the scores of each class are spread alike in both."""
+    generator = np.random.default_rng(0)
+
+    def drawn(n, share):
+        positive = generator.random(n) < share
+        return generator.normal(size=n) + 1.5 * positive, positive
+
+    fitted = fit(*drawn(20_000, 0.5), method)
+    scores, positive = drawn(200_000, 0.05)
+    corrected = with_base_rate(fitted, 0.5, 0.05)(scores)
+    assert fitted(scores).mean() > 0.2 and corrected.mean() == pytest.approx(0.05, abs=0.005)
+    for low, high in ((0.0, 0.02), (0.02, 0.1), (0.1, 0.4)):
+        inside = (corrected >= low) & (corrected < high)
+        assert corrected[inside].mean() == pytest.approx(positive[inside].mean(), abs=0.02)
+
+
+def test_checkpoints_are_compared_within_a_question(quick, tmp_path):
+    """The scores of one question lie above those of the other: each list is in perfect order all the same."""
+    passage = Passage("p", "", "")
+    pairs = [LabelledPair(q, "?", passage, positive) for q in "ab" for positive in (True, False, False)]
+    pairs += [LabelledPair("c", "?", passage, False)]  # one kind alone has no order
+    scores = np.array([-5.0, -6, -7, 3, 2, 1, 9])
+    assert mean_average_precision(scores, pairs) == 1.0
+    assert PairEvaluator(pairs, lambda *_: scores, 8)(None)["average_precision"] < 0.6
+    quick(tmp_path / "model", steps=8, data=examples(negatives=10))
+    about = read_json(tmp_path / "model" / "training.json")
+    best = max(line["mean_average_precision"] for line in about["curve"])
+    assert about["mean_average_precision"] == best
+    assert next(line for line in about["curve"] if line["step"] == about["best_step"])["mean_average_precision"] == best
+
+
+def test_a_processor_with_bfloat16_uses_it(tmp_path, monkeypatch):
+    """For training and for judging, unless somebody asks for float32."""
+    from backend.core import processor
+    from backend.training.checkpoints import uses_bfloat16
+    from backend.training.scoring import logits
+
+    class Model:
+        device = torch.device("cpu")
+
+        def predict(self, texts, **_):
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return torch.zeros(len(texts))
+
+    seen: list[bool] = []
+    pair = [("?", Passage("p", "", ""))]
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
+    for flags, expected in (("fpu sse2 avx512_bf16", True), ("fpu sse2", False)):
+        (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+        assert uses_bfloat16("auto", "cpu") is expected and not uses_bfloat16("float32", "cpu")
+        logits(Model(), pair)
+        logits(Model(), pair, precision="float32")
+    (tmp_path / "cpuinfo").unlink()
+    assert not uses_bfloat16("auto", "cpu") and uses_bfloat16("bfloat16", "cpu")
+    assert seen == [True, False, False, False]
 
 
 def test_one_class_is_one_line(quick, tmp_path):

@@ -30,6 +30,7 @@ from backend.training.learning_curve import add_history, add_point
 from backend.training.per_relation import retrieve_per_relation, train_per_relation
 from backend.training.scoring import score_run
 from backend.training_sets.builder import build
+from backend.training_sets.judged_batches import make_batch_by_judge
 from db.people import People
 from tests.job_kinds import every_kind
 from tests.readers import QUICK as QUICK_READER
@@ -154,6 +155,7 @@ def test_every_kind_of_job(tmp_path, registered, where):
     submit(score_run, "judge", "mined", 2, device="cpu")
     submit(learn_judge, "features", "mined")
     submit(judge_run, "features", "mined")
+    assert submit(make_batch_by_judge, "judged", ["mined"], "features", "clean", size=3, by="ann")["name"] == "judged"
     assert submit(add_point)["number"] == 1 and submit(add_history) == []
     submit(train_per_relation, "by-relation", "model", "clean", {**QUICK, "held_out": 2}, device="cpu")
     submit(retrieve_per_relation, "by-relation", "dev", k=5, device="cpu")

@@ -10,7 +10,7 @@ import pytest
 
 from backend.experiments import cost as costs
 from backend.experiments import running, tables
-from backend.experiments.cost import cost
+from backend.experiments.cost import _CostEstimator, _singular, cost, planned_parts
 from backend.experiments.gain import crossed_mean
 from backend.experiments.hits import Bm25Hits
 from backend.experiments.papers import EXPERIMENTS, About
@@ -31,6 +31,8 @@ from backend.experiments.plan import (
 from backend.experiments.running import results, run_experiment
 from backend.experiments.trainings import DualEncoder, TrainingData
 from backend.experiments.workbench import Workbench
+from backend.training.dual_encoder import TrainingEstimate
+from backend.training.training_settings import DualEncoderSettings
 from backend.training_sets.training_set import TrainingSet
 from db.errors import BadInput, Missing
 from db.events import LabelEvent
@@ -200,6 +202,33 @@ def test_the_cost_counts_what_is_not_made_yet(study, tmp_path, small_experiment)
     run_experiment(study, "negatives", TINY, "cpu")
     after = cost(study, "negatives", TINY, "cpu")
     assert not after.waiting and after.seconds == 0
+
+
+def test_the_plan_is_said_before_any_trial(study, small_experiment):
+    """The counts stand there at once; the estimate follows."""
+    planned = planned_parts(study, "negatives", TINY, "cpu")
+    waiting, made = planned.as_words()
+    assert set(waiting.split(", ")) == {"4 runs", "1 training set", "2 dual encoders", "2 indexes"}
+    assert made in ("nothing", "1 index")
+    assert [_singular(each) for each in ("indexes", "sets of question encoders", "readers with question encoders")] == [
+        "index",
+        "set of question encoders",
+        "reader with question encoders",
+    ]
+
+
+def test_a_trial_takes_a_small_batch_whatever_the_batch_of_the_training(study, monkeypatch):
+    """A plan answers in seconds also for batches of hundreds; the time of the batch is scaled up."""
+    tried = []
+
+    def estimate(start, examples, settings, device):
+        tried.append(settings.batch)
+        return TrainingEstimate(1, 0.5, 0.5)
+
+    monkeypatch.setattr("backend.training.dual_encoder.estimate", estimate)
+    estimator = _CostEstimator(Workbench(study, "cpu"))
+    assert estimator._step(DualEncoderSettings(batch=128), "tiny") == pytest.approx(0.5 * 128 / tried[0])
+    assert tried[0] <= 8
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -101,6 +101,25 @@ def test_a_point_counts_the_labels_that_it_learned_from(told):
     assert point.scopes["judged"].model == "logistic"
 
 
+def test_an_adapter_learns_from_enough_questions_only(study, told, monkeypatch):
+    _, point = told
+    assert point.scopes["judged"].adapter == point.scopes["all"].adapter == point.base_adapter  # 12 and 30 questions
+    bench = learning_curve._Bench(study, curve_inputs(study), 0, None)
+    by_people = learning_curve.settled_labels(bench.consensus(bench.labels.last_event))
+    lists, _, truth, _ = bench.training_lists("all", by_people)
+    calls = []
+    original = learning_curve.learn
+    monkeypatch.setattr(learning_curve, "learn", lambda *a: calls.append(a[0]) or original(*a))
+    monkeypatch.setattr(learning_curve, "ADAPTER_QUESTIONS", 30)
+    found = bench.adapted(lists, truth, by_people)
+    assert len(calls[0]) == 30 and found.shape == (40,)
+    # A passage that people call positive is one, and gold stays.
+    row = study.corpus.ordinals(p for p, _ in listed(study, "P19.train.0")[:3])
+    expected = {row[p] for p, holds in listed(study, "P19.train.0")[:3] if holds}
+    gold = set(study.corpus.ordinals(study.questions.get("P19.train.0").gold).values())
+    assert set(calls[0].positives[0].tolist()) - {-1} == expected | gold
+
+
 def test_the_changed_pairs_are_those_whose_role_the_labels_changed(study, told):
     """A passage without an answer was a negative before; to say so changes nothing. One with an answer was left out."""
     _, point = told
@@ -174,6 +193,7 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
     assert LABELS_PER_POINT == 25 and due(study) is None
     pairs = [(f"P19.train.{i}", p) for i in range(3) for p, _ in listed(study, f"P19.train.{i}")[:2]]
     batch_of_pairs(study, "b", pairs)
+    add_point(study)
     queue = Queue(study.labels_path)
     labels = Labels(study.labels_path, passages=study.corpus.ordinals)
     for lease in queue.claim("ann", 3):
@@ -189,6 +209,44 @@ def test_a_point_is_due_every_25_labels_and_after_a_finished_batch(tmp_path):
     assert due(study) is None  # 24 labels since
     say(study, "P19.train.20", {listed(study, "P19.train.20")[0][0]: "unsure"})
     assert due(study) == "labels"
+
+
+def test_labels_start_the_job_by_themselves(tmp_path, monkeypatch):
+    """The first label asks for the point without labels. Labels that come while it is computed get theirs in the same job."""
+    from backend.core import jobs
+    from backend.training.learning_curve import start_if_due
+
+    study = ready(tmp_path / "s")
+    assert start_if_due(study) is None
+    submitted = []
+    monkeypatch.setattr(jobs, "submit", lambda function, study, *a, **named: submitted.append((a, named)) or "id")
+    say(study, "P19.train.0", {p: "negative" for p, _ in listed(study, "P19.train.0")[:3]})
+    assert start_if_due(study) == "id" and submitted == [(("start",), {"until": 0})]
+    for number in range(1, 10):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    jobs.run(add_point, study, "start", until=0)
+    assert [(point.reason, point.labels) for point in curve_points(study)] == [("start", 0), ("labels", 30)]
+    assert due(study) is None
+
+
+def test_a_point_that_fails_is_not_tried_after_every_label(tmp_path, monkeypatch):
+    from backend.core import jobs
+    from backend.training.learning_curve import start_if_due
+
+    study = ready(tmp_path / "s")
+    add_point(study)
+    for number in range(9):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    last = Labels(study.labels_path).last_event
+    monkeypatch.setattr(learning_curve, "_add", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        jobs.run(add_point, study, "labels", until=last)
+    monkeypatch.setattr(jobs, "submit", lambda *a, **named: "id")
+    say(study, "P19.train.20", {p: "negative" for p, _ in listed(study, "P19.train.20")[:3]})
+    assert due(study) == "labels" and start_if_due(study) is None
+    for number in range(10, 18):
+        say(study, f"P19.train.{number}", {p: "negative" for p, _ in listed(study, f"P19.train.{number}")[:3]})
+    assert start_if_due(study) == "id"  # 27 labels later it may have another go
 
 
 def test_the_history_has_the_points_that_lack(tmp_path):

@@ -94,11 +94,12 @@ def test_add_list_pause_role_from_the_command_line(command, study):
     for arguments, says in (
         (("add", "lea"), "already"),
         (("pause", "zoe"), "nobody named 'zoe'"),
-        (("role", "lea", "boss"), "one of"),
         (("add", " x"), "begins or ends with a space"),
         (("revoke", "zoe"), "nobody named"),
     ):
         assert says in command(*arguments, code=1)
+    output = command("role", "lea", "boss", code=2)
+    assert "'boss' is not one of 'annotator', 'adjudicator', 'lead'" in output
 
 
 def test_invite_prints_a_link_that_works_until_it_is_replaced_or_revoked(command, study):

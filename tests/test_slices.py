@@ -74,6 +74,8 @@ def shown(expression) -> str:
     ('set:"a \\"b\\" \\\\"', 'set:"a \\"b\\" \\\\"'),
     ('relation:"and"', 'relation:"and"'),
     ("overlap<0.5", "overlap<0.5"),
+    ("relation=P19", "relation:P19"),
+    ('set = "a b" and frequency=3', '[set:"a b" and frequency=3]'),
 ])  # fmt: skip
 def test_reading(text, read):
     assert shown(parse(text)) == read

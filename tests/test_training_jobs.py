@@ -159,3 +159,15 @@ def test_the_commands(study, trained):
     assert "Calibrated (platt) on" in said and "At 0.1:" in said
     assert "pairs; " in run("score", "judge", "--run", "mined", "--depth", "2", "--device", "cpu")
     assert len(ScoreStore.open(study, "judge")) == 80
+
+
+def test_models_of_any_kind_are_listed(study, trained, tmp_path):
+    """An adapter, or a judge of an older version, whose training.json does not say when it was made."""
+    from backend.training.checkpoints import models_of
+
+    folder = study.path("models", "undated")
+    folder.mkdir()
+    (folder / "training.json").write_text('{"kind": "adapter", "name": "undated"}')
+    assert list(models_of(study))[0] == "undated" and trained.name in models_of(study)
+    (folder / "training.json").unlink()
+    folder.rmdir()

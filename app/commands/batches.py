@@ -8,6 +8,7 @@ import typer
 
 from app.commands.common import StudyOption, group, open_study
 from backend.text.counting import counted, noun
+from db.errors import BadInput
 
 if TYPE_CHECKING:
     from backend.judging.batches import BatchSummary
@@ -38,16 +39,28 @@ def batch_new(
         int, typer.Option(min=1, help="People that judge each question of the priority and audit arms.")
     ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The seed of what is drawn.")] = 0,
+    judge: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Judge whose scores order the priority questions.")
+    ] = None,
+    training_set: Annotated[
+        str | None, typer.Option("--training-set", metavar="SET", help="With --judge: set whose negatives count more.")
+    ] = None,
     study: StudyOption = None,
 ) -> None:
     """Make a batch: 75% by priority, 10% random audit, 10% second labels, 5% repeats."""
+    from functools import partial
+
     from app.progress import terminal_progress
     from backend.judging.batches import make_batch, questions_of
+    from backend.training_sets.judged_batches import make_batch_by_judge
 
     opened = open_study(study)
     slice = questions_of(opened, relation or (), bucket or ()) if relation or bucket else None
+    if training_set is not None and judge is None:
+        raise BadInput("--training-set says how much each pair matters to training; give --judge as well")
+    make = make_batch if judge is None else partial(make_batch_by_judge, judge=judge, training_set=training_set)
     with terminal_progress() as watch:
-        made = make_batch(
+        made = make(
             opened,
             name,
             run,

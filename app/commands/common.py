@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
@@ -65,6 +65,9 @@ Hosts = Annotated[
         metavar="NAME",
         help="Additional host name of the server, such as that of a reverse proxy. Others must then sign in or send a token.",
     ),
+]
+RelevanceOption = Annotated[
+    Literal["answers", "gold"], typer.Option(metavar="answers|gold", help="What counts as found.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from app.commands.common import StudyOption
+from app.commands.common import RelevanceOption, StudyOption
 
 
 def compare(
@@ -15,14 +15,17 @@ def compare(
     k: Annotated[
         int | None, typer.Option("--k", min=1, help="The cut-off of the groups and the conclusion; default 5.")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="relation|bucket|slice", help="A table per group.")] = None,
+    by: Annotated[
+        Literal["relation", "bucket", "slice"] | None,
+        typer.Option(metavar="relation|bucket|slice", help="A table per group."),
+    ] = None,
     slice: Annotated[
         str, typer.Option(metavar="EXPRESSION", help="Only these questions, as in 'relation:P19 and not bucket:0'.")
     ] = "",
     find: Annotated[
         bool, typer.Option("--find-slices", help="List the slices that explain most of the difference instead.")
     ] = False,
-    relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
+    relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
     json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV.")] = False,
@@ -37,10 +40,11 @@ def compare(
     if json + csv + latex > 1:
         raise typer.BadParameter("give one of --json, --csv, --latex")
     opened = Study.open(study)
-    if find:
-        made = find_in_runs(opened, a, b, k, relevance, rule, slice)
-    else:
-        made = compare_runs(opened, a, b, k, by, relevance, rule, slice)
+    made = (
+        find_in_runs(opened, a, b, k, relevance, rule, slice)
+        if find
+        else compare_runs(opened, a, b, k, by, relevance, rule, slice)
+    )
     if json or csv or latex:
         from app.terminal import clean_json
 

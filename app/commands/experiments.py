@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.commands.common import AsJson, Device, StudyOption, do, group, open_study
+from backend.text.counting import duration
 
 if TYPE_CHECKING:
     from backend.experiments.cost import ExperimentCost
@@ -113,8 +114,10 @@ def _command(name: str) -> Callable[..., None]:
         )
         opened = open_study(study)
         if plan:
-            from backend.experiments.cost import cost
+            from backend.experiments.cost import cost, planned_parts
 
+            waiting, made = planned_parts(opened, name, given, device).as_words()
+            print(f"To be made: {waiting}.\nThere already: {made}.", flush=True)
             print("\n".join(_as_lines(cost(opened, name, given, device))))
             return
         from backend.experiments.running import run_experiment
@@ -147,13 +150,7 @@ def _print(result: dict[str, Any], csv: bool, latex: bool, json: bool) -> None:
 
 
 def _as_lines(found: ExperimentCost) -> list[str]:
-    made = ", ".join(f"{count} {what}" for what, count in found.made.items()) or "nothing"
-    waiting = ", ".join(f"{count} {what}" for what, count in found.waiting.items()) or "nothing"
-    lines = [
-        f"To be made: {waiting}.",
-        f"There already: {made}.",
-        f"About {found.seconds / 60:,.0f} minutes of training and encoding here.",
-    ]
+    lines = [f"About {duration(found.seconds)} of training and encoding here, from a trial of each model."]
     if found.not_reckoned:
         lines.append(f"Not in that time: {', '.join(found.not_reckoned)}.")
     return lines

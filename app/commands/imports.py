@@ -208,7 +208,9 @@ def import_qrels(
 @import_app.command("run")
 def import_run(
     file: FileArgument,
-    name: Annotated[str, typer.Option("--name", help="The run's name in the study.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="The run's name in the study; else from the file's name.")
+    ] = None,
     study: StudyOption = None,
     format: Format = None,
     split: Annotated[
@@ -220,6 +222,7 @@ def import_run(
     skip_bad: SkipBad = False,
 ) -> None:
     """Import a run that another tool made: TREC, DPR's or Pyserini's output, MS MARCO."""
+    from backend.core.runs import run_name_of
     from backend.data.importing.runs import import_run
 
     _say_imported(
@@ -227,7 +230,7 @@ def import_run(
             import_run,
             open_study(study),
             path=str(file.absolute()),
-            name=name,
+            name=name or run_name_of(file),
             format=format,
             split=split,
             rule=rule,

@@ -102,25 +102,30 @@ def _bound(drop: dict[str, Any]) -> list[str]:
 
 @judge_app.command("run")
 def run_judge(name: Name, run: Run, study: StudyOption = None) -> None:
-    """Judge the passages of a run and keep the probabilities. What is kept already is left as it is."""
-    from backend.judges.feature_judge import judge_run
+    """Judge the passages of a run with a judge of any kind and keep the probabilities. What is kept already is left as it is."""
+    from backend.judges.judge import judge_kind_of
 
-    made = do(judge_run, open_study(study), name, run)
-    print(f"Judged {counted(made['pairs'], 'pair')} of {counted(made['questions'], 'question')}.")
+    opened = open_study(study)
+    made = do(judge_kind_of(opened, name).run_job, opened, name, run)
+    pairs = counted(made["pairs"] if "pairs" in made else made["scored"], "pair")
+    print(f"Judged {pairs} of {counted(made['questions'], 'question')}." if "questions" in made else f"Judged {pairs}.")
 
 
 @judge_app.command("list")
 def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
-    """List the learned judges, with what each is worth."""
+    """List the judges of every kind, with what each is worth."""
     import json
 
-    from backend.judges.feature_judge import feature_judges
+    from backend.judges.feature_judge import KIND, feature_judges
+    from backend.judges.judge import judges_of
 
-    found = feature_judges(open_study(study))
+    opened = open_study(study)
+    found = feature_judges(opened)
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    if not found:
+    cards = judges_of(opened)
+    if not cards:
         print("No judge yet. Learn one: blindspot judge learn NAME --run RUN")
     for about in found:
         print(
@@ -128,6 +133,11 @@ def list_judges(as_json: AsJson = False, study: StudyOption = None) -> None:
         )
         for line in _worth(about):
             print(f"  {line}")
+    for card in cards:
+        if card.kind != KIND:
+            says = "calibrated" if card.calibrated else "not calibrated"
+            scores = "" if card.scored else f"; no scores yet, run: blindspot judge run {card.name} --run RUN"
+            print(f"{card.name}: {card.kind}, from {card.learned_from or 'elsewhere'}, {says}{scores}")
 
 
 @judge_app.command("explain")

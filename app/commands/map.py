@@ -128,7 +128,7 @@ def map_show(
     _print_spread(map)
     for row in rows:
         print(
-            f"Cluster {row.name}: {counted(row.size, 'passage')}, {100 * row.unlabelled.value:.0f}% unlabelled, {counted(row.questions, 'question')}"
+            f"Cluster {row.name}: {counted(row.size, 'passage')}, {row.unlabelled.percent[0]:.0f}% unlabelled, {counted(row.questions, 'question')}"
         )
 
 

@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 import typer
 
 from app.commands.common import StudyOption, group
+from db.rights import Role
 
 if TYPE_CHECKING:
     from db.people import People
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The person's name.")]
-Role = Annotated[str, typer.Option(metavar="annotator|adjudicator|lead", help="What the person may do.")]
+RoleOption = Annotated[Role, typer.Option(metavar="annotator|adjudicator|lead", help="What the person may do.")]
 
 people_app = group("Who works on the study: add, invite, pause.")
 
@@ -45,7 +46,7 @@ def people_list(study: StudyOption = None) -> None:
 @people_app.command("add")
 def people_add(
     name: Name,
-    role: Role = "annotator",
+    role: RoleOption = "annotator",
     email: Annotated[str | None, typer.Option(help="The address that they sign in with (OIDC).")] = None,
     study: StudyOption = None,
 ) -> None:
@@ -57,7 +58,7 @@ def people_add(
 @people_app.command("invite")
 def people_invite(
     name: Name,
-    role: Role = "annotator",
+    role: RoleOption = "annotator",
     address: Annotated[str, typer.Option(metavar="URL", help="Where the app is reached.")] = "http://localhost:8501",
     study: StudyOption = None,
 ) -> None:
@@ -85,7 +86,7 @@ def people_revoke(name: Name, study: StudyOption = None) -> None:
 @people_app.command("role")
 def people_role(
     name: Name,
-    role: Annotated[str, typer.Argument(metavar="annotator|adjudicator|lead", help="The new role.")],
+    role: Annotated[Role, typer.Argument(metavar="ROLE", help="The new role: annotator, adjudicator or lead.")],
     study: StudyOption = None,
 ) -> None:
     """Give a person another role."""

@@ -14,6 +14,7 @@ from backend.text.counting import counted, noun
 
 if TYPE_CHECKING:
     from analysis.accuracy import Estimate
+    from backend.reader.reading import Reading
     from backend.reader.readings import AnswerRow, MeasuredReading, TunedK
 
 PRECISION = "auto|float32|bfloat16"
@@ -73,15 +74,28 @@ def train_reader(
 def read(
     run: Annotated[str, typer.Option(help="The run whose passages are read.")],
     reader: Annotated[str, typer.Option(help="A trained reader, or a folder or Hugging Face name of a DPRReader.")],
-    k: Annotated[str | None, typer.Option("--k", metavar="K,K,...", help="Passages read of each question; default 1,5,10,20,50,100, as "
-                                                                       "deep as the run goes.")] = None,
-    tune_on: Annotated[str | None, typer.Option(metavar="RUN", help="Choose k on this run's dev questions; it is read first.")] = None,
+    k: Annotated[
+        str | None,
+        typer.Option(
+            "--k",
+            metavar="K,K,...",
+            help="Passages read of each question; default 1,5,10,20,50,100, as deep as the run goes.",
+        ),
+    ] = None,
+    tune_on: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Choose k on this run's dev questions; it is read first.")
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="relation|bucket", help="A table per group.")] = None,
     name: Annotated[str | None, typer.Option(help="The reader's name in the study; default its folder's.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Passages at a time; default 128 on a GPU, 16 on a CPU.")
+    ] = None,
     precision: Annotated[str, typer.Option(metavar=PRECISION, help="auto: bfloat16 on a GPU that has it.")] = "auto",
-    device: Device = None, trust: Trust = False, as_json: AsJson = False, study: StudyOption = None,
-) -> None:  # fmt: skip
+    device: Device = None,
+    trust: Trust = False,
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
     """Answer the questions of a run from its passages; exact match and F1 at each k. What was read is not read again."""
     from backend.reader.reading import read as read_run
     from backend.reader.readings import answered, tuned_k
@@ -95,9 +109,22 @@ def read(
         _check_dev(opened, tune_on)
     if trust:
         trust_models(opened, reader)
-    options = {"reader": reader, "ks": ks, "name": name, "batch": batch, "precision": precision, "device": device}
-    tuned = tuned_k(answered(opened, do(read_run, opened, run=tune_on, **options), ks)) if tune_on is not None else None
-    reading = do(read_run, opened, run=run, **options)
+
+    def read_from(source: str) -> Reading:
+        return do(
+            read_run,
+            opened,
+            run=source,
+            reader=reader,
+            ks=ks,
+            name=name,
+            batch=batch,
+            precision=precision,
+            device=device,
+        )
+
+    tuned = tuned_k(answered(opened, read_from(tune_on), ks)) if tune_on is not None else None
+    reading = read_from(run)
     made = answered(
         opened, reading, sorted({*(ks or reading.ks), *([tuned.k] if tuned and tuned.k <= reading.depth else [])})
     )
@@ -165,7 +192,8 @@ def _print(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict)
 def _cell(estimate: Estimate) -> str:
     if estimate.value is None:
         return "–"
-    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f}–{100 * estimate.high:.1f})"
+    value, low, high = estimate.percent
+    return f"{value:.1f} ({low:.1f}–{high:.1f})"
 
 
 def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dict) -> dict[str, Any]:
@@ -181,7 +209,16 @@ def _as_dict(made: MeasuredReading, tuned: TunedK | None, by: Any, manifest: dic
         }
 
     groups = {} if by is None else {"by": by, "groups": {each.group: row(each) for each in answer_rows(made, by)}}
-    return {"run": made.run, "reader": made.reader, "convention": CONVENTION, **row(answer_rows(made)[0]),
-            "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()}, "left_out": made.left_out, **groups,
-            "tuned": None if tuned is None else asdict(tuned), "seconds_per_question": manifest["seconds_per_question"],
-            "device": manifest["device"], "precision": manifest["precision"]}  # fmt: skip
+    return {
+        "run": made.run,
+        "reader": made.reader,
+        "convention": CONVENTION,
+        **row(answer_rows(made)[0]),
+        "macro_exact_match": {str(k): asdict(each) for k, each in macro_exact(made).items()},
+        "left_out": made.left_out,
+        **groups,
+        "tuned": None if tuned is None else asdict(tuned),
+        "seconds_per_question": manifest["seconds_per_question"],
+        "device": manifest["device"],
+        "precision": manifest["precision"],
+    }

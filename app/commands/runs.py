@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from app.commands.common import AsJson, Device, Split, StudyOption, do, open_study
+from app.commands.common import AsJson, Device, RelevanceOption, Split, StudyOption, do, open_study
 from app.commands.options import LateCommand, takes_options
 from backend.text.counting import counted
 
 if TYPE_CHECKING:
+    from backend.core.declared import Declared
     from backend.core.runs import Run
 
 
@@ -40,7 +41,7 @@ def _retrieve_command() -> Callable[..., None]:
     from backend.core.declared import declared
     from backend.retrieval.retriever import RETRIEVERS
 
-    settings = {}
+    settings: dict[str, Declared] = {}
     for kind in RETRIEVERS:
         for setting in declared(kind.options).values():
             takers = ", ".join(other.title for other in RETRIEVERS if setting.name in declared(other.options))
@@ -66,18 +67,21 @@ def _retrieve_command() -> Callable[..., None]:
     ) -> None:
         RETRIEVERS.get(retriever)
         opened = open_study(study)
-        given = {
-            "kind": retriever,
-            "k": k,
-            "split": split,
-            "name": name,
-            "rule": rule,
-            "replace": replace,
-            "device": device,
-        }
         from backend.retrieval.retrieve import retrieve
 
-        _print_run(do(retrieve, opened, **given, **options))
+        made = do(
+            retrieve,
+            opened,
+            kind=retriever,
+            k=k,
+            split=split,
+            name=name,
+            rule=rule,
+            replace=replace,
+            device=device,
+            **options,
+        )
+        _print_run(made)
 
     command.__annotations__["retriever"] = Annotated[str, with_option]
     return takes_options(settings.values(), "options")(command)
@@ -100,8 +104,11 @@ def report(
     run: Annotated[
         list[str] | None, typer.Option("--run", help="A run; may be given several times; default all.")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="relation|bucket|split|slice", help="A table per group.")] = None,
-    relevance: Annotated[str, typer.Option(metavar="answers|gold", help="What counts as found.")] = "answers",
+    by: Annotated[
+        Literal["relation", "bucket", "split", "slice"] | None,
+        typer.Option(metavar="relation|bucket|split|slice", help="A table per group."),
+    ] = None,
+    relevance: RelevanceOption = "answers",
     rule: Annotated[str, typer.Option(help="The answer matching rule.")] = "dpr",
     k: Annotated[str, typer.Option("--k", metavar="K,K,...", help="The cut-offs.")] = "1,5,20,100",
     json: AsJson = False,

@@ -190,8 +190,11 @@ def route(
 
 
 @train_app.command("log")
-def log(name: Annotated[str, typer.Argument(metavar="NAME", help="A model, trained or in training.")], as_json: AsJson = False,
-        study: StudyOption = None) -> None:  # fmt: skip
+def log(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model, trained or in training.")],
+    as_json: AsJson = False,
+    study: StudyOption = None,
+) -> None:
     """The loss, comparisons and speed of a training, as far as it has come."""
     from app.tables import print_json
     from backend.training.training_log import read_log

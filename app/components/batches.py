@@ -15,8 +15,11 @@ from app.desk import desk
 from app.markup import link, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
+from backend.judges.judge import judges_of
 from backend.judging.batches import make_batch
 from backend.text.counting import counted
+from backend.training_sets.judged_batches import make_batch_by_judge
+from backend.training_sets.training_set import training_sets
 from db.errors import BlindspotError, Refused
 from db.people import Person
 from db.queue import Batch, Item
@@ -24,6 +27,7 @@ from db.records import SPLITS
 
 _REFUSED, _SENT = "batches-refused", "batches-sent"
 ANYBODY = "anybody"
+ANSWERS_AND_RANK = "answer match and rank"
 _ABOUT_SPLITS = (
     "Splits to draw questions from; empty for all searched questions. "
     "Labels of dev and test questions correct the evaluation and never enter training."
@@ -71,7 +75,8 @@ def _start(opened: Study, name: str, runs: list[str], **settings: Any) -> bool:
     except Refused as error:
         st.session_state[_REFUSED] = str(error)
         return False
-    return jobs.start(opened, request(make_batch, name, runs, **settings, by=by))
+    function = make_batch_by_judge if "judge" in settings else make_batch
+    return jobs.start(opened, request(function, name, runs, **settings, by=by))
 
 
 def _batch(opened: Study, batch: Batch, people: list[Person]) -> None:
@@ -137,7 +142,7 @@ def _chosen(batch: Batch) -> str | None:
 
 
 def _make(opened: Study, taken: set[str]) -> None:
-    runs = study.runs(opened)
+    runs = study.shown_runs(opened)
     show(tag("h3", "New batch"))
     if not runs:
         show(
@@ -155,12 +160,13 @@ def _make(opened: Study, taken: set[str]) -> None:
         chosen = top[1].multiselect("Runs to pool", list(runs), list(runs)[:3])
         splits = top[2].multiselect("Splits", SPLITS, help=_ABOUT_SPLITS)
         size = top[3].number_input("Questions", 1, 100_000, 100)
-        low = st.columns([1.5, 1.5, 1.5, 1.5, 4], vertical_alignment="bottom")
+        low = st.columns([1.2, 1.2, 1.2, 1.2, 2.5, 2], vertical_alignment="bottom")
         depth = low[0].number_input("Depth", 1, 1000, 20, help="Number of top-ranked passages of each run to pool.")
         candidates = low[1].number_input("Passages per question", 1, 30, 8)
         needed = low[2].number_input("People per question", 1, 20, 1)
         seed = low[3].number_input("Seed", 0, 2**31 - 1, 0)
-        with low[4]:
+        judge, training_set = _judge_fields(opened, low[4])
+        with low[5]:
             made = st.form_submit_button("Create batch")
         show(
             tag(
@@ -171,10 +177,12 @@ def _make(opened: Study, taken: set[str]) -> None:
             )
         )
     if made:
+        judged = {"judge": judge, "training_set": training_set} if judge else {}
         _start(
             opened,
             name.strip(),
             chosen,
+            **judged,
             size=size,
             depth=depth,
             splits=splits or None,
@@ -183,6 +191,21 @@ def _make(opened: Study, taken: set[str]) -> None:
             seed=seed,
         )
         st.rerun()
+
+
+def _judge_fields(opened: Study, place: Any) -> tuple[str | None, str | None]:
+    """Show the field that chooses a judge, if the study has scores of one; return it and the newest training set."""
+    scored = [card.name for card in judges_of(opened) if card.scored]
+    if not scored:
+        return None, None
+    sets = list(training_sets(opened))
+    gain = f" times what training would gain ({sets[-1]})" if sets else ""
+    chosen = place.selectbox(
+        "Priority by",
+        [*reversed(scored), ANSWERS_AND_RANK],
+        help=f"A judge: its probability of a false negative, with the answer match{gain}. The audit stays random.",
+    )
+    return (None, None) if chosen == ANSWERS_AND_RANK else (chosen, sets[-1] if sets else None)
 
 
 def _people(opened: Study, everybody: list[Person]) -> None:

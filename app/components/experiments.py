@@ -37,8 +37,12 @@ def asked_list(found: Sequence[Mapping[str, Any]], chosen: str) -> Html:
 
 def _asked(name: str, word: str | None, chosen: bool) -> Html:
     words = join(name, _word(word) if word else "")
-    return link(words, url.href(url.EXPERIMENTS, {"experiment": name}), aria_current="true" if chosen else None,
-                title=experiments()[name].asks)  # fmt: skip
+    return link(
+        words,
+        url.href(url.EXPERIMENTS, {"experiment": name}),
+        aria_current="true" if chosen else None,
+        title=experiments()[name].asks,
+    )
 
 
 def _word(word: str) -> Html:
@@ -49,10 +53,21 @@ def result_table(result: Mapping[str, Any]) -> Html:
     """Our figures with intervals in small print, and the paper's figure if there is one."""
     rows, columns, cells = grid(result)
     unit = result["unit"]
-    head = tag("tr", tag("th", "", scope="col"), *(tag("th", column, scope="col") for column in columns),
-               tag("th", term("n", "Number of questions, and of training seeds if more than one"), scope="col"))  # fmt: skip
-    lines = [tag("tr", tag("th", row, scope="row"), *(tag("td", _cell(cells.get((row, column)), unit)) for column in columns),
-                 tag("td", counts(row, cells))) for row in rows]  # fmt: skip
+    head = tag(
+        "tr",
+        tag("th", "", scope="col"),
+        *(tag("th", column, scope="col") for column in columns),
+        tag("th", term("n", "Number of questions, and of training seeds if more than one"), scope="col"),
+    )
+    lines = [
+        tag(
+            "tr",
+            tag("th", row, scope="row"),
+            *(tag("td", _cell(cells.get((row, column)), unit)) for column in columns),
+            tag("td", counts(row, cells)),
+        )
+        for row in rows
+    ]
     return div(tag("table", tag("thead", head), tag("tbody", *lines), cls="figures experiment"), cls="panel scrolling")
 
 
@@ -66,17 +81,30 @@ def _cell(cell: Mapping[str, Any] | None, unit: str) -> Html:
 
 def verdict_panel(result: Mapping[str, Any]) -> Html:
     """The verdict, each claim with its figures, and the notes."""
-    claims = [tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
-              for claim in result["claims"]]  # fmt: skip
-    return div(tag("p", result["sentence"], cls="conclusion"), tag("ul", *claims, cls="claims"),
-               tag("p", " ".join([*result["notes"], result["convention"]]), cls="convention"), cls="panel verdict")  # fmt: skip
+    claims = [
+        tag("li", _word(claim["word"]), span(claim["says"]), span(difference(claim, result["unit"]), cls="soft"))
+        for claim in result["claims"]
+    ]
+    return div(
+        tag("p", result["sentence"], cls="conclusion"),
+        tag("ul", *claims, cls="claims"),
+        tag("p", " ".join([*result["notes"], result["convention"]]), cls="convention"),
+        cls="panel verdict",
+    )
 
 
 def commands(name: str) -> Html:
     """The commands that plan and run the full experiment."""
     line = f"blindspot experiment {name}"
-    return tag("p", "Full experiment: ", command(line), " runs it; ", command(f"{line} --plan"), " first lists the steps and the estimated time.",
-               cls="convention")  # fmt: skip
+    return tag(
+        "p",
+        "Full experiment: ",
+        command(line),
+        " runs it; ",
+        command(f"{line} --plan"),
+        " first lists the steps and the estimated time.",
+        cls="convention",
+    )
 
 
 def figure_of(result: Mapping[str, Any]) -> Figure:

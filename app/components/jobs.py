@@ -15,6 +15,7 @@ from app.markup import Html, div, show, span, tag
 from backend.core import jobs
 from backend.core.jobs import JobRequest
 from backend.core.study import Study
+from backend.text.counting import duration
 from db.errors import BlindspotError
 from db.jobs import Job
 
@@ -184,12 +185,6 @@ def _rate(job: Job) -> float | None:
         first_seen[job.id] = (job.doing, now, job.done)
         return None
     return (job.done - done) / (now - since) if now - since >= 1 and job.done > done else None
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _ended(job: Job) -> Html:

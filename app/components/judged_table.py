@@ -37,9 +37,14 @@ def judged_table(study: Study, names: tuple[str, str], k: int, relevance: Kind, 
         found = _figures(study, name, study.run(name).manifest.get("made"), k, relevance, rule, last)
         if found is not None:
             rows.append(_row(side, name, found))
-    head = tag("tr", tag("th", "run", scope="col", cls="left"), tag("th", term(f"Judged@{k}", _JUDGED), scope="col"),
-               tag("th", f"S@{k} original", scope="col"), tag("th", term(f"S@{k} corrected", _CORRECTED), scope="col"),
-               tag("th", term("bounds", _BOUNDS), scope="col"))  # fmt: skip
+    head = tag(
+        "tr",
+        tag("th", "run", scope="col", cls="left"),
+        tag("th", term(f"Judged@{k}", _JUDGED), scope="col"),
+        tag("th", f"S@{k} original", scope="col"),
+        tag("th", term(f"S@{k} corrected", _CORRECTED), scope="col"),
+        tag("th", term("bounds", _BOUNDS), scope="col"),
+    )
     table = tag("table", tag("thead", head), tag("tbody", *rows), cls="figures small")
     few = ". If few passages are judged, the corrected figures depend on which ones were judged: use the bounds."
     note = tag("p", "The labels come from ", link("Judge", url.JUDGE), few, cls="convention")

@@ -61,6 +61,11 @@ def gold_badge() -> Html:
     return span("★ gold", cls="badge gold", title="This passage is labelled as answering the question")
 
 
+def doubtful_badge() -> Html:
+    title = "The passage holds an answer but never mentions the question's subject: the match may be chance"
+    return span("doubtful", cls="badge doubtful", title=title)
+
+
 def notice(*words: object, kind: str = "") -> Html:
     return div(*words, cls=f"notice {kind}".strip(), role="note")
 

@@ -123,12 +123,22 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
     rows = {row.group: row for row in table.rows if row.group in published.TOP_20}
     if not rows or published.K not in table.ks:
         return None
-    heads = [tag("th", "relation", scope="col", cls="left"), *(tag("th", run, scope="col") for run in runs),
-             *(tag("th", each, scope="col", cls="first" if i == 0 else None) for i, each in enumerate(published.SYSTEMS))]  # fmt: skip
-    over = [tag("td"), tag("th", f"here, @{published.K}", colspan=len(runs), scope="colgroup", cls="over"),
-            tag("th", f"{published.SOURCE}, top {published.K}", colspan=len(published.SYSTEMS), scope="colgroup", cls="over")]  # fmt: skip
-    lines = [_beside(relation_label(name), [rows[name].success[run][published.K] for run in runs], published.TOP_20[name])
-             for name in sorted(rows, key=relation_order)]  # fmt: skip
+    heads = [
+        tag("th", "relation", scope="col", cls="left"),
+        *(tag("th", run, scope="col") for run in runs),
+        *(tag("th", each, scope="col", cls="first" if i == 0 else None) for i, each in enumerate(published.SYSTEMS)),
+    ]
+    over = [
+        tag("td"),
+        tag("th", f"here, @{published.K}", colspan=len(runs), scope="colgroup", cls="over"),
+        tag(
+            "th", f"{published.SOURCE}, top {published.K}", colspan=len(published.SYSTEMS), scope="colgroup", cls="over"
+        ),
+    ]
+    lines = [
+        _beside(relation_label(name), [rows[name].success[run][published.K] for run in runs], published.TOP_20[name])
+        for name in sorted(rows, key=relation_order)
+    ]
     if table.macro:
         lines.insert(
             0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE)
@@ -170,8 +180,17 @@ def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str],
                 else f"{point.n:,}"
             )
             head = tag("th", series if number == 0 else "", scope="row")
-            lines.append(tag("tr", head, tag("td", curves.label(point.bucket)), span_cell,
-                             tag("td", count), *cells, cls="few" if point.few else None))  # fmt: skip
+            lines.append(
+                tag(
+                    "tr",
+                    head,
+                    tag("td", curves.label(point.bucket)),
+                    span_cell,
+                    tag("td", count),
+                    *cells,
+                    cls="few" if point.few else None,
+                )
+            )
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *lines), cls="figures groups panel-table")
 
 

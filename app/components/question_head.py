@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.components.hit_lists import HitList, marked
-from app.components.marks import gold_badge, letter, relation_label
+from app.components.marks import doubtful_badge, gold_badge, letter, relation_label
 from app.markup import Html, div, join, span, tag, term
 from app.study import set_label
 from backend.text.answers import answer_spans, query_spans, rule_for
@@ -79,6 +79,11 @@ def gold_table(question: Question, gold: Sequence[tuple[int, Passage]], lists: S
     return div(*parts, cls="gold-table")
 
 
+def mentions_subject(passage: Passage, question: Question) -> bool:
+    """Return whether the title or text mentions the question's subject; True if the question has none."""
+    return not question.subject or bool(answer_spans(f"{passage.title}\n{passage.text}", [question.subject]))
+
+
 def _best(ordinal: int, lists: Sequence[HitList]) -> int:
     return min((rank for column in lists if (rank := column.rank_of(ordinal)) is not None), default=1 << 30)
 
@@ -91,4 +96,7 @@ def _gold_row(question: Question, ordinal: int, passage: Passage, lists: Sequenc
         ranks.append(span(letter(column.side), " ", words, cls="where" + (" none" if rank is None else "")))
     answers = answer_spans(passage.text, question.answers, rule_for(question, rule)) if question.answers else []
     body = tag("p", marked(passage.text, 0, len(passage.text), answers, query_spans(passage.text, question.text)))
-    return tag("details", tag("summary", gold_badge(), span(passage.title or "untitled", cls="title"), *ranks), body)
+    doubtful = "" if mentions_subject(passage, question) else doubtful_badge()
+    return tag(
+        "details", tag("summary", gold_badge(), doubtful, span(passage.title or "untitled", cls="title"), *ranks), body
+    )

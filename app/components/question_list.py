@@ -60,14 +60,16 @@ def _head(selection: Selection) -> Html:
             cls=cls or None,
         )
 
-    return tag("tr",
+    return tag(
+        "tr",
         head("order", "question", "Sort by order of import", "left"),
         tag("th", "relation", scope="col", cls="left relation"),
         head("frequency", term("freq", FREQUENCY), "Sort by frequency"),
         head("a", letter("a"), "Rank of the first relevant passage in A"),
         head("b", letter("b"), "Rank of the first relevant passage in B"),
         head("contrast", "contrast", f"Sort by contrast between the two runs. {CONTRAST}"),
-        head("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"))  # fmt: skip
+        head("overlap", term("overlap", OVERLAP), "Sort by overlap of the two lists, lowest first"),
+    )
 
 
 def _line(comparison: Comparison, selection: Selection, row: int, overlap: float) -> Html:
@@ -79,10 +81,18 @@ def _line(comparison: Comparison, selection: Selection, row: int, overlap: float
     )
     answers = " · ".join(question.answers[:SHOWN_ANSWERS]) + (" …" if len(question.answers) > SHOWN_ANSWERS else "")
     ahead = "" if contrast == 0 else "a" if contrast > 0 else "b"
-    return tag("tr",
-        tag("td", link(question.text, selection.on_question(question.id), cls="question"), span(answers, cls="answers"), cls="left"),
+    return tag(
+        "tr",
+        tag(
+            "td",
+            link(question.text, selection.on_question(question.id), cls="question"),
+            span(answers, cls="answers"),
+            cls="left",
+        ),
         tag("td", relation_label(question.relation) if question.relation else "", cls="left relation"),
         tag("td", "" if question.frequency is None else f"{question.frequency:,}"),
-        tag("td", rank(first_a, comparison.a.k, "a")), tag("td", rank(first_b, comparison.b.k, "b")),
+        tag("td", rank(first_a, comparison.a.k, "a")),
+        tag("td", rank(first_b, comparison.b.k, "b")),
         tag("td", f"{abs(contrast):.2f}" if ahead else "0", " ", letter(ahead) if ahead else span(cls="run gap")),
-        tag("td", "–" if overlap != overlap else f"{overlap:.2f}"))  # fmt: skip
+        tag("td", "–" if overlap != overlap else f"{overlap:.2f}"),
+    )

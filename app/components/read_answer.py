@@ -54,9 +54,16 @@ def read_answer(study: Study, run: str, question: Question, reader: str, k: int)
         return None
     low, high = found.spans[row, at].tolist()
     return ReadAnswer(
-        reader, k, at + 1, int(found.run.hits.ordinals[row, at]), (low, high), float(found.relevance[row, at]),
-        found.selection_probability(row, at, k), float(found.scores[row, at]), float(found.probabilities[row, at]),
-    )  # fmt: skip
+        reader,
+        k,
+        at + 1,
+        int(found.run.hits.ordinals[row, at]),
+        (low, high),
+        float(found.relevance[row, at]),
+        found.selection_probability(row, at, k),
+        float(found.scores[row, at]),
+        float(found.probabilities[row, at]),
+    )
 
 
 def read_badge(read: ReadAnswer) -> Html:
@@ -88,8 +95,11 @@ def read_lines(study: Study, question: Question, lists: Sequence, passages: dict
         return Html("")
     _, known = chosen_reader(study, tuple(column.name for column in lists))
     here = {key: st.query_params[key] for key in st.query_params}
-    others = [link(reader, url.href(url.QUESTION, {**here, "reader": reader}), cls="quiet", data_focus=f"reader-{reader}")
-              for reader in known if reader != lists_reader(lists)]  # fmt: skip
+    others = [
+        link(reader, url.href(url.QUESTION, {**here, "reader": reader}), cls="quiet", data_focus=f"reader-{reader}")
+        for reader in known
+        if reader != lists_reader(lists)
+    ]
     more = [div("Other readers: ", *(join(each, " ") for each in others), cls="soft")] if others else []
     return join(readings_style(), div(*lines, *more, cls="read-lines", role="note"))
 
@@ -109,10 +119,11 @@ def _line(side: str, read: ReadAnswer, question: Question, passage: Passage) -> 
         )
     scores = span(
         f"from rank {read.rank}, ",
-        term(f"selected {100 * read.selected:.0f}%", SELECTED.format(k=read.k, relevance=read.relevance)), ", ",
+        term(f"selected {100 * read.selected:.0f}%", SELECTED.format(k=read.k, relevance=read.relevance)),
+        ", ",
         term(f"span {100 * read.probability:.0f}%", SPAN.format(score=read.score)),
         cls="scores",
-    )  # fmt: skip
+    )
     return div(
         letter(side), f" {read.reader} reads in the first {read.k}: ", framed(join(answer)), " ", verdict, scores
     )

@@ -87,8 +87,10 @@ def readings_panel(
     k = min(chosen.k, depth)
     ks = tuple(sorted({each for found in readings.values() for each in found.ks if each <= depth} | {k}))
     key = held.questions_key(study)
-    made = {side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
-            for side, found in readings.items()}  # fmt: skip
+    made = {
+        side: _answered(study, found, key, found.name, (found.run.manifest.get("made"), found.manifest["made"]), ks)
+        for side, found in readings.items()
+    }
     ids = {question.id for question, stays in zip(compared.questions, kept, strict=True) if stays}
     for each in made.values():
         ids &= set(each.row_of)
@@ -124,10 +126,15 @@ def readings_panel(
 def _head(reader: str, known: list[str]) -> Html:
     here = st.query_params.to_dict()
     links = [
-        link(each, url.href(url.COMPARE, {**here, "reader": each}), cls="here" if each == reader else None, data_focus=f"reader-{each}",
-             aria_current="true" if each == reader else None)
+        link(
+            each,
+            url.href(url.COMPARE, {**here, "reader": each}),
+            cls="here" if each == reader else None,
+            data_focus=f"reader-{each}",
+            aria_current="true" if each == reader else None,
+        )
         for each in known
-    ]  # fmt: skip
+    ]
     choice = span(*links, cls="choices") if len(known) > 1 else span(reader, cls="soft")
     return div(tag("h2", "Reader accuracy"), span("reader ", choice), cls="list-head")
 
@@ -142,14 +149,21 @@ def _by_k(made: dict[str, MeasuredReading], ks: tuple[int, ...], k: int, ids: se
         shown = [tag("td", cell, cls=marked(at)) for at, cell in zip(ks, cells, strict=True)]
         return tag("tr", tag("th", name, scope="row"), *shown, cls=cls)
 
-    lines = [line(join(letter(side), " ", each.run), [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks])
-             for side, each in made.items()]  # fmt: skip
+    lines = [
+        line(
+            join(letter(side), " ", each.run),
+            [figure(proportion(each.exact[at][rows[side]]), inline=True) for at in ks],
+        )
+        for side, each in made.items()
+    ]
     if len(made) == 2:
         lines.append(
             line("ahead", [gain(both_answer(made["a"], made["b"], at, kept=ids)["all"].difference) for at in ks], "sum")
         )
-    lines += [line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
-              for side, each in made.items()]  # fmt: skip
+    lines += [
+        line(join(letter(side), " ", term("F1", F1)), [_mean(mean(each.f1[at][rows[side]])) for at in ks], "second")
+        for side, each in made.items()
+    ]
     there = {side: [figure(proportion(each.found[at][rows[side]])) for at in ks] for side, each in made.items()}
     lines += [
         line(join(letter(side), " ", term("answer in top k", FOUND)), cells, "second") for side, cells in there.items()

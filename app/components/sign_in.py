@@ -87,8 +87,13 @@ def _by_name(labels_path: Path) -> None:
 def _by_oidc() -> None:
     if st.user.is_logged_in:
         email = st.user.email or "You"
-        show(notice(f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can add it: ",
-                    "blindspot people add NAME --email ADDRESS", kind="error"))  # fmt: skip
+        show(
+            notice(
+                f"{email} is signed in, but is not a member of this study or the address is not verified. A lead can add it: ",
+                "blindspot people add NAME --email ADDRESS",
+                kind="error",
+            )
+        )
         st.button("Sign out", on_click=st.logout)
     else:
         st.button("Sign in", on_click=st.login, type="primary")

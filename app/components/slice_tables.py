@@ -36,13 +36,18 @@ def condition_help(runs: Sequence[str]) -> Html:
     return tag(
         "details",
         tag("summary", "Syntax"),
-        tag("p", "Join conditions with ", *_codes("and", "or", "not"), "and parentheses. Put words with spaces in double quotes. Compare numbers with ",
+        tag(
+            "p",
+            "Join conditions with ",
+            *_codes("and", "or", "not"),
+            "and parentheses. Put words with spaces in double quotes. Compare numbers with ",
             *_codes("<=", "<", ">=", ">", "=", "!="),
             "An unknown value matches no comparison. An unlabelled passage is neither gold nor judged. ",
-            f"Runs: {', '.join(runs)}."),
+            f"Runs: {', '.join(runs)}.",
+        ),
         tag("ul", *lines, cls="conditions"),
         cls="more",
-    )  # fmt: skip
+    )
 
 
 def _codes(*words: str) -> list[Html]:
@@ -118,15 +123,34 @@ def saved_table(
 def found_table(found: FoundSlices, opened: Callable[[str], str]) -> Html:
     """The slices that the finder lists, each linked to its questions."""
     lines = [
-        tag("tr", tag("th", link(tag("code", each.expression), opened(each.expression)), scope="row"),
-            *(tag("td", cell) for cell in (
-                f"{each.figures.n:,}", figure(each.figures.a), figure(each.figures.b), gain(each.figures.difference),
-                f"{100 * each.outside:+.1f}", f"{100 * each.explained:+.1f}", _p(each.p_adjusted),
-            )))
+        tag(
+            "tr",
+            tag("th", link(tag("code", each.expression), opened(each.expression)), scope="row"),
+            *(
+                tag("td", cell)
+                for cell in (
+                    f"{each.figures.n:,}",
+                    figure(each.figures.a),
+                    figure(each.figures.b),
+                    gain(each.figures.difference),
+                    f"{100 * each.outside:+.1f}",
+                    f"{100 * each.explained:+.1f}",
+                    _p(each.p_adjusted),
+                )
+            ),
+        )
         for each in found.slices
-    ]  # fmt: skip
-    heads = ("slice", "n", letter("a"), letter("b"), "ahead", "A − B outside", term("contribution", MOVES),
-             term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."))  # fmt: skip
+    ]
+    heads = (
+        "slice",
+        "n",
+        letter("a"),
+        letter("b"),
+        "ahead",
+        "A − B outside",
+        term("contribution", MOVES),
+        term("p adjusted", f"{SLICE_TEST} Adjusted for {counted(found.tried, 'slice')}."),
+    )
     return _table(heads, lines)
 
 

@@ -34,9 +34,21 @@ def accuracy_table(comparison: Comparison, selection: Selection, kept: np.ndarra
         side: {k: proportion(found_by(first[kept], k)) for k in ks}
         for side, first in (("a", comparison.first_a), ("b", comparison.first_b))
     }
-    heads = [tag("th", link(f"@{k}", selection.on_compare(k=k), data_focus=f"k{k}", title=f"Use k = {k} on this page",
-                            aria_current="true" if k == selection.k else None),
-                 cls="chosen" if k == selection.k else None, scope="col") for k in ks]  # fmt: skip
+    heads = [
+        tag(
+            "th",
+            link(
+                f"@{k}",
+                selection.on_compare(k=k),
+                data_focus=f"k{k}",
+                title=f"Use k = {k} on this page",
+                aria_current="true" if k == selection.k else None,
+            ),
+            cls="chosen" if k == selection.k else None,
+            scope="col",
+        )
+        for k in ks
+    ]
     lines = [
         tag(
             "tr",

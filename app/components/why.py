@@ -139,10 +139,15 @@ def _neighbours(found: Why) -> list[Html]:
     lists = []
     for encoder, near in found.neighbours.items():
         lines = [
-            tag("li", found.passages[each.ordinal].title or "untitled", " ", span(_number(each.similarity), cls="soft"),
-                join(" ", gold_badge()) if each.is_gold else "")
+            tag(
+                "li",
+                found.passages[each.ordinal].title or "untitled",
+                " ",
+                span(_number(each.similarity), cls="soft"),
+                join(" ", gold_badge()) if each.is_gold else "",
+            )
             for each in near
-        ]  # fmt: skip
+        ]
         lists.append(
             div(tag("p", term(f"Neighbours of the gold passage ({encoder})", NEAR)), tag("ol", *lines), cls="near")
         )

@@ -18,7 +18,7 @@ from app.components.readings import readings_panel
 from app.components.tables import Grouping, accuracy_table, concluded, flip_table, group_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, left_out, retrieve_command
+from app.runs import convention, left_out, missing_runs, pair_of_address, retrieve_command
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -57,7 +57,8 @@ def page() -> None:
             )
         )
         return
-    pair = default_pair(study.runs(opened))
+    show(missing_runs(study.runs(opened)))
+    pair = pair_of_address(study.runs(opened))
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 2.6, 3.4], vertical_alignment="bottom")
         with columns[0]:
@@ -132,8 +133,14 @@ def _readable(compared: Comparison, chosen: Selection) -> Selection:
     try:
         Facts(compared, chosen.k).mask(chosen.slice)
     except BlindspotError as error:
-        show(notice(f"{error}. The slice is ignored here. ", link("Slices", url.href("slices", chosen.parameters())), " explains the syntax.",
-                    kind="error"))  # fmt: skip
+        show(
+            notice(
+                f"{error}. The slice is ignored here. ",
+                link("Slices", url.href("slices", chosen.parameters())),
+                " explains the syntax.",
+                kind="error",
+            )
+        )
         return replace(chosen, slice="")
     return chosen
 
@@ -170,10 +177,15 @@ def _grouping(compared: Comparison) -> Grouping | None:
 
 def _groups_head(compared: Comparison, chosen: Selection, by: str):
     links = [
-        link(f"By {each}", url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
-             cls="here" if each == by else None, data_focus=f"groups-{each}", aria_current="true" if each == by else None)
+        link(
+            f"By {each}",
+            url.href(url.COMPARE, chosen.parameters(page=1) | {"groups": "" if each == "relation" else each}),
+            cls="here" if each == by else None,
+            data_focus=f"groups-{each}",
+            aria_current="true" if each == by else None,
+        )
         for each in ("relation", "bucket")
-    ]  # fmt: skip
+    ]
     runs = url.href(
         "relations", {"runs": f"{chosen.a},{chosen.b}", "k": chosen.k, "view": "frequency" if by == "bucket" else ""}
     )

@@ -9,7 +9,7 @@ from app.components import jobs
 from app.components.analysis import analysis_style
 from app.components.downloads import table_downloads
 from app.components.experiments import asked_list, commands, figure_of, result_table, verdict_panel
-from app.components.marks import empty
+from app.components.marks import empty, notice
 from app.components.panel_tables import choices
 from app.components.plots import plot
 from app.entry import enter
@@ -17,8 +17,10 @@ from app.markup import div, join, link, show, tag
 from backend.core.jobs import request
 from backend.core.study import Study
 from backend.experiments import tables
+from backend.experiments.cost import planned_parts
 from backend.experiments.papers import experiments
 from backend.experiments.running import results, run_experiment
+from db.errors import BlindspotError
 
 TRIED = {"small": True}
 
@@ -60,12 +62,35 @@ def _experiment(opened: Study, name: str, found: list[dict]) -> None:
         keys = [result["key"] for result in found]
         chosen = next(result for result in found if result["key"] == url.one_of("result", keys, keys[0]))
         if len(found) > 1:
-            show(choices("result", [(_named(result), url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
-                                     result is chosen) for result in found]))  # fmt: skip
+            show(
+                choices(
+                    "result",
+                    [
+                        (
+                            _named(result),
+                            url.href(url.EXPERIMENTS, {"experiment": name, "result": result["key"]}),
+                            result is chosen,
+                        )
+                        for result in found
+                    ],
+                )
+            )
         _result(chosen)
     show(commands(name))
     with st.container(key="try-experiment"):
+        _small_version(opened, name)
         jobs.start_button(opened, request(run_experiment, name, TRIED), f"try-{name}", "Run small version")
+
+
+def _small_version(opened: Study, name: str) -> None:
+    """Say what the small version would make. Its models are tiny, so that each part takes seconds."""
+    try:
+        waiting, made = planned_parts(opened, name, TRIED).as_words()
+    except BlindspotError as error:
+        show(notice(f"{error}.", kind="warning"))
+        return
+    words = f"The small version trains tiny models on few questions, to see that everything runs. To be made: {waiting}. There already: {made}."
+    show(tag("p", words, cls="convention"))
 
 
 def _named(result: dict) -> str:

@@ -12,6 +12,7 @@ from app.components import jobs
 from app.components.findings import findings_panel
 from app.components.holdings import holdings
 from app.components.home_style import home_style
+from app.components.learning_curve import curve_panel
 from app.components.queue_card import queue_card
 from app.components.run_table import run_table
 from app.entry import enter
@@ -40,7 +41,7 @@ def _page(opened: Study) -> None:
     is_made = is_demo(opened) and _demo(opened)
     if is_made:
         jobs.panel(opened)
-    runs = study.runs(opened)
+    runs = study.shown_runs(opened)
     if runs:
         show(findings_panel(opened, runs))
         show(run_table(opened, runs))
@@ -48,6 +49,7 @@ def _page(opened: Study) -> None:
         left, right = st.columns(2, gap="small")
         with left:
             show(holdings(held))
+            curve_panel(opened, "home")
         with right:
             if held["passages"] is not None and held["questions"]:
                 show(queue_card(opened, who.who(opened.labels_path), len(runs)))

@@ -11,6 +11,7 @@ import streamlit as st
 from app import study, url, who
 from app.components import judging
 from app.components.batches import batch_panel
+from app.components.learning_curve import curve_panel
 from app.components.marks import notice
 from app.components.sign_in import confirm_sign_out, sign_in
 from app.desk import Desk, desk
@@ -48,6 +49,7 @@ def page() -> None:
     if person.paused:
         show(notice(f"A lead has paused {person.name}, who gets no more questions until a lead lifts the pause."))
     st.fragment(_judge)(opened, stores, person)
+    curve_panel(opened, "judge")
     if person.may("make batches"):
         batch_panel(opened)
 

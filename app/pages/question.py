@@ -11,13 +11,13 @@ from app import blind, selection, study, url, who
 from app.components.hit_lists import HitList, side_by_side, wanted
 from app.components.judging.on_question import judged, on_question
 from app.components.marks import empty, letter, notice, relation_label
-from app.components.question_head import gold_table, question_head
+from app.components.question_head import gold_table, mentions_subject, question_head
 from app.components.read_answer import read_answer, read_lines
 from app.components.readings import chosen_reader
 from app.components.why import why_section
 from app.entry import enter
 from app.markup import Html, div, join, link, show, span, tag
-from app.runs import convention, default_pair, retriever_label
+from app.runs import convention, missing_runs, pair_of_address, retriever_label
 from app.selection import Selection
 from app.study import Comparison
 from backend.core.study import Study
@@ -28,6 +28,7 @@ from db.records import Question
 
 SHOWN, MORE = 10, 10
 SHOWN_AS_OWN = 5  # answers copied to the answer field when a question is reworded
+LOOKED_AT = 50  # questions of the list among which the page looks for a telling one to show first
 TRAIL = 30  # questions on either side that the keys can reach before the server answers
 CELL_WORDS = {
     "all": "",
@@ -74,15 +75,15 @@ def _listed(opened: Study) -> None:
             )
         )
         return
-    first, second = default_pair(runs)
-    a, b = url.one_of("a", list(runs), first), url.one_of("b", list(runs), second)
+    show(missing_runs(runs))
+    a, b = pair_of_address(runs)
     rule = study.rule(opened, a, b)
     compared = study.comparison(opened, a, b, url.one_of("relevance", ("answers", "gold"), "answers"), rule)
     chosen = selection.read(a, b, max(compared.depth, 1), rule)
     rows = selection.rows(compared, chosen)
     asked = url.value("question")
     if not asked and len(rows):
-        asked = compared.questions[int(rows[0])].id
+        asked = _telling(opened, compared, rows)
     if not asked:
         _ask_box(opened)
         show(
@@ -135,6 +136,22 @@ def _as_own(question: Question) -> dict[str, str]:
     """The parameters that start a live question from a question of the study."""
     answers = " | ".join(question.answers[:SHOWN_AS_OWN]) if question.answer_rule == "string" else ""
     return {"ask": question.text[: live.MAX_QUESTION], "expect": answers}
+
+
+def _telling(opened: Study, compared: Comparison, rows: np.ndarray) -> str:
+    """Return the first question of the list whose first relevant passage mentions its subject, so that its match is not chance."""
+    for row in rows[:LOOKED_AT].tolist():
+        question, a, b = compared.questions[row], int(compared.first_a[row]), int(compared.first_b[row])
+        if not a and not b:
+            continue
+        name, rank = (compared.a.name, a) if a and (not b or a <= b) else (compared.b.name, b)
+        hits = study.run_row(opened, name, question.id)
+        if hits is None:
+            continue
+        (passage,) = opened.corpus.passages([int(hits.ordinals[0][rank - 1])])
+        if mentions_subject(passage, question):
+            return question.id
+    return compared.questions[int(rows[0])].id
 
 
 def _run_list(

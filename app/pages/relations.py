@@ -14,7 +14,7 @@ from app.components.plots import plot
 from app.components.tables import scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, span, tag
-from app.runs import convention, default_pair, retrieve_command
+from app.runs import convention, default_pair, missing_runs, retrieve_command
 from backend.evaluation import report_plots
 from backend.evaluation.latex import latex_table
 from backend.evaluation.panel import Cut, Panel, frequency_curves, relation_table, runs_named
@@ -45,14 +45,20 @@ def page() -> None:
             )
         )
         return
+    show(missing_runs(known))
     names = runs_named(url.value("runs"), list(known), list(dict.fromkeys(default_pair(known))))
     with st.container(key="pickers"):
         left, right = st.columns([8, 3], vertical_alignment="bottom")
         with left:
             _pick_runs(names, list(known))
         with right:
-            relevance: Kind = url.select("Relevance", "relevance", ("answers", "gold"), "answers",
-                                   format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__)  # fmt: skip
+            relevance: Kind = url.select(
+                "Relevance",
+                "relevance",
+                ("answers", "gold"),
+                "answers",
+                format_func={"answers": "contains an answer", "gold": "gold passages"}.__getitem__,
+            )
     panel = study.panel(opened, names, relevance)
     k = url.number("k", min(20, panel.depth), 1, panel.depth)
     view = url.one_of("view", list(VIEWS), "relation")
@@ -62,8 +68,14 @@ def page() -> None:
         choices("show", [(words, page_address(view=key), key == view) for key, words in VIEWS.items()]),
     )
     show(div(*pickers, cls="choosers"))
-    show(tag("p", f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
-             convention(panel.kind, study.rule_of(opened, names)), cls="convention"))  # fmt: skip
+    show(
+        tag(
+            "p",
+            f"{counted(len(panel), 'question')} measured in {'all runs' if len(names) > 1 else 'the run'}. ",
+            convention(panel.kind, study.rule_of(opened, names)),
+            cls="convention",
+        )
+    )
     if view == "frequency":
         _frequency(panel, names, k)
     elif related:
@@ -82,8 +94,13 @@ def _pick_runs(names: list[str], known: list[str]) -> None:
     name = "url-runs"
     if st.session_state.get(name) != names:
         st.session_state[name] = names
-    st.multiselect("Runs", known, key=name, on_change=lambda: url.write("runs", ",".join(st.session_state[name])),
-                   help="Runs to show; the first two are compared with each other.")  # fmt: skip
+    st.multiselect(
+        "Runs",
+        known,
+        key=name,
+        on_change=lambda: url.write("runs", ",".join(st.session_state[name])),
+        help="Runs to show; the first two are compared with each other.",
+    )
 
 
 def _opened(names: list[str], k: int, **more: str) -> str:

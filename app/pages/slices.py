@@ -18,7 +18,7 @@ from app.components.slice_tables import condition_help, every_run, found_table, 
 from app.components.tables import accuracy_table, concluded, flip_table, scrolling
 from app.entry import enter
 from app.markup import div, join, link, show, tag
-from app.runs import convention, default_pair
+from app.runs import convention, missing_runs, pair_of_address
 from app.selection import Selection
 from app.study import Comparison
 from backend.evaluation import saved_slices
@@ -53,7 +53,8 @@ def page() -> None:
             )
         )
         return
-    pair = default_pair(runs)
+    show(missing_runs(runs))
+    pair = pair_of_address(runs)
     with st.container(key="pickers"):
         columns = st.columns([4, 4, 6], vertical_alignment="bottom")
         with columns[0]:
@@ -89,8 +90,15 @@ def page() -> None:
     if chosen.slice:
         _slice(opened, compared, chosen, kept)
     else:
-        show(tag("p", f"{counted(len(compared), 'question')} in both runs. ", convention(compared.a.kind, rule),
-                 " Type a slice above, open a saved one, or let the finder look.", cls="convention"))  # fmt: skip
+        show(
+            tag(
+                "p",
+                f"{counted(len(compared), 'question')} in both runs. ",
+                convention(compared.a.kind, rule),
+                " Type a slice above, open a saved one, or let the finder look.",
+                cls="convention",
+            )
+        )
     _saved(opened, chosen, facts)
     _finder(chosen, facts)
     if chosen.slice and kept.any():
@@ -132,13 +140,16 @@ def _slice(opened, compared: Comparison, chosen: Selection, kept: np.ndarray) ->
     )
     head = div(
         tag("h2", f"{counted(total, 'question')} of {len(compared):,}"),
-        link("Open in Compare", chosen.on_compare(), cls="quiet"), cls="list-head",
-    )  # fmt: skip
-    show(div(
-        div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
-        div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
-        cls="side-by-side overview",
-    ))  # fmt: skip
+        link("Open in Compare", chosen.on_compare(), cls="quiet"),
+        cls="list-head",
+    )
+    show(
+        div(
+            div(head, scrolling(accuracy_table(compared, chosen, kept)), text, cls="panel"),
+            div(flip_table(compared, chosen, kept), every_run(_runs_on(opened, compared, chosen, kept)), cls="panel"),
+            cls="side-by-side overview",
+        )
+    )
     with st.container(key="save-slice"):
         columns = st.columns([4, 2, 8], vertical_alignment="bottom")
         if who.may(opened.labels_path, "save slices"):

@@ -6,6 +6,8 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
+from app.components.learning_curve import VIEW as CURVE
+from app.components.learning_curve import curve_panel, curve_view
 from app.components.marks import empty, notice
 from app.components.panel_tables import choices
 from app.components.training.form import BEGUN, train_form
@@ -20,7 +22,7 @@ from backend.training.training_log import read_log
 from backend.training_sets.training_set import TrainingSet, training_sets
 from db.rights import SETTLERS
 
-VIEWS = {"": "sets and models", VIEW: "judge agreement"}
+VIEWS = {"": "sets and models", CURVE: "learning curve", VIEW: "judge agreement"}
 
 
 def page() -> None:
@@ -37,7 +39,7 @@ def page() -> None:
             )
         )
         return
-    views = VIEWS if who.may(opened.labels_path, "see others' labels") else {"": VIEWS[""]}
+    views = VIEWS if who.may(opened.labels_path, "see others' labels") else {"": VIEWS[""], CURVE: VIEWS[CURVE]}
     view = url.one_of("view", list(views), "")
     if not view and url.value("view") == VIEW:
         show(
@@ -56,6 +58,10 @@ def page() -> None:
     if view == VIEW:
         judges_panel(opened)
         return
+    if view == CURVE:
+        curve_view(opened)
+        return
+    curve_panel(opened, "training")
     with jobs.followed(opened):
         _sets_and_models(opened)
 

@@ -2,7 +2,7 @@
 
     @settings_class
     class BM25Settings:
-        k1: float = Field(0.9, title="k1", description="Saturation of a term's frequency", ge=0)
+        k1: float = Field(default=0.9, title="k1", description="Saturation of a term's frequency", ge=0)
 
 From this declaration come the comments of study.toml, command-line options (app/commands/options.py), form fields
 (app/components/setting_fields.py), the lines about wrong values, and the tables in the docs (`markdown_table`).

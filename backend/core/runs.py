@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -179,3 +180,10 @@ def claim_run(study: Study, name: str, replace: bool) -> AbstractContextManager[
 def refuse_existing(study: Study, name: str, replace: bool) -> None:
     if not replace and read_manifest(study.path("runs", name)) is not None:
         raise Refused(f"there is already a run named {name!r}; give --name, or --replace to make it again")
+
+
+def run_name_of(path: Path, taken: Iterable[str] = ()) -> str:
+    """Return a run's name from the name of its file, without endings such as .json.gz; numbered if the name is taken."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.(json|gz|xz|bz2))+$", "", path.name)).strip("-._")[:56] or "run"
+    used = set(taken)
+    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(used) + 3))) if each not in used)

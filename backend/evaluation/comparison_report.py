@@ -71,13 +71,21 @@ class ComparisonReport:
 
     def as_dict(self) -> dict:
         return {
-            "a": self.a, "b": self.b, "relevance": self.kind, "slice": self.slice, "k": self.k, "seed": SEED,
-            "conclusion": self.conclusion, "reservation": self.reservation, "method": self.method, "notes": self.notes,
+            "a": self.a,
+            "b": self.b,
+            "relevance": self.kind,
+            "slice": self.slice,
+            "k": self.k,
+            "seed": SEED,
+            "conclusion": self.conclusion,
+            "reservation": self.reservation,
+            "method": self.method,
+            "notes": self.notes,
             "at": {str(k): _figures(both) for k, both in self.at.items()},
             "macro": {str(k): _figures(both) for k, both in self.macro.items()},
             "by": self.by,
             "groups": {key: {"name": self.names[key], **_figures(both)} for key, both in self.groups.items()},
-        }  # fmt: skip
+        }
 
     def as_json(self) -> str:
         return json.dumps(self.as_dict(), ensure_ascii=False, indent=2, allow_nan=False)
@@ -136,13 +144,21 @@ class ComparisonReport:
 def _figures(both: PairedFigures) -> dict:
     estimate = both.difference.estimate
     return {
-        "k": both.k, "n": both.n,
+        "k": both.k,
+        "n": both.n,
         "a": {"success": both.a.value, "low": both.a.low, "high": both.a.high},
         "b": {"success": both.b.value, "low": both.b.low, "high": both.b.high},
-        "difference": estimate.value, "low": estimate.low, "high": estimate.high,
-        "p": both.difference.p, "p_holm": both.difference.p_adjusted, "p_mcnemar": both.difference.p_mcnemar,
-        "both": both.flips.both, "only_a": both.flips.only_a, "only_b": both.flips.only_b, "neither": both.flips.neither,
-    }  # fmt: skip
+        "difference": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "p": both.difference.p,
+        "p_holm": both.difference.p_adjusted,
+        "p_mcnemar": both.difference.p_mcnemar,
+        "both": both.flips.both,
+        "only_a": both.flips.only_a,
+        "only_b": both.flips.only_b,
+        "neither": both.flips.neither,
+    }
 
 
 def _row(name: str, both: PairedFigures) -> list[str]:
@@ -203,9 +219,21 @@ def compare_runs(
     whole = overall(compared, shown, rows, seed)
     concluded = CHOSEN_BY_RESULTS if by_results(slice) else conclusion(whole.at[k], a, b, whole.tests)
     return ComparisonReport(
-        a, b, compared.a.kind, slice, k, whole.at, whole.macro, by, by_group(compared, k, groups, seed), names,
-        concluded, reservation(compared.a.kind, rule), method(seed), notes(study, compared, by),
-    )  # fmt: skip
+        a,
+        b,
+        compared.a.kind,
+        slice,
+        k,
+        whole.at,
+        whole.macro,
+        by,
+        by_group(compared, k, groups, seed),
+        names,
+        concluded,
+        reservation(compared.a.kind, rule),
+        method(seed),
+        notes(study, compared, by),
+    )
 
 
 def _members(study: Study, facts: Facts, by: By | None) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -24,7 +24,7 @@ COLUMN = 3.35
 DPI = 300
 LONGEST = 34
 """Characters of a category beside the y axis; longer ones are shortened before their n."""
-STYLE = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
+STYLE: dict[str, Any] = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7,
          "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path", "axes.linewidth": 0.6, "lines.linewidth": 1.0,
          "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "blindspot"}  # fmt: skip
 MARKERS = {"square": "s", "circle": "o", "diamond": "D", "triangle-up": "^", "x": "X", "star": "*", "cross": "P", "triangle-down": "v",
@@ -41,14 +41,14 @@ def paper_plot(figure: Figure, form: PlotForm, width: float = COLUMN) -> bytes:
 
     Raises BadInput for a kind of trace that this module does not draw.
     """
-    import matplotlib
+    from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Drawing
 
     content = figure.to_dict()
     layout, traces = content.get("layout", {}), content.get("data", [])
     columns = sorted({_axis_number(trace) for trace in traces}) or [1]
-    with matplotlib.rc_context(STYLE):
+    with style.context(STYLE):
         height = width * 0.62
         if _categories(traces, "y"):
             height = max(height, 0.7 + 0.16 * len(_categories(traces, "y")))
@@ -149,16 +149,25 @@ def _draw_points(axes: Axes, trace: Mapping[str, Any], values: Mapping[str, list
     symbol = str(marker.get("symbol") or "circle")
     many = len(x) > 500
     label = _words(str(trace["name"])) if trace.get("name") and trace.get("showlegend") is not False else None
-    whiskers = {
-        f"{along}err": error for along in ("x", "y") if (error := _whiskers(trace.get(f"error_{along}"))) is not None
-    }
+    x_error, y_error = _whiskers(trace.get("error_x")), _whiskers(trace.get("error_y"))
+    capsize = 0.0 if x_error is None and y_error is None else 1.5
     axes.errorbar(
-        x, y, **whiskers, label=label, color=colour, ecolor=colour, elinewidth=0.7, capsize=1.5 if whiskers else 0,
+        x,
+        y,
+        xerr=x_error,
+        yerr=y_error,
+        label=label,
+        color=colour,
+        ecolor=colour,
+        elinewidth=0.7,
+        capsize=capsize,
         linestyle=LINES.get(trace.get("line", {}).get("dash") or "solid", "-") if "lines" in mode else "none",
         marker=MARKERS.get(symbol.removesuffix("-open"), "o") if "markers" in mode else "none",
-        markersize=1.5 if many else 3.5, markerfacecolor="none" if symbol.endswith("-open") else colour,
-        markeredgewidth=0 if many else 0.6, rasterized=many,
-    )  # fmt: skip
+        markersize=1.5 if many else 3.5,
+        markerfacecolor="none" if symbol.endswith("-open") else colour,
+        markeredgewidth=0 if many else 0.6,
+        rasterized=many,
+    )
 
 
 def _whiskers(error: Mapping[str, Any] | None) -> np.ndarray | None:

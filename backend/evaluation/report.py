@@ -156,11 +156,13 @@ def convention(kinds: Collection[str], rule: str, by: By | None, frequency_sourc
         "Recall@k: mean share of a question's gold passages among the first k, over gold whatever counts as relevant elsewhere; its "
         f"interval and that of MRR come from a bootstrap, seed {seed}.",
         "Equal scores are ordered by the passage's row in the collection; in an imported run they stand as in its file.",
-    ]  # fmt: skip
+    ]
     if by == "bucket":
         source = frequency_source or "none, no frequencies are known"
-        said.append("Buckets are the official ones where a question has one (0 most frequent, 7 rarest), "
-                    f"else how often the subject is mentioned (source: {source}).")  # fmt: skip
+        said.append(
+            "Buckets are the official ones where a question has one (0 most frequent, 7 rarest), "
+            f"else how often the subject is mentioned (source: {source})."
+        )
     return " ".join(said)
 
 

@@ -56,8 +56,9 @@ def dumbbell(table: RelationTable, runs: Sequence[str], order: Sequence[str]) ->
     figure.update_layout(
         xaxis={"title": {"text": f"Success@{table.k}, %"}, "range": [-2, 102]},
         yaxis={"autorange": "reversed", "automargin": True},
-        height=110 + LINE + ROW * len(order), **_layout(),
-    )  # fmt: skip
+        height=110 + LINE + ROW * len(order),
+        **_layout(),
+    )
     return figure
 
 
@@ -80,10 +81,16 @@ def curve_plot(curves: Curves, runs: Sequence[str]) -> Figure:
             trace.update(mode="lines+markers", line=line, text=spans)
             figure.add_traces([trace, _grey(trace, [point.few for point in points])])
     figure.update_layout(
-        xaxis={"title": {"text": AXES[curves.cut].format(source=escape(curves.source))}, "type": "category",
-               "categoryorder": "array", "categoryarray": list(places.values())},
-        yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]}, height=420, **_layout(),
-    )  # fmt: skip
+        xaxis={
+            "title": {"text": AXES[curves.cut].format(source=escape(curves.source))},
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": list(places.values()),
+        },
+        yaxis={"title": {"text": f"Success@{curves.k}, %"}, "range": [-2, 102]},
+        height=420,
+        **_layout(),
+    )
     return figure
 
 
@@ -128,11 +135,15 @@ def _points(estimates: Sequence[Estimate], places: Sequence[str], name: str, num
     ]
     value, place = ("x", "y") if flat else ("y", "x")
     return Scatter(
-        **{value: values, place: list(places), f"error_{value}": whiskers}, mode="markers", name=name, legendgroup=name, customdata=hover,
+        **{value: values, place: list(places), f"error_{value}": whiskers},
+        mode="markers",
+        name=name,
+        legendgroup=name,
+        customdata=hover,
         marker={"color": COLOURS[number % len(COLOURS)], "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 9},
         hovertemplate=f"<b>%{{fullData.name}}</b><br>%{{{place}}}: %{{{value}:.1f}}%<br>%{{customdata}}<br>%{{text}}<extra></extra>",
         text=[""] * len(hover),
-    )  # fmt: skip
+    )
 
 
 def _grey(trace, few: Sequence[bool]):
@@ -141,9 +152,15 @@ def _grey(trace, few: Sequence[bool]):
 
     kept = [i for i, each in enumerate(few) if each]
     return Scatter(
-        x=[trace.x[i] for i in kept], y=[trace.y[i] for i in kept], mode="markers", hoverinfo="skip", showlegend=False, name=trace.name,
-        legendgroup=trace.legendgroup, marker={"color": GREY, "symbol": trace.marker.symbol, "size": 9},
-    )  # fmt: skip
+        x=[trace.x[i] for i in kept],
+        y=[trace.y[i] for i in kept],
+        mode="markers",
+        hoverinfo="skip",
+        showlegend=False,
+        name=trace.name,
+        legendgroup=trace.legendgroup,
+        marker={"color": GREY, "symbol": trace.marker.symbol, "size": 9},
+    )
 
 
 def _layout() -> dict[str, object]:
@@ -158,5 +175,8 @@ def _layout() -> dict[str, object]:
 
 def config(name: str, form: str = "svg") -> dict[str, object]:
     """Plotly's tools beside a plot: saving as SVG or PNG happens in the browser and needs no network."""
-    return {"displaylogo": False, "toImageButtonOptions": {"format": form, "filename": name, "scale": 2},
-            "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"]}  # fmt: skip
+    return {
+        "displaylogo": False,
+        "toImageButtonOptions": {"format": form, "filename": name, "scale": 2},
+        "modeBarButtonsToRemove": ["lasso2d", "select2d", "autoScale2d"],
+    }

@@ -41,13 +41,21 @@ def _run_dict(run: RunReport, by: str | None) -> dict:
         f"mrr@{MRR_DEPTH}": None if run.mrr is None else {"relevance": run.kind, **_mean(run.mrr)},
         "recall": {str(k): {"relevance": "gold", **_mean(estimate)} for k, estimate in run.recall.items()},
         "relations": _group_dicts(run.relations),
-        "macro": {"k": {
-            str(k): {"success": e.value, "n_groups": e.n_groups, "n": e.n, "low": e.low, "high": e.high,
-                     "method": e.method}
-            for k, e in run.macro.items()
-        }},
+        "macro": {
+            "k": {
+                str(k): {
+                    "success": e.value,
+                    "n_groups": e.n_groups,
+                    "n": e.n,
+                    "low": e.low,
+                    "high": e.high,
+                    "method": e.method,
+                }
+                for k, e in run.macro.items()
+            }
+        },
         "notes": run.notes,
-    }  # fmt: skip
+    }
     return made if by is None else made | {"groups": _group_dicts(run.groups)}
 
 
@@ -72,12 +80,21 @@ def as_csv(report: Report) -> str:
     text = io.StringIO()
     rows = (
         {
-            "run": run.name, "relevance": "gold" if measure == "recall" else run.kind, "group": group, "measure": measure, "k": k, "value": e.value,
-            "n": e.n, "n_groups": e.n_groups, "low": e.low, "high": e.high, "method": e.method,
+            "run": run.name,
+            "relevance": "gold" if measure == "recall" else run.kind,
+            "group": group,
+            "measure": measure,
+            "k": k,
+            "value": e.value,
+            "n": e.n,
+            "n_groups": e.n_groups,
+            "low": e.low,
+            "high": e.high,
+            "method": e.method,
         }
         for run in report.runs
         for group, measure, k, e in _figures(run, report.by)
-    )  # fmt: skip
+    )
     write_csv(text, COLUMNS, rows)
     return text.getvalue()
 
@@ -104,8 +121,10 @@ def report_tables(report: Report) -> list[Table]:
 
 
 def _success_table(report: Report) -> Table:
-    rows = [[run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
-            for run in report.runs]  # fmt: skip
+    rows = [
+        [run.name, f"{len(run.questions):,}", *(_interval(run.success.get(k)) for k in report.ks)]
+        for run in report.runs
+    ]
     return "Success@k, %", ["Run", "n", *_at(report)], rows
 
 

@@ -41,10 +41,16 @@ class SliceReport:
 
     def as_json(self) -> str:
         content = {
-            "a": self.a, "b": self.b, "k": self.k, "n": self.found.n, "difference": self.found.mean, "tried": self.found.tried,
-            "correction": self.found.correction, "method": method(self.found),
+            "a": self.a,
+            "b": self.b,
+            "k": self.k,
+            "n": self.found.n,
+            "difference": self.found.mean,
+            "tried": self.found.tried,
+            "correction": self.found.correction,
+            "method": method(self.found),
             "slices": [_figures(each) for each in self.found.slices],
-        }  # fmt: skip
+        }
         return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
     def as_csv(self) -> str:

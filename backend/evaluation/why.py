@@ -111,12 +111,21 @@ def why(
     passages = dict(zip(wanted, study.corpus.passages(wanted), strict=True))
     winners = [each.winner for each in standings if each.winner is not None]
     return Why(
-        question, standings, passages,
+        question,
+        standings,
+        passages,
         {ordinal: shared_words(question.text, passages[ordinal]) for ordinal in named},
         {ordinal: _holds(question, passages[ordinal], rule) for ordinal in winners},
-        {ordinal: share for ordinal in set(winners) - set(gold) if (share := near_namesake(question.subject, passages[ordinal].title))},
-        question.frequency, study.questions.frequency_source, trained(study, question), near,
-    )  # fmt: skip
+        {
+            ordinal: share
+            for ordinal in set(winners) - set(gold)
+            if (share := near_namesake(question.subject, passages[ordinal].title))
+        },
+        question.frequency,
+        study.questions.frequency_source,
+        trained(study, question),
+        near,
+    )
 
 
 def _holds(question: Question, passage: Passage, rule: str) -> bool:
@@ -135,10 +144,16 @@ def _standing(study: Study, name: str, question: Question, gold: Sequence[int]) 
     top = float(scores[0]) if searched else None
     score = None if found is None else float(scores[found])
     return Standing(
-        name, str(run.manifest.get("retriever") or "imported"), run.hits.k,
-        None if found is None else int(ordinals[found]), None if found is None else found + 1, score, top,
-        None if score is None or top is None else top - score, int(ordinals[0]) if searched else None,
-    )  # fmt: skip
+        name,
+        str(run.manifest.get("retriever") or "imported"),
+        run.hits.k,
+        None if found is None else int(ordinals[found]),
+        None if found is None else found + 1,
+        score,
+        top,
+        None if score is None or top is None else top - score,
+        int(ordinals[0]) if searched else None,
+    )
 
 
 def shared_words(question: str, passage: Passage) -> Words:

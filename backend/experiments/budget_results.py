@@ -46,13 +46,28 @@ def measured(asked: LabelBudgetSpec, budgets: Sequence[Budget], cell: Callable[[
     gain = Gain.of(before.labels, after.labels, found[before.share], found[after.share])
     verdict, sentence = gain.verdict(asked.worth)
     return {
-        "name": asked.name, "k": asked.k, "split": asked.split, "policy": asked.policy, "seeds": list(asked.seeds),
-        "relevance": first.kind, "last_event": first.last_event, "convention": convention(first.kind, asked),
-        "budgets": [{**asdict(budget), "success": _figure(found[budget.share]), "by_seed": found[budget.share].mean(axis=1).tolist(),
-                     "buckets": {name: _figure(found[budget.share][:, groups == name]) for name in names}} for budget in budgets],
+        "name": asked.name,
+        "k": asked.k,
+        "split": asked.split,
+        "policy": asked.policy,
+        "seeds": list(asked.seeds),
+        "relevance": first.kind,
+        "last_event": first.last_event,
+        "convention": convention(first.kind, asked),
+        "budgets": [
+            {
+                **asdict(budget),
+                "success": _figure(found[budget.share]),
+                "by_seed": found[budget.share].mean(axis=1).tolist(),
+                "buckets": {name: _figure(found[budget.share][:, groups == name]) for name in names},
+            }
+            for budget in budgets
+        ],
         "gain": {"labels_before": before.labels, "labels_after": after.labels, **asdict(gain.difference)},
-        "worth": asked.worth, "verdict": verdict, "sentence": sentence,
-    }  # fmt: skip
+        "worth": asked.worth,
+        "verdict": verdict,
+        "sentence": sentence,
+    }
 
 
 def convention(kind: str, asked: LabelBudgetSpec) -> str:

@@ -4,9 +4,10 @@ each model.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -21,15 +22,53 @@ from backend.experiments.readers import JointModelPart, ReaderModelPart, Reading
 from backend.experiments.running import all_parts, frozen, named
 from backend.experiments.trainings import CrossEncoder, DualEncoder, ScoresPart, TrainingData
 from backend.experiments.workbench import Workbench
-from backend.reader.settings import PASSAGES
+from backend.text.counting import counted
 from backend.training.examples import Example
 from backend.training.training_settings import DualEncoderSettings
 
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-TRIED = 64  # passages encoded in a timing trial
-PAIRS = 8  # texts that a cross-encoder or reader is timed on
+TRIED = 32  # passages encoded in a timing trial
+TRIED_BATCH = 4  # questions in a timing trial of training without a GPU; the time of a batch grows with its size
+PAIRS = 4  # texts that a cross-encoder or reader is timed on
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedParts:
+    """The parts of an experiment that are in the study already, and those that it would make."""
+
+    made: Sequence[Part]
+    waiting: Sequence[Part]
+
+    def as_words(self) -> tuple[str, str]:
+        """Return what is to be made and what is there, as in "4 runs, 1 index"."""
+        return _in_words(_by_kind(self.waiting)), _in_words(_by_kind(self.made))
+
+
+def planned_parts(
+    study: Study, experiment: str, given: Mapping[str, Any] | None = None, device: str | None = None
+) -> PlannedParts:
+    """Plan an experiment without a trial. Makes and writes nothing."""
+    chosen, bench = named(experiment), Workbench(study, device)
+    found = dict.fromkeys(all_parts(chosen.plan(chosen.setting(frozen(given or {})), bench)))
+    parts = [part for part in found if not isinstance(part, StudyEncoder)]
+    made = {part for part in parts if part.finished(bench)}
+    return PlannedParts([part for part in parts if part in made], [part for part in parts if part not in made])
+
+
+def _by_kind(parts: Sequence[Part]) -> Counter[str]:
+    return Counter(part.plural for part in parts)
+
+
+def _in_words(kinds: Mapping[str, int]) -> str:
+    return ", ".join(counted(count, _singular(plural), plural) for plural, count in kinds.items()) or "nothing"
+
+
+def _singular(plural: str) -> str:
+    """Return "index" for "indexes", "set of encoders" for "sets of encoders"."""
+    head = re.split(" of | with ", plural)[0]
+    return head[: -2 if head.endswith("xes") else -1] + plural[len(head) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +90,15 @@ def cost(
 
     Times trainings and encodings; does not count searching and building sets.
     """
-    chosen, bench = named(experiment), Workbench(study, device)
-    setting = chosen.setting(frozen(given or {}))
-    parts = [
-        part for part in dict.fromkeys(all_parts(chosen.plan(setting, bench))) if not isinstance(part, StudyEncoder)
-    ]
-    made = [part for part in parts if part.finished(bench)]
-    waiting = [part for part in parts if part not in made]
-    reckoned, seconds = _CostEstimator(bench), 0.0
+    planned = planned_parts(study, experiment, given, device)
+    reckoned, seconds = _CostEstimator(Workbench(study, device)), 0.0
     unknown: dict[str, None] = {}
-    for part in waiting:
+    for part in planned.waiting:
         found = reckoned.seconds(part)
         seconds += found or 0.0
         if found is None:
             unknown[part.plural] = None
-    return ExperimentCost(
-        Counter(part.plural for part in made), Counter(part.plural for part in waiting), seconds, tuple(unknown)
-    )
+    return ExperimentCost(_by_kind(planned.made), _by_kind(planned.waiting), seconds, tuple(unknown))
 
 
 class _CostEstimator:
@@ -96,7 +127,7 @@ class _CostEstimator:
             return self._found(part.hits) * part.depth * self._pair(part.judge, trained=False)
         if isinstance(part, (ReaderModelPart, JointModelPart)):
             asked = self._found(part.hits) if isinstance(part, ReaderModelPart) else len(self._train(TrainingData()))
-            texts = part.settings.batch * (part.settings.passages or PASSAGES[self._device])
+            texts = part.settings.batch * part.settings.passages_on(self._device)
             return self._steps(part.settings, asked) * texts * self._pair(part, trained=True)
         if isinstance(part, ReadingPart):
             return self._found(part.hits) * part.k * self._pair(part.reader, trained=False)
@@ -138,16 +169,17 @@ class _CostEstimator:
 
         key = (origin, replace(settings, seed=0, epochs=1, steps=1))
         if key not in self._trials:
-            wanted = 2 * settings.batch + 2
+            batch = settings.batch if self._device == "cuda" else min(settings.batch, TRIED_BATCH)
+            wanted = 2 * batch + 2
             texts = self._passages * (1 + 2 * wanted // len(self._passages))
             examples = [Example(str(n), texts[n].text[:60], (texts[n],), (texts[-n - 1],)) for n in range(wanted)]
             tried = estimate(
                 self.bench.settings.encoders[origin],
                 examples,
-                replace(settings, steps=2, held_out=0),
+                replace(settings, batch=batch, steps=2, held_out=0),
                 self.bench.device,
             )
-            self._trials[key] = tried.seconds_per_step
+            self._trials[key] = tried.seconds_per_step * settings.batch / batch
         return self._trials[key]
 
     def _pair(self, part: CrossEncoder | ReaderModelPart | JointModelPart, trained: bool) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backend.experiments.workbench import Workbench
     from backend.reader.readings import MeasuredReading
 
+S = TypeVar("S", bound=ReaderSettings)
 SMALL_READER = {
     "layers": 2,
     "tokens": 96,
@@ -35,7 +36,7 @@ SMALL_READER = {
 }
 
 
-def reader_settings(setting: Setting, seed: int, kind: type[ReaderSettings] = ReaderSettings) -> ReaderSettings:
+def reader_settings(kind: type[S], setting: Setting, seed: int) -> S:
     """DPR's reader settings, or the small ones, and then the user's."""
     return build(kind, {**(SMALL_READER if setting.small else {}), **dict(setting.reader), "seed": seed})
 
@@ -106,7 +107,7 @@ class ReadingPart(Part):
     """A run whose first `k` passages of each question a reader has read."""
 
     plural = "readings"
-    reader: Model
+    reader: ReaderModelPart | JointModelPart
     hits: RunPart
     k: int
 

@@ -168,13 +168,21 @@ def _measured(chosen: Experiment, setting: Setting, plan: ExperimentPlan, bench:
             claims.append(claim.judge_estimate(_estimate(ahead, values, bench, level), seeds, level))
     verdict = NO_FINDING if setting.small else word_of([claim["word"] for claim in claims])
     return {
-        "experiment": chosen.name, **chosen.about._asdict(),
-        "setting": {**asdict(setting), "training": dict(setting.training)}, "unit": plan.unit, "convention": _convention(plan, level),
-        "cells": [{"row": cell.row, "column": cell.column, "published": cell.published, **_figure(cell, values, bench)}
-                  for cell in plan.cells],
-        "claims": claims, "verdict": verdict, "sentence": _sentence(verdict, claims),
-        "plot": asdict(plan.plot) if plan.plot else None, "notes": list(plan.notes),
-    }  # fmt: skip
+        "experiment": chosen.name,
+        **chosen.about._asdict(),
+        "setting": {**asdict(setting), "training": dict(setting.training)},
+        "unit": plan.unit,
+        "convention": _convention(plan, level),
+        "cells": [
+            {"row": cell.row, "column": cell.column, "published": cell.published, **_figure(cell, values, bench)}
+            for cell in plan.cells
+        ],
+        "claims": claims,
+        "verdict": verdict,
+        "sentence": _sentence(verdict, claims),
+        "plot": asdict(plan.plot) if plan.plot else None,
+        "notes": list(plan.notes),
+    }
 
 
 def _figure(cell: Cell, values: Callable[[Cell], np.ndarray], bench: Workbench) -> dict[str, Any]:

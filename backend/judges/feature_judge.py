@@ -36,6 +36,7 @@ from backend.judges.feature_model import (
     spoke_for,
 )
 from backend.judges.features import FEATURES, WordWeights, feature_matrix
+from backend.judges.judge import JUDGES, JudgeCard, JudgeKind
 from backend.judges.scorers import from_arrays, to_arrays
 from backend.judges.scores import ScoreStore
 from backend.retrieval.dense import Dense
@@ -315,6 +316,14 @@ class FeatureJudge:
     def _dense(self) -> Dense | None:
         return None if self.about["encoder"] is None else Dense(self.study, self.about["encoder"])
 
+    @property
+    def calibrated(self) -> bool:
+        return True
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64 probabilities of some lists; NaN where padded."""
+        return self.probabilities(self.features(lists, progress))
+
     def probabilities(self, features: np.ndarray) -> np.ndarray:
         """Return (q, k) float64 from features (q, k, f); NaN where padded."""
         return self._each(self.model.probabilities, features)
@@ -372,7 +381,7 @@ def judge_run(study: Study, name: str, run: str, progress: Progress | None = Non
         if progress is not None:
             progress(begin, len(questions), "judging passages")
         lists = lists_of(opened, questions[begin : begin + QUESTIONS_PER_STEP], judge.depth)
-        judged += store.add(scored_rows(study, lists, judge.probabilities(judge.features(lists))))
+        judged += store.add(scored_rows(study, lists, judge.judge(lists)))
     return {"judge": name, "run": run, "questions": len(questions), "pairs": judged}
 
 
@@ -409,3 +418,22 @@ def feature_judges(study: Study) -> list[dict[str, Any]]:
     folder = study.path("models")
     abouts = [read_json(path) for path in sorted(folder.glob(f"*/{ABOUT}"))] if folder.is_dir() else []
     return [about for about in abouts if about.get("kind") == KIND]
+
+
+class FeatureJudgeKind(JudgeKind):
+    name, title = KIND, "feature judge"
+    help = "a small model over features of a retriever's lists, learned in seconds"
+    run_job = staticmethod(judge_run)
+
+    def cards(self, study: Study) -> list[JudgeCard]:
+        scored = study.parts("scores")
+        return [
+            JudgeCard(about["name"], KIND, about["run"], True, about.get("base_rate"), about["name"] in scored)
+            for about in feature_judges(study)
+        ]
+
+    def open(self, study: Study, name: str, device: str | None = None) -> FeatureJudge:
+        return FeatureJudge(study, name)
+
+
+JUDGES.register(FeatureJudgeKind())

@@ -86,9 +86,9 @@ class Rerank:
 
 @settings_class
 class RerankOptions:
-    judge: str = Field("judge", title="Judge", description="Name of a learned judge")
+    judge: str = Field(default="judge", title="Judge", description="Name of a learned judge")
     depth: int | None = Field(
-        None,
+        default=None,
         title="Rerank depth",
         description="Ranks that the judge orders; default as many as it learned from",
         ge=2,

@@ -16,26 +16,26 @@ class FeatureJudgeSettings:
     """What the feature judge learns with."""
 
     depth: int = Field(
-        20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000
+        default=20, title="Depth", description="Ranks of each list that the judge learns from and judges", ge=2, le=1000
     )
     model: ModelKind = Field(
-        "auto",
+        default="auto",
         title="Model",
         description=f"Model; auto: logistic regression below {BOOSTING_QUESTIONS} labelled questions, else boosting",
     )
-    folds: int = Field(5, title="Folds", description="Folds of questions for scores out of fold", ge=2, le=20)
+    folds: int = Field(default=5, title="Folds", description="Folds of questions for scores out of fold", ge=2, le=20)
     false_negatives: float = Field(
-        0.01,
+        default=0.01,
         title="False negatives kept",
         description="Highest share of false negatives among the negatives that are kept",
         gt=0,
         lt=0.5,
     )
     precision: float = Field(
-        0.95,
+        default=0.95,
         title="Precision of positives",
         description="Lowest precision of the positives that are added",
         gt=0.5,
         lt=1,
     )
-    seed: int = Field(0, title="Seed", description="Seed of the folds and of boosting", ge=0, le=2**32 - 1)
+    seed: int = Field(default=0, title="Seed", description="Seed of the folds and of boosting", ge=0, le=2**32 - 1)

@@ -41,8 +41,11 @@ from db.records import SPLITS
 if TYPE_CHECKING:
     from backend.core.study import Study
 
+TrainedNegatives = Mapping[str, Mapping[str, float] | AbstractSet[str]]
+"""From question id to passage ids, with or without the probability of each."""
+
 Scores = Callable[[Sequence[tuple[str, str]]], Mapping[tuple[str, str], float]]
-"""From pairs of (question id, passage id) to a cross-encoder's probabilities. The result lacks pairs without a score."""
+"""From pairs of (question id, passage id) to a judge's probabilities. The result lacks pairs without a score."""
 
 DEPTH = 20
 CANDIDATES = 8
@@ -90,7 +93,8 @@ def make_batch(
     seed: int = 0,
     rule: str = DEFAULT_RULE,
     scores: Scores | None = None,
-    trained: Mapping[str, AbstractSet[str]] | None = None,
+    trained: TrainedNegatives | None = None,
+    scored_by: str | None = None,
     by: str | None = None,
     progress: Progress | None = None,
 ) -> BatchSummary:
@@ -102,8 +106,11 @@ def make_batch(
         slice: Only the questions with these ids (default all that the runs searched).
         candidates: Maximum number of passages shown for each question.
         people_needed: Number of annotators who judge each question.
-        scores: A cross-encoder's probabilities. Without them, an estimate from answer match and rank is used.
-        trained: The current training set's hard negatives, as passage ids by question id.
+        scores: A judge's probabilities. Without them, an estimate from answer match and rank is used.
+        trained: The current training set's hard negatives by question id: passage ids, with the probability that a step of
+            training draws each, or without one (1).
+        scored_by: The name of the judge that `scores` are of. It sees no answers, so the answer match is taken into account
+            besides.
         by: The person who makes the batch; see `backend.core.rights.require`.
 
     Raises:
@@ -120,6 +127,7 @@ def make_batch(
     builder = _BatchBuilder(
         study, Pools(study, runs, depth, rule), splits, slice, candidates, seed, scores, trained or {}, progress
     )
+    builder.scored_by = scored_by
     audit = builder.audit(round(size * mix.audit), people_needed)
     others = builder.second(round(size * mix.second)) + builder.repeats(round(size * mix.repeat))
     priority = builder.priority(size - len(audit) - len(others), people_needed)
@@ -137,6 +145,7 @@ def make_batch(
         "frame": len(builder.frame),
         "calibrated_on": builder.calibration.labels,
         "cross_encoder": scores is not None,
+        "judge": scored_by,
     }
     Queue(study.labels_path).add_batch(name, items, settings, by=by)
     return _summary(name, items, len(builder.frame))
@@ -225,10 +234,11 @@ class _BatchBuilder:
         candidates: int,
         seed: int,
         scores: Scores | None,
-        trained: Mapping[str, AbstractSet[str]],
+        trained: TrainedNegatives,
         progress: Progress | None,
     ):
         self.study, self.scores, self.trained, self.progress = study, scores, trained, progress
+        self.scored_by: str | None = None
         self.limit, self.random, self.queue = candidates, np.random.default_rng(seed), Queue(study.labels_path)
         searched = pools.question_ids()
         questions = study.questions.all() if slice is None else study.questions.some(dict.fromkeys(slice))
@@ -292,15 +302,17 @@ class _BatchBuilder:
         known = self._ordinals({passage for _, passage in settled})
         done = {(question, known[passage]) for question, passage in settled if passage in known}
         trained = self._ordinals({passage for passages in self.trained.values() for passage in passages})
-        scored = self._cross_encoded()
+        scored = self._judge_scores()
         worth: dict[str, list[tuple[float, float, PooledPassage]]] = {}
         for id in self._free():
-            hard = {trained[passage] for passage in self.trained.get(id, ()) if passage in trained}
+            negatives = self.trained.get(id, {})
+            drawn = negatives if isinstance(negatives, Mapping) else dict.fromkeys(negatives, 1.0)
+            hard = {trained[passage]: share for passage, share in drawn.items() if passage in trained}
             rows = []
             for pooled in self.pools[id]:
                 if (id, pooled.ordinal) not in done:
-                    p = scored.get((id, pooled.ordinal), self.calibration.probability(pooled.answer, pooled.rank))
-                    rows.append((p * harm(pooled, pooled.ordinal in hard), p, pooled))
+                    p = self._probability(scored.get((id, pooled.ordinal)), pooled)
+                    rows.append((p * harm(pooled, hard.get(pooled.ordinal, 0.0)), p, pooled))
             if rows:
                 worth[id] = sorted(rows, key=lambda row: (-row[0], row[2].rank, row[2].ordinal))[: self.limit]
         totals = {id: sum(row[0] for row in rows) for id, rows in worth.items()}
@@ -315,6 +327,14 @@ class _BatchBuilder:
             )
             for id in chosen
         ]
+
+    def _probability(self, judged: float | None, pooled: PooledPassage) -> float:
+        """P(false negative): the judge's, after the answer match where a judge is named; without a score, the estimate."""
+        if judged is None:
+            return self.calibration.probability(pooled.answer, pooled.rank)
+        if not self.scored_by:
+            return judged
+        return self.calibration.with_answer_match(judged, pooled.answer, pooled.rank)
 
     def mixed(self, priority: list[Item], others: list[Item]) -> list[Item]:
         """Mix the other arms into the priority items at random, so positions do not reveal arms. Priority items keep their order."""
@@ -367,8 +387,8 @@ class _BatchBuilder:
         ]
         return tuple(_together(candidates))
 
-    def _cross_encoded(self) -> dict[tuple[str, int], float]:
-        """Return the cross-encoder's probabilities by (question id, row), where it has them."""
+    def _judge_scores(self) -> dict[tuple[str, int], float]:
+        """Return the judge's probabilities by (question id, row), where it has them."""
         if self.scores is None:
             return {}
         probabilities: dict[tuple[str, int], float] = {}

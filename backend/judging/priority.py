@@ -14,9 +14,9 @@ _PRIOR = {True: (0.5, 0.35, 0.2, 0.1), False: (0.1, 0.05, 0.03, 0.02), None: (0.
 """Prior P(false negative) by answer match (None: the question has no answers) and rank group: our estimate before any labels."""
 _PRIOR_WEIGHT = 10  # the number of labels that the prior counts as
 
-HARM_TRAINED = (
-    2.0  # added for a hard negative of the current training set, which training pushes away from the question
-)
+_SURE = 1e-4  # a judge's probability counts as no surer than this
+
+HARM_TRAINED = 2.0  # added for a hard negative that every step of training pushes away from the question
 HARM_ABOVE_GOLD = 1.0  # added for a passage ranked above all gold, because it lowers the measured accuracy
 
 
@@ -69,15 +69,28 @@ class Calibration:
         """Return P(false negative) of a candidate at this rank (from 1)."""
         return self._table[answer, rank_group(rank)]
 
+    def with_answer_match(self, probability: float, answer: bool | None, rank: int) -> float:
+        """Return a judge's probability after the answer match, which judges do not see.
+
+        The odds are multiplied by what a match (or its absence) at this rank does to them, by labels and prior.
+        """
+        factor = _odds(self.probability(answer, rank)) / _odds(self.probability(None, rank))
+        odds = _odds(min(max(probability, _SURE), 1 - _SURE)) * factor
+        return odds / (1 + odds)
+
 
 def rank_group(rank: int) -> int:
     """Return the index of the group (see `RANK_STEPS`) that a rank belongs to."""
     return sum(rank > step for step in RANK_STEPS)
 
 
-def harm(pooled: PooledPassage, trained: bool) -> float:
-    """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply."""
-    return 1.0 + HARM_TRAINED * trained + HARM_ABOVE_GOLD * pooled.above_gold
+def harm(pooled: PooledPassage, drawn: float) -> float:
+    """Return the cost if this passage is a false negative: 1, plus HARM_TRAINED and HARM_ABOVE_GOLD where they apply.
+
+    Args:
+        drawn: how likely a step of training draws the passage as a negative, from 0 to 1.
+    """
+    return 1.0 + HARM_TRAINED * drawn + HARM_ABOVE_GOLD * pooled.above_gold
 
 
 def select_by_bucket(questions: Iterable[Question], priority: Mapping[str, float], count: int) -> list[str]:
@@ -100,6 +113,10 @@ def select_by_bucket(questions: Iterable[Question], priority: Mapping[str, float
             elif len(chosen) < count:
                 chosen.append(id)
     return chosen
+
+
+def _odds(probability: float) -> float:
+    return probability / (1 - probability)
 
 
 def _posterior(prior: float, positives: int, count: int) -> float:

@@ -86,11 +86,11 @@ class Map:
     def outdated(self) -> list[str]:
         """Encoders whose index was made again, or is gone, since the map was made."""
         indexes = self.study.parts("indexes")
-        return [
-            each["name"]
-            for each in self.manifest["encoders"]
-            if indexes.get(each["name"], {}).get("made") != each["index_made"]
-        ]
+
+        def index_made(encoder: str) -> str | None:
+            return indexes[encoder].get("made") if encoder in indexes else None
+
+        return [each["name"] for each in self.manifest["encoders"] if index_made(each["name"]) != each["index_made"]]
 
     def neighbours(self, point: int, k: int = 10, encoder: int = 0) -> Neighbours:
         """The passages of the whole collection that are nearest to a point in the original space, itself left out.

@@ -16,6 +16,7 @@ from backend.core.manifest import file_sha256, text_sha256
 from backend.data.leaks import TRAINS, eligible_questions
 from backend.reader.settings import DEPTH
 from backend.text.answers import DEFAULT_RULE, match_run, rule_for
+from backend.training.examples import NumberedExamples
 from db.errors import Missing, Refused
 from db.labels import Labels
 from db.records import Passage
@@ -54,14 +55,10 @@ class ReaderExample:
         return tuple(passage for passage, role in zip(self.passages, self.roles, strict=True) if role == NEGATIVE)
 
 
-class ReaderExamples(Protocol):
+class ReaderExamples(NumberedExamples[ReaderExample], Protocol):
     """Examples by number, each with a positive, and a hash of their content."""
 
     digest: str
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int) -> ReaderExample: ...
 
 
 class RunExamples:

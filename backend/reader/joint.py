@@ -29,7 +29,7 @@ from backend.core.model_files import open_model, readable_model
 from backend.progress import Progress
 from backend.reader.examples import NEGATIVE, POSITIVE, ReaderExample, may_train
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, JointSettings
+from backend.reader.settings import JointSettings
 from backend.reader.training import TrainedReader, batch_sampler
 from backend.retrieval.dense import Dense, encoder_settings
 from backend.text.answers import match_run, rule_for
@@ -92,7 +92,7 @@ def train_joint(
         training_device(device),
         JointSettings(**(settings or {})),
     )
-    chosen = replace(chosen, passages=chosen.passages or PASSAGES[on])
+    chosen = replace(chosen, passages=chosen.passages_on(on))
     index = Dense(study, encoder, device)
     if index.manifest["similarity"] == "l2":
         raise Refused(f"the index of {encoder!r} is searched by distance; joint training takes dot products or cosines")
@@ -161,7 +161,7 @@ def _run_trainer(
 
     settings = found.settings
     sampler = batch_sampler(len(training), settings)
-    texts = sampler.batch * settings.passages, len(held_out) * settings.read
+    texts = sampler.batch * settings.passages_on(arguments.device.type), len(held_out) * settings.read
     set_schedule(arguments, settings, sampler.steps, sampler.batch, 10 if held_out else 0, *texts)
     if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return
@@ -213,21 +213,19 @@ class RetrievedPassages:
         union = np.unique(ordinals[ordinals >= 0])
         return ordinals, union, match_run(self.study.corpus, questions, np.tile(union, (len(questions), 1)))
 
-    def example(
-        self, question: Question, ordinals: np.ndarray, holds: np.ndarray, whole: bool = False
-    ) -> ReaderExample | None:
-        """The reader's passages of a question, or all of them (`whole`); None if no passage contains an answer."""
-        at = np.arange(len(ordinals))
-        if not whole:
-            first = [
-                np.flatnonzero(holds)[: self.settings.positives],
-                np.flatnonzero(~holds)[: self.settings.negatives],
-            ]
-            if not len(first[0]):
-                return None
-            at = np.sort(np.concatenate(first))
-        passages = self.study.corpus.passages(ordinals[at].tolist())
-        roles = np.where(holds[at], POSITIVE, NEGATIVE).tolist()
+    def example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray) -> ReaderExample | None:
+        """The question with its first positives and negatives; None if no passage contains an answer."""
+        positives = np.flatnonzero(holds)[: self.settings.positives]
+        negatives = np.flatnonzero(~holds)[: self.settings.negatives]
+        if not len(positives):
+            return None
+        at = np.sort(np.concatenate([positives, negatives]))
+        return self.whole_example(question, ordinals[at], holds[at])
+
+    def whole_example(self, question: Question, ordinals: np.ndarray, holds: np.ndarray) -> ReaderExample:
+        """The question with all these passages."""
+        passages = self.study.corpus.passages(ordinals.tolist())
+        roles = np.where(holds, POSITIVE, NEGATIVE).tolist()
         return ReaderExample(
             question.id, question.text, question.answers, tuple(passages), tuple(roles), rule_for(question)
         )

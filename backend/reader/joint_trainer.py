@@ -71,15 +71,18 @@ class JointTrainer(ReaderTrainer):
         **named: Any,
     ):
         self.found, self.training, self.aside, self.settings = found, training, aside, found.settings
-        super().__init__(*arguments, held_out=aside, read=found.settings.read, **named)
+        super().__init__(
+            *arguments, held_out=(), eval_dataset=list(range(len(aside))), read=found.settings.read, **named
+        )
 
     def network(self) -> DPRReader:
         reader: DPRReader = self.model.reader
         return reader
 
     def compute_loss(
-        self, model: JointModel, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any
+        self, model: torch.nn.Module, inputs: dict[str, torch.Tensor], *unused: Any, **named: Any
     ) -> torch.Tensor:
+        assert isinstance(model, JointModel)
         keys = inputs["keys"].tolist()
         asked = [self.training[number] for _, number in keys]
         vectors = self._vectors(model, asked)
@@ -91,7 +94,11 @@ class JointTrainer(ReaderTrainer):
             row = row[row >= 0]
             example = self.found.example(question, row, held[np.searchsorted(union, row)])
             if example is not None:
-                drawn.append(sample_passages(example, self.settings.passages - 1, epoch, self.settings.seed))
+                drawn.append(
+                    sample_passages(
+                        example, self.settings.passages_on(self.args.device.type) - 1, epoch, self.settings.seed
+                    )
+                )
         if not drawn:
             return loss
         batch = {name: value.to(vectors.device) for name, value in ReaderCollator(self.inputs)(drawn).items()}
@@ -104,7 +111,7 @@ class JointTrainer(ReaderTrainer):
             vectors = self._vectors(self.model, self.aside).cpu().numpy()
         ordinals, union, holds = self.found.of(self.aside, vectors, self.read)
         self.held_out = [
-            self.found.example(question, row, held[np.searchsorted(union, row)], whole=True)
+            self.found.whole_example(question, row, held[np.searchsorted(union, row)])
             for question, row, held in zip(self.aside, ordinals, holds, strict=True)
         ]
         return super().evaluate()
@@ -122,7 +129,7 @@ class JointTrainer(ReaderTrainer):
         return torch.nn.functional.normalize(vectors, dim=1) if cosine else vectors
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         save_model(self.model, str(folder / "model.safetensors"))
 

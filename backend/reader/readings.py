@@ -93,11 +93,15 @@ def answered(study: Study, reading: Reading, ks: Sequence[int] | None = None) ->
         for k in ks
     }
     return MeasuredReading(
-        reading.run.name, reading.reader, questions, said,
+        reading.run.name,
+        reading.reader,
+        questions,
+        said,
         {k: np.array([exact for exact, _ in pairs[k]], dtype=bool) for k in ks},
         {k: np.array([f1 for _, f1 in pairs[k]], dtype=np.float64) for k in ks},
-        {k: np.asarray(relevance.relevant[:, :k].any(axis=1)) for k in ks}, len(reading.run.question_ids) - len(questions),
-    )  # fmt: skip
+        {k: np.asarray(relevance.relevant[:, :k].any(axis=1)) for k in ks},
+        len(reading.run.question_ids) - len(questions),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +118,16 @@ class AnswerRow:
 def answer_rows(made: MeasuredReading, by: Group | None = None) -> list[AnswerRow]:
     """One row for all questions ("all"), or a row for each relation or bucket."""
     groups = {"all": np.arange(len(made.questions))} if by is None else made.groups(by)
-    return [AnswerRow(name, len(rows), {k: proportion(made.exact[k][rows]) for k in made.ks},
-                      {k: mean(made.f1[k][rows], seed=SEED) for k in made.ks}, {k: proportion(made.found[k][rows]) for k in made.ks})
-            for name, rows in groups.items()]  # fmt: skip
+    return [
+        AnswerRow(
+            name,
+            len(rows),
+            {k: proportion(made.exact[k][rows]) for k in made.ks},
+            {k: mean(made.f1[k][rows], seed=SEED) for k in made.ks},
+            {k: proportion(made.found[k][rows]) for k in made.ks},
+        )
+        for name, rows in groups.items()
+    ]
 
 
 def macro_exact(made: MeasuredReading) -> dict[int, Estimate]:
@@ -195,5 +206,7 @@ def both_answer(
         if rows
         else {}
     )
-    return {name: BothAnswer(len(group), proportion(exact_a[group]), proportion(exact_b[group]), differences[name])
-            for name, group in members.items()}  # fmt: skip
+    return {
+        name: BothAnswer(len(group), proportion(exact_a[group]), proportion(exact_b[group]), differences[name])
+        for name, group in members.items()
+    }

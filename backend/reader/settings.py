@@ -44,6 +44,10 @@ class ReaderSettings(TrainingSettings):
         default=20, title="Read", description="Passages of the run that are read for a held-out question", ge=1
     )
 
+    def passages_on(self, device: str) -> int:
+        """Passages of a question in a step on "cuda" or "cpu"."""
+        return self.passages or PASSAGES[device]
+
 
 @settings_class
 class JointSettings(ReaderSettings):

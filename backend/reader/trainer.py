@@ -33,7 +33,7 @@ class ReaderCollator:
 
     inputs: ReaderInputs
 
-    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, torch.Tensor]:
+    def __call__(self, batch: Sequence[SampledExample[ReaderExample]]) -> dict[str, torch.Tensor]:
         encoded: list[Encoded] = []
         groups: list[list[int]] = []
         spans: list[Sequence[tuple[int, int]]] = []
@@ -59,7 +59,8 @@ class ReaderTrainer(SampledTraining, Trainer):
         self, *arguments: Any, held_out: Sequence[ReaderExample], read: int, inputs: ReaderInputs, **named: Any
     ):
         self.held_out, self.read, self.inputs = held_out, read, inputs
-        super().__init__(*arguments, eval_dataset=list(range(len(held_out))), **named)
+        named.setdefault("eval_dataset", list(range(len(held_out))))
+        super().__init__(*arguments, **named)
 
     def network(self) -> Any:
         """The reader inside the trained model."""

@@ -20,7 +20,7 @@ from backend.core.manifest import whole_folder
 from backend.progress import Progress
 from backend.reader.examples import ReaderExample, ReaderExamples, RunExamples, run_hash
 from backend.reader.model import KIND, ReaderModel, start_folder, start_reader
-from backend.reader.settings import PASSAGES, ReaderSettings
+from backend.reader.settings import ReaderSettings
 from backend.training.checkpoints import (
     best_checkpoint,
     check_packages,
@@ -135,7 +135,7 @@ def train(
     check_packages()
     on = training_device(device)
     settings = settings or ReaderSettings()
-    settings = replace(settings, passages=settings.passages or PASSAGES[on])
+    settings = replace(settings, passages=settings.passages_on(on))
     arguments = training_arguments(TrainingArguments, working, settings, on, FIGURE)
     arguments.greater_is_better = True
     chosen, aside = hold_out(examples, settings.held_out, settings.seed)
@@ -156,7 +156,7 @@ def train(
             model,
             arguments,
             settings,
-            NegativeSampler(training, settings.passages - 1, settings.seed),
+            NegativeSampler(training, settings.passages_on(on) - 1, settings.seed),
             sampler,
             held_out,
             checkpoint,
@@ -209,7 +209,7 @@ def _run_trainer(
     model: ReaderModel,
     arguments: Any,
     settings: ReaderSettings,
-    dataset: NegativeSampler,
+    dataset: NegativeSampler[ReaderExample],
     sampler: BatchSampler,
     held_out: list[ReaderExample],
     checkpoint: Path | None,
@@ -221,7 +221,7 @@ def _run_trainer(
     from backend.training.trainer import CheckpointCallback, is_finished
 
     working, sizes = Path(arguments.output_dir), {"questions": len(held_out), "passages": settings.read}
-    texts = sampler.batch * settings.passages, len(held_out) * settings.read
+    texts = sampler.batch * settings.passages_on(arguments.device.type), len(held_out) * settings.read
     set_schedule(arguments, settings, sampler.steps, sampler.batch, 10 if held_out else 0, *texts)
     if checkpoint is not None and is_finished(checkpoint, arguments, settings.patience):
         return

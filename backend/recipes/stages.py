@@ -297,6 +297,7 @@ class Recipe:
                 "steps",
                 "best_step",
                 "average_rank",
+                "mean_average_precision",
                 "held_out_loss",
                 "calibration",
                 "device",

@@ -182,18 +182,22 @@ class Hybrid:
 @settings_class
 class HybridOptions(EncoderOptions):
     method: Literal["auto", "weighted", "rrf"] | None = Field(
-        None,
+        default=None,
         title="Fusion",
         description="How hybrid joins the lists; default from study.toml",
         json_schema_extra={"option": "--fusion"},
     )
     weight: float | None = Field(
-        None, title="Weight", description="BM25 + WEIGHT x dense (DPR: 1.1); default from study.toml"
+        default=None, title="Weight", description="BM25 + WEIGHT x dense (DPR: 1.1); default from study.toml"
     )
     missing: Literal["exact", "minimum"] = Field(
-        "exact", title="Missing scores", description="Weighted fusion: the score of a passage that one list lacks"
+        default="exact",
+        title="Missing scores",
+        description="Weighted fusion: the score of a passage that one list lacks",
     )
-    tune: bool = Field(False, title="Tune", description="Weighted fusion: choose the weight on dev (Success@20)")
+    tune: bool = Field(
+        default=False, title="Tune", description="Weighted fusion: choose the weight on dev (Success@20)"
+    )
 
 
 class HybridKind(EncoderKind):

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from backend.core.processor import cpu_multiplies_bfloat16
 from backend.retrieval.encoder import Encoder
 from db.errors import Refused
 from db.records import Passage
@@ -35,7 +35,6 @@ PROMPTS = (
 )  # the names under which SentenceTransformer.encode_document looks for a prompt
 TRIED = ("", "a", "Zürich, 北京 (1912) [SEP] e\u0301", "a word " * 5000)  # on which both ways to tokenise must agree
 TENSORS = {"input_ids", "attention_mask", "token_type_ids"}
-CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
 
 
 class PassageEncoder:
@@ -239,7 +238,4 @@ def _quick(device: torch.device) -> tuple[str, ...]:
 
     if device.type == "cuda":
         return ("bfloat16", "float16") if torch.cuda.is_bf16_supported(including_emulation=False) else ("float16",)
-    flags = Path("/proc/cpuinfo")
-    if device.type == "cpu" and flags.is_file() and CPU_FLAGS & set(flags.read_text().split()):
-        return ("bfloat16",)
-    return ()
+    return ("bfloat16",) if device.type == "cpu" and cpu_multiplies_bfloat16() else ()

@@ -236,11 +236,15 @@ def _documented(*codes: int) -> dict[int | str, dict]:
 def _answer(asked: SearchRequest, found: BatchedHits, digest: str, seconds: float) -> dict:
     lengths = (found.hits.ordinals >= 0).sum(1).tolist()
     return {
-        "retriever": asked.retriever, "k": asked.k, "corpus": digest, "indexes": found.indexes, "settings": found.settings,
+        "retriever": asked.retriever,
+        "k": asked.k,
+        "corpus": digest,
+        "indexes": found.indexes,
+        "settings": found.settings,
         "ordinals": [row[:length].tolist() for row, length in zip(found.hits.ordinals, lengths, strict=True)],
         "scores": [row[:length].tolist() for row, length in zip(found.hits.scores, lengths, strict=True)],
         "seconds": round(seconds, 6),
-    }  # fmt: skip
+    }
 
 
 def _say_errors_in_one_line(api: FastAPI) -> None:

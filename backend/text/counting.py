@@ -1,4 +1,4 @@
-"""Numbers in sentences: "1 passage", "2,223 passages"."""
+"""Numbers in sentences: "1 passage", "2,223 passages", "3 min"."""
 
 from __future__ import annotations
 
@@ -29,3 +29,10 @@ def noun(number: int, singular: str, plural: str | None = None) -> str:
     if singular.endswith("y") and singular[-2:-1] not in "aeiou":
         return singular[:-1] + "ies"
     return singular + ("es" if singular.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -387,7 +387,7 @@ def share_index(study: Study, encoder: str, name: str) -> None:
         from backend.retrieval.encoder import load_encoder
 
         described = load_encoder(study.settings.encoders[name]).describe()
-        manifest = read_manifest(source) or {}
+        manifest: dict[str, Any] = read_manifest(source) or {}
         kept = {key: manifest[key] for key in ("passages", "corpus", "dtype", "unit_length")}
         write_manifest(
             folder,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.core.manifest import read_object, versions, write_json
+from backend.core.processor import cpu_multiplies_bfloat16
 from backend.core.settings import check_name
 from backend.training.distributed import is_distributed, is_main_process, wait_for_all
 from backend.training.training_log import LOG, cut_log, read_lines
@@ -43,12 +44,12 @@ def new_model_folder(study: Study, name: str, replace: bool) -> Path:
 
 
 def models_of(study: Study) -> dict[str, dict]:
-    """The models trained in this study, oldest first: name to training.json."""
+    """The models trained in this study, oldest first: name to training.json. Those of unknown age come first."""
     found = {path.parent.name: read_object(path) for path in study.folder.glob(f"models/*/{TRAINING}")}
     return dict(
         sorted(
             ((name, about) for name, about in found.items() if not name.startswith(".")),
-            key=lambda item: item[1]["made"],
+            key=lambda item: item[1].get("made", ""),
         )
     )
 
@@ -142,19 +143,25 @@ def training_device(device: str | None) -> str:
 def uses_bfloat16(precision: str, device: str) -> bool:
     """Whether to compute in bfloat16, from "auto", "float32" or "bfloat16".
 
-    Auto uses bfloat16 on a GPU that supports it.
+    Auto uses bfloat16 on a GPU or a CPU that multiplies it itself.
     """
     import torch
 
-    return precision == "bfloat16" or precision == "auto" and device == "cuda" and torch.cuda.is_bf16_supported()
+    if precision != "auto":
+        return precision == "bfloat16"
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return cpu_multiplies_bfloat16()
 
 
-def training_arguments(kind: type, working: Path, settings: Any, device: str, figure: str) -> Any:
+def training_arguments(
+    kind: type, working: Path, settings: Any, device: str, figure: str, greater_is_better: bool = False
+) -> Any:
     """The library's training arguments that do not depend on the data. Joins the other processes, if there are any.
 
     Args:
         kind: the library's class of arguments.
-        figure: the metric that compares checkpoints; lower is better.
+        figure: the metric that compares checkpoints. greater_is_better: whether more of it is better.
     """
     import logging
 
@@ -176,7 +183,7 @@ def training_arguments(kind: type, working: Path, settings: Any, device: str, fi
         save_strategy="steps",
         logging_nan_inf_filter=False,
         metric_for_best_model=f"eval_{figure}",
-        greater_is_better=False,
+        greater_is_better=greater_is_better,
         report_to="none",
         disable_tqdm=True,
         log_level="error",

@@ -13,9 +13,11 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json
@@ -53,8 +55,10 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
     from backend.core.study import Study
+    from backend.training_sets.training_set import TrainingSet
 
-FIGURE = "held_out_loss"
+FIGURE = "mean_average_precision"
+FIGURES = (FIGURE, "average_precision", "held_out_loss")
 LABELS_ENOUGH = 20  # of each kind; with fewer labels, the held-out pairs of the training set calibrate instead
 
 
@@ -66,7 +70,7 @@ class TrainedCrossEncoder:
     folder: str
     steps: int
     best_step: int
-    held_out_loss: float | None
+    mean_average_precision: float | None
     calibration: str | None
     seconds: float
 
@@ -85,8 +89,8 @@ def train_cross_encoder(
 ) -> TrainedCrossEncoder:
     """The job: train on the negatives of a training set, easy ones included.
 
-    Held-out questions, which compare checkpoints and calibrate, use only mined negatives, because the model will score
-    mined passages.
+    Held-out questions, which compare checkpoints and calibrate, use only what the runs retrieved, because that is what
+    the model will score.
 
     Args:
         start: a folder or Hugging Face name, or "minilm".
@@ -128,7 +132,7 @@ def train_cross_encoder(
             working_folder(study, name),
             CrossEncoderSettings(**(settings or {})),
             labels=labels,
-            retrieved=lambda one: mined[places[one.id]],
+            retrieved=lambda one: _as_retrieved(mined[places[one.id]], opened),
             device=device,
             restart=restart,
             progress=progress,
@@ -154,7 +158,8 @@ def train(
 
     Args:
         labels: returns people's labels of held-out questions; if there are enough, only they calibrate.
-        retrieved: returns a held-out example with mined passages only; None if it has no other negatives.
+        retrieved: returns a held-out example with retrieved passages only; None if it has no others. If no positive of
+            any held-out question was retrieved, all their positives count.
 
     Raises:
         Refused: pairs of one class only, settings that cannot learn, another unfinished training in `working`, a full
@@ -166,11 +171,11 @@ def train(
     check_packages()
     settings = settings or CrossEncoderSettings()
     on = training_device(device)
-    arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE)
+    arguments = training_arguments(CrossEncoderTrainingArguments, working, settings, on, FIGURE, greater_is_better=True)
     every = _both_kinds(with_positives(examples))
     chosen, held_out = hold_out(every, settings.held_out, settings.seed)
     training = Subset(every, chosen)
-    aside = [retrieved(every[number]) if retrieved else every[number] for number in held_out]
+    aside = _retrieved_lists([every[number] for number in held_out], retrieved)
     pairs = held_out_pairs(aside, settings.pairs, settings.seed)
     began = time.monotonic()
     with readable_training_errors(settings.batch):
@@ -205,7 +210,7 @@ def train(
                 working,
                 target,
                 settings,
-                pairs,
+                whole_lists(aside, settings.calibration_pairs, settings.seed),
                 judged,
                 on,
                 request
@@ -224,9 +229,44 @@ def train(
     return made
 
 
+def _as_retrieved(mined: Example, opened: TrainingSet) -> Example:
+    """Keep the mined negatives of a held-out example, and the positives that a run retrieved."""
+    ranked = {pair.passage for _, pairs in opened.groups([mined.id]) for pair in pairs if pair.rank is not None}
+    return replace(mined, positives=tuple(passage for passage in mined.positives if passage.id in ranked))
+
+
+def _retrieved_lists(examples: list[Example], retrieved: Callable[[Example], Example] | None) -> list[Example]:
+    """The held-out examples with what was retrieved; with all positives if none of them was."""
+    if retrieved is None:
+        return examples
+    found = [retrieved(example) for example in examples]
+    if any(example.positives for example in found):
+        return found
+    return [replace(example, positives=own.positives) for example, own in zip(found, examples, strict=True)]
+
+
+def whole_lists(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
+    """All positives and all negatives of as many questions as make up at most `most` pairs, and of one at least.
+
+    The share of positives among these pairs is that of the lists that the model will score, so the probabilities that
+    are fitted to them hold there. Passages of which nothing is known are in no example and do not count.
+    """
+    pairs: list[LabelledPair] = []
+    for example in random.Random(f"{seed} lists").sample(list(examples), len(examples)):
+        own = [
+            LabelledPair(example.id, example.question, passage, positive)
+            for passages, positive in ((example.positives, True), (example.hard_negatives(), False))
+            for passage in passages
+        ]
+        if pairs and len(pairs) + len(own) > most:
+            break
+        pairs += own
+    return pairs
+
+
 def held_out_pairs(examples: Sequence[Example], most: int, seed: int = 0) -> list[LabelledPair]:
     """All positives of each question and random negatives, about `most` pairs in all, but at least one negative of
-    each question.
+    each question. They compare checkpoints.
     """
     pairs: list[LabelledPair] = []
     for example in examples:
@@ -282,10 +322,10 @@ def _run_trainer(
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from transformers import PrinterCallback
 
-    from backend.training.evaluators import PairEvaluator
+    from backend.training.evaluators import PairEvaluator, comparable_questions
     from backend.training.trainer import CheckpointCallback, PairCollator, PairTrainer, is_finished
 
-    both = len({pair.positive for pair in pairs}) == 2
+    both = bool(comparable_questions(pairs))
     set_schedule(
         arguments,
         settings,
@@ -307,9 +347,7 @@ def _run_trainer(
         data_collator=PairCollator(TEMPLATE),
         evaluator=PairEvaluator(pairs, logits, settings.batch) if both else None,
         callbacks=[
-            CheckpointCallback(
-                Path(arguments.output_dir), sampler, (FIGURE, "average_precision"), settings.patience, sizes, progress
-            )
+            CheckpointCallback(Path(arguments.output_dir), sampler, FIGURES, settings.patience, sizes, progress)
         ],
     )
     trainer.remove_callback(PrinterCallback)
@@ -320,12 +358,16 @@ def _save_best(
     working: Path,
     target: Path,
     settings: CrossEncoderSettings,
-    pairs: list[LabelledPair],
+    lists: list[LabelledPair],
     judged: list[LabelledPair],
     device: str,
     about: dict,
 ) -> TrainedCrossEncoder:
-    """Put the best checkpoint into `target`; calibrate it if the held-out pairs are of both kinds."""
+    """Put the best checkpoint into `target`; calibrate it if the held-out lists hold both kinds.
+
+    Enough labels of people calibrate alone. What people judge is chosen, so their share of positives is corrected to
+    that of the lists.
+    """
     from sentence_transformers import CrossEncoder
 
     kept, method = best_checkpoint(working, FIGURE), None
@@ -333,11 +375,12 @@ def _save_best(
         copy_model(kept.folder, building)
         model = CrossEncoder(str(building), device=device)
         by_people = min(sum(p.positive for p in judged), sum(not p.positive for p in judged)) >= LABELS_ENOUGH
-        if len({pair.positive for pair in pairs}) == 2:
-            report = calibrate(model, judged if by_people else pairs, settings.calibration, settings.seed)
-            report["of"] = (
-                "people's labels of held-out questions" if by_people else "held-out pairs of the training set"
+        if len({pair.positive for pair in lists}) == 2:
+            base_rate = float(np.mean([pair.positive for pair in lists]))
+            report = calibrate(
+                model, judged if by_people else lists, settings.calibration, settings.seed, base_rate=base_rate
             )
+            report["of"] = "people's labels of held-out questions" if by_people else "whole lists of held-out questions"
             write_json(building / CALIBRATION, report)
             method = report["method"]
         write_training_json(
@@ -347,6 +390,9 @@ def _save_best(
                 "last_step": kept.last_step,
                 "best_step": kept.step,
                 FIGURE: kept.value,
+                "held_out_loss": next(
+                    (line["held_out_loss"] for line in kept.curve if line["step"] == kept.step), None
+                ),
                 "curve": kept.curve,
                 "calibration": method,
                 "model_hash": weights_hash(building),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from backend.core.manifest import read_json, read_manifest
+from backend.core.manifest import MANIFEST, read_json, read_manifest
 from backend.text.counting import counted
 from db.errors import Missing
 from db.labels import Labels
@@ -107,8 +109,22 @@ def curve_points(study: Study) -> list[CurvePoint]:
     """Return the points, oldest first."""
     folder = study.path(FOLDER)
     numbers = sorted(int(part.name) for part in folder.iterdir() if part.name.isdigit()) if folder.is_dir() else []
-    manifests = [read_manifest(study.path(FOLDER, str(number))) for number in numbers]
-    return [_point(manifest) for manifest in manifests if manifest is not None]
+    found = [_read_point(study.path(FOLDER, str(number))) for number in numbers]
+    return [point for point in found if point is not None]
+
+
+def _read_point(folder: Path) -> CurvePoint | None:
+    try:
+        return _point_at(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1000)
+def _point_at(folder: Path, changed: int) -> CurvePoint | None:
+    """A point, read once: it never changes, and every label asks for all of them."""
+    manifest = read_manifest(folder)
+    return None if manifest is None else _point(manifest)
 
 
 def point_before(points: list[CurvePoint], last_event: int, inputs: dict[str, Any]) -> CurvePoint | None:
@@ -144,9 +160,9 @@ def worked(point: CurvePoint) -> list[str]:
 
 
 def due(study: Study) -> Reason | None:
-    """Say why another point is due: a batch was finished, or LABELS_PER_POINT labels of training questions came since the last one.
+    """Say why another point is due: LABELS_PER_POINT labels of training questions came since the last one, or a batch was finished.
 
-    Takes a few milliseconds: it is asked after every label.
+    The first label of all makes the point without labels due: it computes what later points share. Takes a few milliseconds: it is asked after every label.
     """
     points = curve_points(study)
     last = max(points, key=lambda point: point.last_event, default=None)
@@ -155,7 +171,10 @@ def due(study: Study) -> Reason | None:
     try:
         if labels.last_event == since:
             return None
-        if sum(labels.labels_since(since, ("train",)).values()) >= LABELS_PER_POINT:
+        new = sum(labels.labels_since(since, ("train",)).values())
+        if not points and new:
+            return "start"
+        if new >= LABELS_PER_POINT:
             return "labels"
     finally:
         labels.close()

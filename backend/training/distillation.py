@@ -89,7 +89,7 @@ class Teacher:
         if self._store is None and self.name in self.study.parts("scores"):  # another process created the store
             self._store = ScoreStore.open(self.study, self.name)
 
-    def __call__(self, batch: Sequence[SampledExample], hard_negatives: int) -> Tensor:
+    def __call__(self, batch: Sequence[SampledExample[Example]], hard_negatives: int) -> Tensor:
         """(b, 1 + hard_negatives) float32 log odds of each question's positive and hard negatives; -inf if there is
         no passage.
         """
@@ -176,7 +176,7 @@ def _label_log_odds(example: Example, passage: Passage) -> float | None:
     return CERTAIN if any(passage.id == positive.id for positive in example.positives) else -CERTAIN
 
 
-def _passages(drawn: SampledExample) -> tuple[Passage, ...]:
+def _passages(drawn: SampledExample[Example]) -> tuple[Passage, ...]:
     return (drawn.positive, *drawn.negatives)
 
 

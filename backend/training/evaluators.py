@@ -1,4 +1,5 @@
-"""Evaluators that compare checkpoints: the average rank of the positive (DPR), and the loss of held-out pairs.
+"""Evaluators that compare checkpoints: the average rank of the positive (DPR), and the mean average precision of
+held-out pairs.
 
 The average rank is the rank of a question's best known positive among the other passages of one fixed pool, from 1.
 Ties count against the positive, so a model that scores everything equally gains nothing. DPR takes each process's
@@ -8,15 +9,19 @@ share of the pool, so its figure depends on the number of processes; here all pr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.model import BaseModel
 
 from backend.training.examples import Pool
 from backend.training.losses import SIMILARITIES
+
+if TYPE_CHECKING:
+    from backend.training.scoring import LabelledPair
 
 BLOCK = 256  # questions whose scores are in memory at a time
 
@@ -57,15 +62,37 @@ class RankEvaluator(BaseEvaluator):
         self.pool, self.template, self.similarity, self.batch = pool, template, similarity, batch
 
     def __call__(
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+        self, model: BaseModel, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
+        assert isinstance(model, SentenceTransformer)
         return measure(model, self.pool, self.template, self.similarity, self.batch)
 
 
-class PairEvaluator(BaseEvaluator):
-    """The mean log loss of held-out pairs, and their average precision."""
+def comparable_questions(pairs: Sequence[LabelledPair]) -> dict[str, list[int]]:
+    """The places of each question's pairs, of the questions that have pairs of both kinds."""
+    places: dict[str, list[int]] = {}
+    for place, pair in enumerate(pairs):
+        places.setdefault(pair.question_id, []).append(place)
+    return {question: own for question, own in places.items() if len({pairs[place].positive for place in own}) == 2}
 
-    def __init__(self, pairs: Sequence[Any], logits: Callable[..., Any], batch: int):
+
+def mean_average_precision(scores: np.ndarray, pairs: Sequence[LabelledPair]) -> float:
+    """The average precision of each question's own pairs, averaged over the questions that have pairs of both kinds.
+
+    A cross-encoder orders the passages of one question, so the scores of two questions are not compared.
+    """
+    from sklearn.metrics import average_precision_score
+
+    positive = np.array([pair.positive for pair in pairs])
+    return float(
+        np.mean([average_precision_score(positive[own], scores[own]) for own in comparable_questions(pairs).values()])
+    )
+
+
+class PairEvaluator(BaseEvaluator):
+    """The mean average precision of held-out pairs, by question; their average precision as one list, and log loss."""
+
+    def __init__(self, pairs: Sequence[LabelledPair], logits: Callable[..., np.ndarray], batch: int):
         super().__init__()
         self.pairs, self.logits, self.batch = pairs, logits, batch
         self.positive = torch.tensor([float(pair.positive) for pair in pairs], dtype=torch.float64)
@@ -75,11 +102,10 @@ class PairEvaluator(BaseEvaluator):
     ) -> dict[str, float]:
         from sklearn.metrics import average_precision_score
 
-        scores = torch.from_numpy(
-            self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch)
-        )
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, self.positive)
+        scores = self.logits(model, [(pair.question, pair.passage) for pair in self.pairs], self.batch)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(torch.from_numpy(scores), self.positive)
         return {
+            "mean_average_precision": mean_average_precision(scores, self.pairs),
+            "average_precision": float(average_precision_score(self.positive.numpy(), scores)),
             "held_out_loss": loss.item(),
-            "average_precision": float(average_precision_score(self.positive.numpy(), scores.numpy())),
         }

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile, zip_longest
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,21 @@ from db.records import Passage
 if TYPE_CHECKING:
     from backend.core.study import Study
 
-T = TypeVar("T")
+
+class HasPassages(Protocol):
+    """What sampling needs of a question: its id, and its passages of both kinds."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def positives(self) -> tuple[Passage, ...]: ...
+
+    def hard_negatives(self) -> tuple[Passage, ...]: ...
+
+
+E = TypeVar("E", bound=HasPassages)
+E_co = TypeVar("E_co", bound=HasPassages, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +61,27 @@ class Example:
         return tuple(passage for passage in self.negatives if passage.id not in known)
 
 
-class TrainingExamples(Protocol):
+class NumberedExamples(Protocol[E_co]):
     """Examples by number. A list works; a class that reads each example on demand saves memory."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Example: ...
+    def __getitem__(self, index: int, /) -> E_co: ...
+
+
+TrainingExamples: TypeAlias = NumberedExamples[Example]
 
 
 @dataclass(frozen=True, slots=True)
-class SampledExample:
+class SampledExample(Generic[E]):
     """An example as a batch uses it: one positive, and up to the wanted number of hard negatives."""
 
-    example: Example
+    example: E
     positive: Passage
     negatives: tuple[Passage, ...]
 
 
-def sample_passages(example: Example, hard_negatives: int, epoch: int, seed: int) -> SampledExample:
+def sample_passages(example: E, hard_negatives: int, epoch: int, seed: int) -> SampledExample[E]:
     """Sample the passages of a question for an epoch.
 
     Positives and negatives each follow a seeded order that continues from epoch to epoch.
@@ -114,17 +131,17 @@ class BatchSampler:
 
 
 @dataclass(frozen=True)
-class NegativeSampler:
+class NegativeSampler(Generic[E]):
     """The examples as a dataset of torch. Its keys are the pairs of `BatchSampler`."""
 
-    examples: TrainingExamples
+    examples: NumberedExamples[E]
     hard_negatives: int
     seed: int
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, key: tuple[int, int]) -> SampledExample:
+    def __getitem__(self, key: tuple[int, int]) -> SampledExample[E]:
         epoch, index = key
         return sample_passages(self.examples[index], self.hard_negatives, epoch, self.seed)
 
@@ -185,20 +202,20 @@ def hold_out(examples: Sized, count: int, seed: int = 0) -> tuple[list[int], lis
 
 
 @dataclass(frozen=True)
-class Subset:
+class Subset(Generic[E]):
     """A subset of examples, by number."""
 
-    examples: TrainingExamples
+    examples: NumberedExamples[E]
     numbers: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, index: int) -> Example:
+    def __getitem__(self, index: int) -> E:
         return self.examples[self.numbers[index]]
 
 
-def with_positives(examples: TrainingExamples) -> Subset:
+def with_positives(examples: NumberedExamples[E]) -> Subset[E]:
     """The examples that have a positive.
 
     Raises:

@@ -62,7 +62,8 @@ def start_model(start: EncoderSettings, shape: Shape, device: str | None = None)
                 f"{start.model or start.question_model} has two towers already; train both, or start from a model with one"
             )
         after = list(loaded)[1:]
-        pair = [[*loaded[0].sub_modules[route], *copy.deepcopy(after)] for route in ROUTES.values()]
+        towers: Any = loaded[0].sub_modules
+        pair = [[*towers[route], *copy.deepcopy(after)] for route in ROUTES.values()]
     else:
         modules = list(loaded)
         pair = [modules, modules if shape.towers == "shared" else copy.deepcopy(modules)]

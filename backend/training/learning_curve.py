@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.accuracy import wilson
+from backend.core import jobs
 from backend.core.gold import gold_matrix
 from backend.core.jobs import job
 from backend.core.manifest import whole_folder, write_json, write_manifest
@@ -51,6 +52,7 @@ from backend.training.curve_points import (
     Scope,
     Share,
     curve_points,
+    due,
     finished_batches,
     point_before,
 )
@@ -65,7 +67,11 @@ if TYPE_CHECKING:
     from backend.core.study import Study
     from backend.progress import Progress
 
+KIND = "learning curve"
+AUTOMATIC: tuple[Reason, ...] = ("start", "labels", "batch")
+JOBS_LOOKED_AT = 20
 SUCCESS_OF_ADAPTER = 20
+ADAPTER_QUESTIONS = 100
 ROLES = {POSITIVE: "positive", NEGATIVE: "negative", UNKNOWN: "left out"}
 NOT_USED = "not used"
 RUNS_KEPT = 2  # of each scope: the last point's and the one it is compared with
@@ -121,7 +127,7 @@ def _can_be_adapted(study: Study, encoder: str) -> bool:
     return manifest.get("similarity") != "l2" and "vectors_of" not in manifest and encoder in study.settings.encoders
 
 
-@job("learning curve", light=True)
+@job(KIND, light=True)
 def add_point(
     study: Study,
     reason: Reason = "asked",
@@ -150,8 +156,13 @@ def add_point(
         last_event = bench.labels.last_event if until is None else until
         points = curve_points(study)
         if last_event and point_before(points, last_event, bench.about) is None:
+            # The first point of a curve needs one without labels to be compared with.
             points.append(_add(bench, "start", 0, points))
-        return _add(bench, reason, last_event, points)
+        added = _add(bench, reason, last_event, points)
+        # Labels that came meanwhile found this job at work and started none.
+        while reason in AUTOMATIC and (again := due(study)) in AUTOMATIC:
+            added = _add(bench, again, bench.labels.last_event, curve_points(study))
+        return added
 
 
 @job("learning curve history", light=True)
@@ -181,6 +192,35 @@ def add_history(
         add_point(study, "history", train, dev, encoder, seed, until=number, progress=progress).number
         for number in wanted
     ]
+
+
+def is_unfinished(study: Study) -> bool:
+    """Whether a point is being computed, or waits to be."""
+    return any(found.unfinished and found.kind.startswith(KIND) for found in jobs.recent(study, JOBS_LOOKED_AT))
+
+
+def start_if_due(study: Study) -> str | None:
+    """Start the job that adds a point if labels call for one; return its id. Asked after every label, so it is quick.
+
+    Whoever labels need not have the right to train: the study asks for the point, not the person.
+    """
+    reason = due(study)
+    if reason is None:
+        return None
+    recent = [found for found in jobs.recent(study, JOBS_LOOKED_AT) if found.kind == KIND]
+    if recent and recent[0].unfinished:
+        return None
+    labels = Labels(study.labels_path, read_only=True)
+    if recent and recent[0].state != "done":
+        # A point that failed would fail again after every label.
+        tried = int(recent[0].arguments.get("until") or 0)
+        if sum(labels.labels_since(tried, ("train",)).values()) < LABELS_PER_POINT:
+            return None
+    try:
+        curve_inputs(study)
+    except Missing:
+        return None
+    return jobs.submit(add_point, study, reason, until=0 if reason == "start" else labels.last_event)
 
 
 def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurvePoint]) -> CurvePoint:
@@ -219,7 +259,8 @@ def _add(bench: _Bench, reason: Reason, last_event: int, points: Sequence[CurveP
         "seconds": round(time.monotonic() - started, 1),
     }
     with whole_folder(study.path(FOLDER, str(number))) as building:
-        np.savez(building / "outcomes.npz", questions=np.array([q.id for q in bench.relevance.questions]), **outcomes)
+        ids = np.array([q.id for q in bench.relevance.questions])
+        np.savez(building / "outcomes.npz", allow_pickle=False, questions=ids, **outcomes)
         write_json(building / PAIRS, [[pair.question, pair.passage, pair.before, pair.now] for pair in changed])
         write_manifest(building, content)
     _forget_runs(study, curve_points(study))
@@ -418,12 +459,15 @@ class _Bench:
         return question_vectors(self.study, self.dense, texts, self.progress)
 
     def adapted(self, lists: Lists, truth: np.ndarray, by_people: Mapping[str, Mapping[str, int]]) -> np.ndarray | None:
-        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an index."""
+        """(q',) bool: does an adapter, learned from the same questions, find an answer in the first 20? None without an index.
+
+        With fewer than ADAPTER_QUESTIONS it would do worse than the encoder alone, which then stays as it is.
+        """
         if self.dense is None:
             return None
         positives, negatives = self._training_rows(lists, truth, by_people)
         learnable = [i for i, row in enumerate(positives) if row]
-        if not learnable:
+        if len(learnable) < ADAPTER_QUESTIONS:
             return self.base_adapter
         texts = [lists.questions[i].text for i in learnable]
         asked = TrainingQuestions(
@@ -469,8 +513,8 @@ class _Bench:
         rows = self.dense.search_vectors(vectors, min(SUCCESS_OF_ADAPTER, len(self.study.corpus))).ordinals
         questions = self.relevance.questions
         if self.relevance.kind == "gold":
-            return gold_matrix(self.study.corpus, rows, questions)[0].any(axis=1)
-        return match_run(self.study.corpus, questions, rows, self.rule, self.progress).any(axis=1)
+            return np.asarray(gold_matrix(self.study.corpus, rows, questions)[0].any(axis=1))
+        return np.asarray(match_run(self.study.corpus, questions, rows, self.rule, self.progress).any(axis=1))
 
     # What is kept
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from backend.core.manifest import read_object
 from backend.core.model_files import open_model, readable_model
 from backend.judges.calibration import ProbabilityCalibration, at_thresholds, brier, cross_validated, fit, reliability
 from backend.progress import Progress
+from backend.training.checkpoints import uses_bfloat16
+from backend.training.training_settings import Precision
 from db.errors import Missing
 from db.records import Passage
 
@@ -39,20 +41,40 @@ class LabelledPair:
     positive: bool
 
 
-def logits(model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
+def logits(
+    model: CrossEncoder, pairs: Sequence[tuple[str, Passage]], batch: int = 32, precision: Precision = "auto"
+) -> np.ndarray:
     """(n,) float64 raw scores of (question, passage) pairs."""
     import torch
 
     if not pairs:
         return np.zeros(0)
     texts = [(question, TEMPLATE.format(title=passage.title, text=passage.text)) for question, passage in pairs]
-    return model.predict(texts, batch_size=batch, activation_fn=torch.nn.Identity(), show_progress_bar=False).astype(
-        np.float64
-    )
+    device = torch.device(model.device).type
+    with torch.autocast(device, torch.bfloat16, enabled=uses_bfloat16(precision, device)):
+        found = model.predict(
+            texts,
+            batch_size=batch,
+            activation_fn=torch.nn.Identity(),
+            show_progress_bar=False,
+            convert_to_numpy=False,
+            convert_to_tensor=True,
+        )
+    return found.double().cpu().numpy().reshape(len(pairs))
 
 
-def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = "auto", seed: int = 0) -> dict:
+def calibrate(
+    model: CrossEncoder,
+    pairs: Sequence[LabelledPair],
+    method: str = "auto",
+    seed: int = 0,
+    base_rate: float | None = None,
+) -> dict:
     """Calibrate on labelled pairs outside the training data. Returns the content of calibration.json.
+
+    Args:
+        base_rate: share of positives among what the model will score; the probabilities are corrected to it. None: as
+            among the pairs.
 
     Raises:
         Refused: the pairs are of one class.
@@ -63,8 +85,10 @@ def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = 
     questions = [pair.question_id for pair in pairs]
     apart = cross_validated(scores, positive, questions, fitted.method, seed)
     shown = fitted(scores) if apart is None else apart
+    rate = float(positive.mean())
     return {
-        **asdict(fitted),
+        **asdict(fitted if base_rate is None else with_base_rate(fitted, rate, base_rate)),
+        "base_rate": rate if base_rate is None else base_rate,
         "pairs": len(pairs),
         "positives": int(positive.sum()),
         "questions": len(set(questions)),
@@ -75,6 +99,18 @@ def calibrate(model: CrossEncoder, pairs: Sequence[LabelledPair], method: str = 
         "thresholds": at_thresholds(shown, positive),
         "reliability": reliability(shown, positive),
     }
+
+
+def with_base_rate(calibration: ProbabilityCalibration, fitted_at: float, base_rate: float) -> ProbabilityCalibration:
+    """Return a calibration whose odds are corrected from one share of positives to another (Saerens et al. 2002).
+
+    Right if the scores of positives, and those of negatives, are spread alike where it was fitted and where it is used.
+    """
+    ratio = (base_rate / (1 - base_rate)) / (fitted_at / (1 - fitted_at))
+    if calibration.method == "isotonic":
+        points = tuple((x, ratio * y / (ratio * y + 1 - y)) for x, y in calibration.points)
+        return replace(calibration, points=points)
+    return replace(calibration, intercept=calibration.intercept + float(np.log(ratio)))
 
 
 class CrossEncoderScorer:
@@ -108,16 +144,20 @@ class CrossEncoderScorer:
             )
         )
 
-    def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32) -> np.ndarray:
+    def score(self, pairs: Sequence[tuple[str, Passage]], batch: int = 32, precision: Precision = "auto") -> np.ndarray:
         """(n,) float64: probability that each passage answers its question."""
-        return self.probabilities(logits(self.model, pairs, batch))
+        return self.probabilities(logits(self.model, pairs, batch, precision))
 
 
 def score(
-    model: CrossEncoderScorer | Path, pairs: Sequence[tuple[str, Passage]], device: str | None = None
+    model: CrossEncoderScorer | Path,
+    pairs: Sequence[tuple[str, Passage]],
+    device: str | None = None,
+    precision: Precision = "auto",
 ) -> np.ndarray:
     """(n,) probabilities of (question, passage) pairs, by a model or its folder."""
-    return (model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)).score(pairs)
+    scorer = model if isinstance(model, CrossEncoderScorer) else CrossEncoderScorer(model, device)
+    return scorer.score(pairs, precision=precision)
 
 
 def weights_hash(folder: Path) -> str:

@@ -23,7 +23,7 @@ from backend.core.manifest import write_json
 from backend.progress import Progress
 from backend.training.checkpoints import WHOLE, drop_checkpoints, state_of
 from backend.training.distributed import average_gradients, is_main_process, wait_for_all
-from backend.training.examples import BatchSampler, SampledExample, passage_number
+from backend.training.examples import BatchSampler, Example, SampledExample, passage_number
 from backend.training.losses import PAD
 from backend.training.training_log import write_line
 from db.errors import Refused
@@ -45,9 +45,9 @@ class Collator:
     question_tokens: int
     passage_tokens: int
     routed: bool
-    teacher: Callable[[Sequence[SampledExample], int], torch.Tensor] | None = None
+    teacher: Callable[[Sequence[SampledExample[Example]], int], torch.Tensor] | None = None
 
-    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, Any]:
+    def __call__(self, batch: Sequence[SampledExample[Example]]) -> dict[str, Any]:
         columns: list[list[Passage | None]] = [[drawn.positive for drawn in batch]]
         columns += [
             [drawn.negatives[i] if i < len(drawn.negatives) else None for drawn in batch]
@@ -165,7 +165,7 @@ class PairCollator:
 
     template: str
 
-    def __call__(self, batch: Sequence[SampledExample]) -> dict[str, Any]:
+    def __call__(self, batch: Sequence[SampledExample[Example]]) -> dict[str, Any]:
         pairs = [
             (drawn.example.question, passage, label)
             for drawn in batch

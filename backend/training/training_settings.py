@@ -59,7 +59,9 @@ class TrainingSettings:
         default=0, title="Seed", description="Seed of the order, of sampling and of dropout", ge=0, le=LARGEST_SEED
     )
     precision: Precision = Field(
-        default="auto", title="Precision", description="Arithmetic; auto: bfloat16 on a GPU that has it, else float32"
+        default="auto",
+        title="Precision",
+        description="Arithmetic; auto: bfloat16 on a processor that multiplies it, else float32",
     )
 
 
@@ -182,8 +184,12 @@ class CrossEncoderSettings(TrainingSettings):
     learning_rate: float = Field(
         default=1e-5, title="Learning rate", description="Highest learning rate; the rate rises to it and falls", gt=0
     )
-    pairs: int = Field(
-        default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints and calibrate", ge=1
+    pairs: int = Field(default=1000, title="Pairs", description="Held-out pairs, about, that compare checkpoints", ge=1)
+    calibration_pairs: int = Field(
+        default=4000,
+        title="Calibration pairs",
+        description="Maximum held-out pairs that calibrate: whole lists of questions",
+        ge=1,
     )
     evaluate_every: int | None = Field(
         default=None,
@@ -237,37 +243,43 @@ class AdapterSettings:
     """How an adapter learns."""
 
     kind: Literal["linear", "mlp"] = Field(
-        "linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units"
+        default="linear", title="Map", description="linear: one matrix; mlp: a residual layer of hidden units"
     )
-    hidden: int = Field(1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
+    hidden: int = Field(default=1024, title="Hidden units", description="Width of the MLP", ge=1, le=65536)
     steps: int | None = Field(
-        None, title="Steps", description="Number of batches; default 200 (linear), 800 (mlp)", ge=1
+        default=None, title="Steps", description="Number of batches; default 200 (linear), 800 (mlp)", ge=1
     )
-    batch: int = Field(256, title="Batch", description="Questions in a batch", ge=2)
+    batch: int = Field(default=256, title="Batch", description="Questions in a batch", ge=2)
     hard_negatives: int = Field(
-        4, title="Hard negatives", description="Hard negatives of each question in a batch", ge=0
+        default=4, title="Hard negatives", description="Hard negatives of each question in a batch", ge=0
     )
     random_passages: int = Field(
-        1024, title="Random passages", description="Passages of the index that every batch adds as negatives", ge=0
+        default=1024,
+        title="Random passages",
+        description="Passages of the index that every batch adds as negatives",
+        ge=0,
     )
-    learning_rate: float = Field(1e-3, title="Learning rate", description="Learning rate of AdamW", gt=0)
+    learning_rate: float = Field(default=1e-3, title="Learning rate", description="Learning rate of AdamW", gt=0)
     scale: float | None = Field(
-        None,
+        default=None,
         title="Scale",
         description="Factor of the similarities; default chosen on held-out training questions",
         gt=0,
     )
     weight_decay: float | None = Field(
-        None,
+        default=None,
         title="Weight decay",
         description="Weight decay of AdamW; default chosen on held-out training questions",
         ge=0,
     )
     held_out: int = Field(
-        300, title="Held out", description="Training questions held out to choose by, at most a fifth of all", ge=0
+        default=300,
+        title="Held out",
+        description="Training questions held out to choose by, at most a fifth of all",
+        ge=0,
     )
     seed: int = Field(
-        0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
+        default=0, title="Seed", description="Seed of the batches and of the held-out questions", ge=0, le=2**32 - 1
     )
 
     @property

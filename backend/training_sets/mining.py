@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def ranks_by_cosine(study: Study, run: Run) -> bool:
     """Are the scores of a run cosines: similarity cosine, or dot products of an index whose vectors have length 1?"""
     if run.manifest.get("similarity") == "cosine":
         return True
-    index = read_manifest(study.path("indexes", str(run.manifest.get("retriever")))) or {}
+    index: dict[str, Any] = read_manifest(study.path("indexes", str(run.manifest.get("retriever")))) or {}
     same_model = index.get("model_hash") is not None and index.get("model_hash") == run.manifest.get("model_hash")
     return run.manifest.get("similarity") == "dot" and same_model and index.get("unit_length") is True
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from backend.core.manifest import read_manifest
+from backend.core.manifest import Manifest, read_manifest
 from backend.core.settings import check_name
 from db.errors import Missing, Refused
 
@@ -128,7 +128,7 @@ def roles(study: Study, name: str, question: str) -> dict[str, tuple[Role, Sourc
     return TrainingSet.open(study, name).roles(question)
 
 
-def training_sets(study: Study) -> dict[str, dict]:
+def training_sets(study: Study) -> dict[str, Manifest]:
     """The finished sets, oldest first: name to manifest."""
     return study.parts("training_sets")
 

@@ -7,6 +7,7 @@ the page, which returns them to the browser. The browser resends unacknowledged 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache, wraps
 from pathlib import Path
@@ -19,6 +20,7 @@ from app.desk import Desk, desk
 from app.entry import PASSING, describe, report
 from backend.core.study import Study
 from backend.judging.guidelines import guidelines
+from backend.training.learning_curve import start_if_due
 from db.errors import BlindspotError, Refused
 from db.people import Person
 
@@ -81,6 +83,8 @@ def receive(key: str, study: Study, annotator: str) -> None:
             raise Refused(f"{annotator} is no longer signed in. Unsaved labels stay in this browser")
         version = guidelines(study.folder).version
         receipts = [asdict(receipt) for receipt in desk(study).labels.add_all(annotator, entries, version)]
+        if any(receipt["state"] == "stored" for receipt in receipts):
+            _add_to_curve(study)
     except (BlindspotError, *PASSING) as error:
         trouble = describe(error)
     st.session_state.setdefault(_HEARD, {})[key] = {
@@ -88,6 +92,12 @@ def receive(key: str, study: Study, annotator: str) -> None:
         "receipts": receipts,
         "trouble": trouble,
     }
+
+
+def _add_to_curve(study: Study) -> None:
+    """Add a point to the learning curve if these labels call for one. Whatever hinders that, the labels are saved."""
+    with suppress(BlindspotError, OSError, *PASSING):
+        start_if_due(study)
 
 
 def at_work(study: Study, person: Person) -> None:

@@ -9,14 +9,13 @@ import streamlit as st
 
 from app import url, who
 from app.components import jobs
-from app.components.jobs import duration
 from app.components.marks import notice
 from app.components.setting_fields import setting_field
 from app.entry import one_line
 from app.markup import show
 from backend.core.jobs import request
 from backend.core.study import Study
-from backend.text.counting import counted
+from backend.text.counting import counted, duration
 from backend.training.checkpoints import models_of
 from backend.training.dual_encoder import train_dual_encoder
 from backend.training.training_settings import DualEncoderSettings

@@ -52,7 +52,7 @@ MEANS = {
 
 def judges_panel(opened: Study) -> None:
     show(Html(f"<style>{_style()}</style>"))
-    runs = study.runs(opened)
+    runs = study.shown_runs(opened)
     if not runs:
         show(
             notice(

@@ -9,7 +9,6 @@ import streamlit as st
 
 from app import study, url, who
 from app.components import jobs
-from app.components.jobs import duration
 from app.components.marks import notice
 from app.components.plots import plot
 from app.markup import Html, div, link, show, span, tag
@@ -20,6 +19,7 @@ from backend.reader.reading import read
 from backend.reader.training import train_reader
 from backend.recipes.rocketqa import train_rocketqa
 from backend.retrieval.retriever import kind_of_run
+from backend.text.counting import duration
 from backend.training.checkpoints import models_of
 from backend.training.cross_encoder import train_cross_encoder
 from backend.training.dual_encoder import train_dual_encoder, trial_run_name, try_model
@@ -28,6 +28,8 @@ from backend.training.training_log import read_log
 
 COMPARED_BY = {
     "average_rank": "Average rank of the held-out questions' positives within a fixed pool of passages; lower is better, 1 is best.",
+    "mean_average_precision": "Mean average precision: how well the model orders the passages of each held-out question; "
+    "higher is better, 1 is best.",
     "held_out_loss": "Held-out loss: mean log loss over pairs of held-out questions; lower is better.",
 }
 """The measures that compare checkpoints, with explanations."""

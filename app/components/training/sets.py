@@ -15,6 +15,7 @@ from app.components.training.pairs import pair_rows
 from app.desk import desk
 from app.markup import Html, div, join, link, show, span, tag, term
 from backend.core.jobs import request
+from backend.core.manifest import Manifest
 from backend.core.study import Study
 from backend.retrieval.retrieve import retrieve
 from backend.retrieval.retriever import RETRIEVERS
@@ -37,7 +38,7 @@ FATES = {
 }
 
 
-def sets_table(made: dict[str, dict], chosen: str) -> Html:
+def sets_table(made: dict[str, Manifest], chosen: str) -> Html:
     """Every set with its size, newest first, linked to its panel."""
     head = tag(
         "tr",
@@ -80,7 +81,7 @@ def sets_table(made: dict[str, dict], chosen: str) -> Html:
     return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
 
 
-def build_form(opened: Study, made: dict[str, dict]) -> None:
+def build_form(opened: Study, made: dict[str, Manifest]) -> None:
     """Show the form that builds a set from runs over the training questions."""
     if not who.may(opened.labels_path, "build training sets"):
         show(notice("Only leads can build training sets."))
@@ -130,7 +131,7 @@ def _run_over_train(opened: Study) -> None:
             )
 
 
-def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, dict]) -> None:
+def set_panel(opened: Study, chosen: TrainingSet, made: dict[str, Manifest]) -> None:
     """Show the contents of a set, and the fate of the mined passages by rank (RocketQA's Figure 5)."""
     counts = chosen.manifest["counts"]
     out = chosen.manifest["left_out"]

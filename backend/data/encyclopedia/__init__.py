@@ -233,7 +233,7 @@ def describe(
     facts = [(q.relation, q.subject) for q in questions]
     twice = {fact for fact, one in zip(facts, first) if one} & {fact for fact, one in zip(facts, first) if not one}
     paired = np.array([fact in twice for fact in facts], bool)
-    found = relevant[0][:, :5].any(1)
+    found = _any(relevant[0][:, :5])
     figures["bm25_first_wording"] = _share(found[paired & first])
     figures["bm25_second_wording"] = _share(found[paired & ~first])
     return figures
@@ -243,8 +243,12 @@ def _among(run: np.ndarray, wanted: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([np.isin(row, ordinals) for row, ordinals in zip(run, wanted)], bool).reshape(run.shape)
 
 
+def _any(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows.any(axis=1))
+
+
 def _only(bm25: np.ndarray, dense: np.ndarray, mark: str) -> dict[str, dict]:
-    sparse_found, dense_found = bm25.any(1), dense.any(1)
+    sparse_found, dense_found = _any(bm25), _any(dense)
     return {
         f"only_bm25{mark}": _share(sparse_found & ~dense_found),
         f"only_dense{mark}": _share(~sparse_found & dense_found),

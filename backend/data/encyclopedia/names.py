@@ -116,9 +116,9 @@ class Titles:
     def __call__(self, index: int) -> str:
         group, member = self._groups(index)
         form, rest = divmod(group, self.adjectives * self.nouns)
-        adjective, noun = divmod(rest, self.nouns)
-        adjective = words.ADJECTIVES[(self._first_adjective + adjective) % len(words.ADJECTIVES)]
-        noun = words.NOUNS[(self._first_noun + noun) % len(words.NOUNS)]
+        adjective_number, noun_number = divmod(rest, self.nouns)
+        adjective = words.ADJECTIVES[(self._first_adjective + adjective_number) % len(words.ADJECTIVES)]
+        noun = words.NOUNS[(self._first_noun + noun_number) % len(words.NOUNS)]
         number = words.SERIES_NUMBERS[member]
         return self.forms[form].format(a=adjective, aa=with_article(adjective), n=noun, number=number)
 

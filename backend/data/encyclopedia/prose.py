@@ -7,6 +7,7 @@ pronoun could mean has been named, the next sentence speaks of its subject by na
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from backend.data.encyclopedia.asides import FILLERS, FOLLOWING, FRAMES, MENTIONS, QUALITIES, SEASONS
@@ -115,7 +116,7 @@ class _Writer:
         self.reference = NAME
 
     def passage(self, index: int, items: tuple[str, ...]) -> str:
-        blocks: list[Callable[[], str]] = [lambda item=item: self._own(item) for item in items]
+        blocks: list[Callable[[], str]] = [partial(self._own, item) for item in items]
         told = self.world.told(self.ordinal, self.entity.number)
         if told:
             blocks.append(lambda: self._telling(*told, dwells(index)))
@@ -236,7 +237,7 @@ class _Writer:
     def _fillers(self) -> list[Callable[[], str]]:
         forms = list(FILLERS[self.entity.group])
         self._shuffle(forms)
-        return [lambda form=form: self._filler(form) for form in forms]
+        return [partial(self._filler, form) for form in forms]
 
     def _filler(self, form: str) -> str:
         sentence = self.subject.say(form, self.reference)

@@ -373,7 +373,8 @@ class World:
 
     def _tellings(self, number: int, relation: str) -> list[int]:
         """Ordinals of the passages of other articles that tell a fact."""
-        plan, found = self.plan, []
+        plan = self.plan
+        found: list[int] = []
         if relation not in self.entity(number).asked:
             return found
         for telling in range(int(plan.tells[number])):

@@ -50,9 +50,12 @@ def read(path: Path, options: Options = NO_OPTIONS) -> Iterator[ImportedQuestion
         try:
             question, answers = _columns(text)
             record = Question(
-                id=f"{'-'.join(dataset.split())}.{line}", text=question.replace("\u2019", "'"), answers=_answers(answers),
-                dataset=dataset, split=as_split(split),
-            )  # fmt: skip
+                id=f"{'-'.join(dataset.split())}.{line}",
+                text=question.replace("\u2019", "'"),
+                answers=_answers(answers),
+                dataset=dataset,
+                split=as_split(split),
+            )
             if message := wrong_with_question(record):
                 raise fields.FieldError(message)
             yield ImportedQuestion(record, str(path), line)

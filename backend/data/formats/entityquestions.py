@@ -139,10 +139,16 @@ def _questions(
                     f"the question {text[:100]!r} is not worded {template!r}, as {file.relation} is"
                 )
             question = Question(
-                id=f"{file.prefix}.{index}", text=text, answers=fields.texts(record, "answers"), relation=file.relation,
-                subject=text[len(before) : len(text) - len(after)], template=template, bucket=file.bucket,
-                dataset=file.dataset, split=as_split(file.split),
-            )  # fmt: skip
+                id=f"{file.prefix}.{index}",
+                text=text,
+                answers=fields.texts(record, "answers"),
+                relation=file.relation,
+                subject=text[len(before) : len(text) - len(after)],
+                template=template,
+                bucket=file.bucket,
+                dataset=file.dataset,
+                split=as_split(file.split),
+            )
             if message := wrong_with_question(question):
                 raise fields.FieldError(message)
             yield ImportedQuestion(question, place, line)

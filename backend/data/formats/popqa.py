@@ -68,11 +68,15 @@ def _question(row: dict[str, str], dataset: str, line: int, options: Options) ->
         raise fields.FieldError(f"s_pop is {popularity[:40]!r}; it must be a whole number")
     answers = fields.parse(row["possible_answers"])
     return Question(
-        id=row.get("id") or f"{'-'.join(dataset.split())}.{line}", text=row["question"],
+        id=row.get("id") or f"{'-'.join(dataset.split())}.{line}",
+        text=row["question"],
         answers=tuple(dict.fromkeys(fields.texts({"possible_answers": answers}, "possible_answers"))),
-        relation=row["prop"] or None, subject=row["subj"] or None, frequency=int(popularity), dataset=dataset,
+        relation=row["prop"] or None,
+        subject=row["subj"] or None,
+        frequency=int(popularity),
+        dataset=dataset,
         split=as_split(options.split or "test"),
-    )  # fmt: skip
+    )
 
 
 FORMATS = [Format("popqa", "questions", "PopQA's TSV (subj, prop, s_pop, possible_answers)", recognise, read)]

@@ -133,8 +133,10 @@ class _Parser:
                 if not last and len(raw) - start < MAX_RECORD_LINES:
                     raise
                 break
-        raise _Malformed(f"a quote opens here and does not close (within {MAX_RECORD_LINES:,} lines); double the quotes "
-                         "inside a quoted field")  # fmt: skip
+        raise _Malformed(
+            f"a quote opens here and does not close (within {MAX_RECORD_LINES:,} lines); double the quotes "
+            "inside a quoted field"
+        )
 
 
 def _quoted(row: str) -> list[str] | None:
@@ -175,8 +177,10 @@ def _record(text: str) -> tuple[list[str], int]:
         elif text[at : at + 1] in ("", "\n") or text[at : at + 2] in ("\r", "\r\n"):
             return fields, at
         else:
-            raise _Malformed("a quote closes in the middle of a field; double the quotes inside a quoted field, or close the "
-                             "one that opens in this line")  # fmt: skip
+            raise _Malformed(
+                "a quote closes in the middle of a field; double the quotes inside a quoted field, or close the "
+                "one that opens in this line"
+            )
 
 
 def _quoted_field(text: str, at: int) -> tuple[str, int]:

@@ -82,9 +82,12 @@ def _item(value: Any, paragraph: Paragraph, path: Path, line: int, dataset: str,
         else [fields.required_text(_object(each, "an answer"), "text") for each in _list(record, "answers")]
     )
     question = Question(
-        fields.identifier(record, "id"), fields.required_text(record, "question"), tuple(dict.fromkeys(answers)),
-        dataset=dataset, split=as_split(split),
-    )  # fmt: skip
+        fields.identifier(record, "id"),
+        fields.required_text(record, "question"),
+        tuple(dict.fromkeys(answers)),
+        dataset=dataset,
+        split=as_split(split),
+    )
     if message := wrong_with_question(question):
         raise fields.FieldError(message)
     return ImportedQuestion(question, str(path), line, () if impossible else (paragraph,))

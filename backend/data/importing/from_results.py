@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.core.runs import write_run
+from backend.core.runs import run_name_of, write_run
 from backend.core.study import SETTINGS_FILE, Study
 from backend.data.formats import find_format
 from backend.data.formats.base import Context, RunEntry, as_split, wrong_with_passage, wrong_with_question
@@ -60,9 +59,13 @@ class ResultsImport:
 
 
 def study_from_results(
-    folder: str | Path, files: Sequence[str | Path], title: str | None = None, split: str = "test", skip_bad: bool = False,
+    folder: str | Path,
+    files: Sequence[str | Path],
+    title: str | None = None,
+    split: str = "test",
+    skip_bad: bool = False,
     progress: Progress | None = None,
-) -> ResultsImport:  # fmt: skip
+) -> ResultsImport:
     """Make a study from results files, completely or not at all. Every file becomes a run, named after the file.
 
     Questions of several files are identified by their texts. A passage of several files is stored once.
@@ -140,15 +143,33 @@ def _fill(
     return count, results
 
 
-def _keep(study: Study, path: Path, sha256: str, reading: _RunFile, rejected: RejectedRows, taken: Iterable[str], split: str,
-          progress: Progress | None) -> FileResult:  # fmt: skip
+def _keep(
+    study: Study,
+    path: Path,
+    sha256: str,
+    reading: _RunFile,
+    rejected: RejectedRows,
+    taken: Iterable[str],
+    split: str,
+    progress: Progress | None,
+) -> FileResult:
     ids, hits, flags = reading.rows.finish()
     run = write_run(
-        study, _run_name(path, taken), ids, hits,
-        {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": reading.format, "split": split,
-         "rule": DEFAULT_RULE},
-        rule=DEFAULT_RULE, progress=progress,
-    )  # fmt: skip
+        study,
+        run_name_of(path, taken),
+        ids,
+        hits,
+        {
+            "retriever": "imported",
+            "imported_from": path.name,
+            "sha256": sha256,
+            "format": reading.format,
+            "split": split,
+            "rule": DEFAULT_RULE,
+        },
+        rule=DEFAULT_RULE,
+        progress=progress,
+    )
     compared = compare_flags(run, flags, DEFAULT_RULE)
     said = {
         "run": run.name,
@@ -163,12 +184,6 @@ def _keep(study: Study, path: Path, sha256: str, reading: _RunFile, rejected: Re
 
 def _joint(hashes: Sequence[str]) -> str:
     return hashlib.sha256("".join(hashes).encode()).hexdigest()
-
-
-def _run_name(path: Path, taken: Iterable[str]) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"(\.(json|gz|xz|bz2))+$", "", path.name)).strip("-._")[:56] or "run"
-    taken = set(taken)
-    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, len(taken) + 3))) if each not in taken)
 
 
 @dataclass(slots=True)
@@ -204,8 +219,11 @@ class _ResultsCollector:
                     rejected.add(entry)
                     continue
                 if entry.question is None:
-                    raise BadInput(f"holds ids without texts ({chosen.what}); import its passages and questions, and then "
-                                   "'blindspot import run'", path)  # fmt: skip
+                    raise BadInput(
+                        f"holds ids without texts ({chosen.what}); import its passages and questions, and then "
+                        "'blindspot import run'",
+                        path,
+                    )
                 self._entry(entry, index, number, reading, rejected)
                 index += 1
                 if len(self._waiting) >= _BATCH:
@@ -267,8 +285,11 @@ class _ResultsCollector:
     def _passage(self, context: Context, entry: RunEntry, file: int) -> int:
         """Return the row of a passage, new or known. Raises BadInput if a known id has another text."""
         if context.text is None:
-            raise BadInput(f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",
-                           entry.path, context.line)  # fmt: skip
+            raise BadInput(
+                f"the passage {context.id!r} has no text; import the passages, and then 'blindspot import run'",
+                entry.path,
+                context.line,
+            )
         row = (context.id, context.title or "", context.text)
         digest = hashlib.blake2b(
             " ".join(f"{row[1]}\0{row[2]}".split()).encode("utf-8", "replace"), digest_size=12
@@ -276,8 +297,12 @@ class _ResultsCollector:
         known = self._passages.get(context.id) or self._passages.get(other_form(context.id))
         if known is not None:
             if known[1] != digest:
-                raise BadInput(f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "
-                               "come from one collection?", entry.path, context.line)  # fmt: skip
+                raise BadInput(
+                    f"the passage {context.id!r} has another text than in {self._files[known[2]]}:{known[3]}; do the files "
+                    "come from one collection?",
+                    entry.path,
+                    context.line,
+                )
             return known[0]
         if message := wrong_with_passage(row):
             raise BadInput(f"the passage {context.id[:80]!r}: {message}", entry.path, context.line)

@@ -292,8 +292,10 @@ def _second_collection(study: Study, path: Path) -> ImportResult:
     source = study.corpus.source
     if file_sha256(path) == source.sha256:
         return ImportResult(0, unchanged=True, notes=(f"{path.name} was imported before; nothing was changed",))
-    raise Refused(f"{study.folder}: the study already has a passage collection ({source.name}, {counted(len(study.corpus), 'passage')}); "
-                  "make a new study for another collection")  # fmt: skip
+    raise Refused(
+        f"{study.folder}: the study already has a passage collection ({source.name}, {counted(len(study.corpus), 'passage')}); "
+        "make a new study for another collection"
+    )
 
 
 # Questions and frequencies

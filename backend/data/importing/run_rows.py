@@ -42,8 +42,10 @@ class FlagComparison:
             return f"{file} has no answer flags."
         if not self.differing:
             return f"has_answer: all {counted(self.compared, 'flag')} of {file} agree with the rule {rule!r}."
-        return (f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule {rule!r} "
-                f"({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts.")  # fmt: skip
+        return (
+            f"has_answer: {self.differing:,} of {counted(self.compared, 'flag')} of {file} disagree with the rule {rule!r} "
+            f"({self.only_file:,} true in the file alone, {self.only_here:,} here alone); the rule counts."
+        )
 
 
 class RunRows:

@@ -90,11 +90,24 @@ def import_run(
         if ties != "file":
             hits, flags = _reordered(corpus, hits, flags, ties)
         run = write_run(
-            study, name, ids, hits,
-            {"retriever": "imported", "imported_from": path.name, "sha256": sha256, "format": chosen.name, "split": split, "rule": rule,
-             "ties": TIES[ties], "tie_order": ties},
-            rule=rule, replace=replace, progress=progress,
-        )  # fmt: skip
+            study,
+            name,
+            ids,
+            hits,
+            {
+                "retriever": "imported",
+                "imported_from": path.name,
+                "sha256": sha256,
+                "format": chosen.name,
+                "split": split,
+                "rule": rule,
+                "ties": TIES[ties],
+                "tie_order": ties,
+            },
+            rule=rule,
+            replace=replace,
+            progress=progress,
+        )
     compared = compare_flags(run, flags, rule)
     notes = [compared.summary(path.name, rule)] if compared.compared else []
     if silent:

@@ -255,10 +255,17 @@ def _parts(facts: Sequence[Fact], split: str | None, most: int, seed: int) -> di
 
 def _question(fact: Fact, wording: str, dataset: str, split: str, number: int, gold: bool) -> Question:
     return Question(
-        id=f"{dataset}.{'-'.join(fact.relation.split())}.{split}.{number}", text=wording.replace("[X]", fact.subject),
-        answers=tuple(fact.answers), relation=fact.relation, subject=fact.subject, template=wording, frequency=fact.frequency,
-        dataset=dataset, split=as_split(split), gold=fact.gold if gold else (),
-    )  # fmt: skip
+        id=f"{dataset}.{'-'.join(fact.relation.split())}.{split}.{number}",
+        text=wording.replace("[X]", fact.subject),
+        answers=tuple(fact.answers),
+        relation=fact.relation,
+        subject=fact.subject,
+        template=wording,
+        frequency=fact.frequency,
+        dataset=dataset,
+        split=as_split(split),
+        gold=fact.gold if gold else (),
+    )
 
 
 def _counts(unknown: Counter[str]) -> str:

@@ -51,10 +51,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         for encoder in dict.fromkeys(setting.encoders)
     }
     systems = {
-        PASSAGES: success_of([passages]), BLOCKS: success_of([BlockHits(asked, k, BlockIndex(blocks))]),
+        PASSAGES: success_of([passages]),
+        BLOCKS: success_of([BlockHits(asked, k, BlockIndex(blocks))]),
         AS_MUCH: lambda k, relations, macro: (AsMuchText(passages, blocks, k, relations, macro),),
         **{name: success_of([hits]) for name, hits in dense.items()},
-    }  # fmt: skip
+    }
 
     def published(relation: str, system: str) -> float | None:
         if system == PASSAGES:
@@ -64,11 +65,23 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     at = claimed(setting.ks)
     return ExperimentPlan(
         relation_cells(systems, relations, setting.ks, published),
-        [PaperClaim("BM25 finds more with blocks than with passages", (AVERAGE, column(BLOCKS, at, setting.ks)),
-               (AVERAGE, column(PASSAGES, at, setting.ks))),
-         *(PaperClaim(f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}", (AVERAGE, column(BLOCKS, at, setting.ks)),
-                 (AVERAGE, column(name, at, setting.ks))) for name in dense)],
-        notes=_Notes(bench, blocks, at, left_out))  # fmt: skip
+        [
+            PaperClaim(
+                "BM25 finds more with blocks than with passages",
+                (AVERAGE, column(BLOCKS, at, setting.ks)),
+                (AVERAGE, column(PASSAGES, at, setting.ks)),
+            ),
+            *(
+                PaperClaim(
+                    f"over the same blocks BM25 finds more than {name.removesuffix(', blocks')}",
+                    (AVERAGE, column(BLOCKS, at, setting.ks)),
+                    (AVERAGE, column(name, at, setting.ks)),
+                )
+                for name in dense
+            ),
+        ],
+        notes=_Notes(bench, blocks, at, left_out),
+    )
 
 
 @dataclass(frozen=True)

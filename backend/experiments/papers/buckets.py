@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -41,6 +43,9 @@ class BucketLine:
         return Bucket(_hits(system, self.asked, k), number, self.official, self.seen)
 
 
+Buckets: TypeAlias = Sequence[tuple[BucketLine, int]]
+
+
 def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     encoders, k, at = tuple(dict.fromkeys(setting.encoders or (setting.start,))), max(setting.ks), claimed(setting.ks)
     figures, notes = _figures(setting, bench)
@@ -58,41 +63,40 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     for lines in figures:
         for line in lines:
             for number in line.n:
-                add(
-                    line.row(number),
-                    lambda system, one, line=line, number=number: InBucket(line.bucket(system, number, k), one),
-                )
+                add(line.row(number), partial(_in_bucket, line, number, k))
             for system in (BM25, *encoders):
                 series[f"{system}, {line.name}"] = [
                     (number, line.row(number), column(system, at, setting.ks)) for number in line.n
                 ]
         for row, more, less in _contrasts(lines, 1 if setting.small else FEW):
-            add(
-                row,
-                lambda system, one, more=more, less=less: Between(
-                    tuple(line.bucket(system, number, k) for line, number in more),
-                    tuple(line.bucket(system, number, k) for line, number in less),
-                    one,
-                ),
-            )
+            add(row, partial(_between, more, less, k))
             for encoder in encoders:
-                claims += _claims(
-                    row,
-                    more[0][0] is less[0][0],
-                    encoder,
-                    lambda system, row=row: (row, column(system, at, setting.ks)),
-                )
+                by_encoder, by_bm25 = ((row, column(system, at, setting.ks)) for system in (encoder, BM25))
+                claims += _claims(row, more[0][0] is less[0][0], encoder, by_encoder, by_bm25)
     return ExperimentPlan(
         cells, claims, plot=Plot("bucket (0: the most frequent entities)", f"Success@{at}", series), notes=notes
     )
 
 
-def _claims(row: str, by_frequency: bool, encoder: str, cell: Callable[[str], tuple[str, str]]) -> list[PaperClaim]:
+def _in_bucket(line: BucketLine, number: int, depth: int, system: str, k: int) -> Measure:
+    return InBucket(line.bucket(system, number, depth), k)
+
+
+def _between(more: Buckets, less: Buckets, depth: int, system: str, k: int) -> Measure:
+    of_more, of_less = (
+        tuple(line.bucket(system, number, depth) for line, number in buckets) for buckets in (more, less)
+    )
+    return Between(of_more, of_less, k)
+
+
+def _claims(
+    row: str, by_frequency: bool, encoder: str, by_encoder: tuple[str, str], by_bm25: tuple[str, str]
+) -> list[PaperClaim]:
     if not by_frequency:
-        return [PaperClaim(f"{row}: {encoder} finds more of entities that training asks about", cell(encoder))]
+        return [PaperClaim(f"{row}: {encoder} finds more of entities that training asks about", by_encoder)]
     return [
-        PaperClaim(f"{row}: {encoder} finds more of frequent entities", cell(encoder)),
-        PaperClaim(f"{row}: BM25 minds it less than {encoder}", cell(encoder), cell(BM25)),
+        PaperClaim(f"{row}: {encoder} finds more of frequent entities", by_encoder),
+        PaperClaim(f"{row}: BM25 minds it less than {encoder}", by_encoder, by_bm25),
     ]
 
 
@@ -169,9 +173,7 @@ def _line(
     return BucketLine(name, asked, official, seen, {number: n[number] for number in sorted(n) if n[number] >= least})
 
 
-def _contrasts(
-    lines: Sequence[BucketLine], least: int
-) -> Iterator[tuple[str, list[tuple[BucketLine, int]], list[tuple[BucketLine, int]]]]:
+def _contrasts(lines: Sequence[BucketLine], least: int) -> Iterator[tuple[str, Buckets, Buckets]]:
     """(row, buckets, buckets that they are compared with): the ends of the first line, and one line with the other bucket by bucket."""
     if not lines:
         return

@@ -28,8 +28,14 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             cells += in_column(dense_row(setting, f"trained on {here}", data, asked=asked), column)
             if here != there:
                 claims += [
-                    PaperClaim(f"trained on {here}, it is within 5 points of its own on {there}", (f"trained on {here}", column),
-                          (f"trained on {there}", column), within=0.05),
-                    PaperClaim(f"trained on {here}, it beats BM25 on {there}", (f"trained on {here}", column), ("BM25", column)),
-                ]  # fmt: skip
+                    PaperClaim(
+                        f"trained on {here}, it is within 5 points of its own on {there}",
+                        (f"trained on {here}", column),
+                        (f"trained on {there}", column),
+                        within=0.05,
+                    ),
+                    PaperClaim(
+                        f"trained on {here}, it beats BM25 on {there}", (f"trained on {here}", column), ("BM25", column)
+                    ),
+                ]
     return ExperimentPlan(cells, claims)

@@ -12,6 +12,7 @@ from backend.experiments.plan import Cell, ExperimentPlan, PaperClaim, Setting, 
 from backend.experiments.readers import ExactMatchOfSelected, ReaderModelPart, ReadingPart, exact_cells, reader_settings
 from backend.experiments.rocketqa import need_one_train
 from backend.experiments.workbench import Workbench
+from backend.reader.settings import ReaderSettings
 
 PUBLISHED = {"BM25": 32.6, "dense": 41.5, "BM25 + dense": 39.0}
 MOST, LEAST = "the one that finds most", "the one that finds least"
@@ -23,13 +24,16 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     need_one_train(setting)
     deepest, index = max(setting.ks), Index(setting.first)
     ways = {
-        "BM25": lambda asked, k: Bm25Hits(asked, k), "dense": lambda asked, k: DenseHits(asked, k, index),
+        "BM25": lambda asked, k: Bm25Hits(asked, k),
+        "dense": lambda asked, k: DenseHits(asked, k, index),
         "BM25 + dense": lambda asked, k: HybridHits(asked, k, index, "auto"),
-    }  # fmt: skip
+    }
     trained_on = QuestionSelection(setting.train[0], limit=setting.data().limit)
     readers = {
         row: [
-            ReaderModelPart(way(trained_on, setting.depth), reader_settings(setting, seed), setting.first)
+            ReaderModelPart(
+                way(trained_on, setting.depth), reader_settings(ReaderSettings, setting, seed), setting.first
+            )
             for seed in setting.seeds
         ]
         for row, way in ways.items()

@@ -84,13 +84,34 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     at = column(ALL if len(relations) > 1 else relation_name(relations[0]), claimed(setting.ks), setting.ks)
     return ExperimentPlan(
         [cell for row, by_relation in rows.items() for cell in _cells(row, by_relation, setting.ks)],
-        [PaperClaim("fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)),
-         PaperClaim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
-         *([PaperClaim("a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05)] if worded else []),
-         PaperClaim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at))],
-        notes=[f"Trained on {', '.join(setting.train)}, measured on {setting.on}.", *(notes[relation] for relation in relations), *left_out,
-               *([f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations] if worded and not official else []),
-               *([] if worded else ["There is no second wording of these relations to train on."])])  # fmt: skip
+        [
+            PaperClaim(
+                "fine-tuning on a relation's questions helps with its other entities", ("FT", at), ("start", at)
+            ),
+            PaperClaim("fine-tuned it matches or passes BM25 (no 2 points behind)", ("FT", at), ("BM25", at), by=-0.02),
+            *(
+                [
+                    PaperClaim(
+                        "a similar wording does as well (within 5 points)", (SIMILAR_ROW, at), ("FT", at), within=0.05
+                    )
+                ]
+                if worded
+                else []
+            ),
+            PaperClaim("training passages alone beats training questions alone", ("FT OnlyP", at), ("FT OnlyQ", at)),
+        ],
+        notes=[
+            f"Trained on {', '.join(setting.train)}, measured on {setting.on}.",
+            *(notes[relation] for relation in relations),
+            *left_out,
+            *(
+                [f"The similar wording of {relation}: {WORDINGS[relation]}" for relation in relations]
+                if worded and not official
+                else []
+            ),
+            *([] if worded else ["There is no second wording of these relations to train on."]),
+        ],
+    )
 
 
 def _sources(setting: Setting, bench: Workbench) -> tuple[Setting, bool]:

@@ -23,10 +23,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     asked, k, index = setting.asked(), max(setting.ks), Index(setting.first)
     measured = replace(asked, every=(1, 2))
     rows = {
-        "BM25": Bm25Hits(measured, k), "dense": DenseHits(measured, k, index),
+        "BM25": Bm25Hits(measured, k),
+        "dense": DenseHits(measured, k, index),
         "BM25 + weight x dense": TunedHybridHits(measured, k, index, tuned_on=replace(asked, every=(0, 2))),
         "reciprocal ranks": HybridHits(measured, k, index, "rrf"),
-    }  # fmt: skip
+    }
     at = setting.late()
     return ExperimentPlan(
         [cell for row, hits in rows.items() for cell in success_cells(row, [hits], setting.ks, PUBLISHED.get(row))],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from analysis.relations import relation_name
 from backend.data.encyclopedia import SECOND_DATASET
@@ -47,12 +48,12 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     claims: list[PaperClaim] = []
     for relation in relations:
         own = relation_data(setting, setting.train, relation)
-        rows = {
-            "start": (lambda where: [DenseHits(where, k, Index(before(setting)))], 0),
-            f"FT {relation}": (lambda where, own=own: Tuning((own,)).hits(setting, where, k), 1),
-            f"FT {relation} + {general.split}": (lambda where, own=own: Tuning((own, *data)).hits(setting, where, k), 2),
-            "BM25": (lambda where: [Bm25Hits(where, k)], None),
-        }  # fmt: skip
+        rows: dict[str, tuple[HitsOf, int | None]] = {
+            "start": (_untrained(setting, k), 0),
+            f"FT {relation}": (_trained(Tuning((own,)), setting, k), 1),
+            f"FT {relation} + {general.split}": (_trained(Tuning((own, *data)), setting, k), 2),
+            "BM25": (_bm25(k), None),
+        }
         name = relation_name(relation)
         for row, (hits, place) in rows.items():
             published = BM25_PUBLISHED if place is None else PUBLISHED.get(relation, ((None,) * 3,) * 3)[place]
@@ -63,11 +64,19 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         at = {what: column(what, claimed(setting.ks), setting.ks) for what in (general.split, ALL)}
         claims += [
             PaperClaim(f"{name}: training on it alone helps over all relations", (alone, at[ALL]), (start, at[ALL])),
-            PaperClaim(f"{name}: training on it alone costs on {general.split}", (start, at[general.split]), (alone, at[general.split])),
+            PaperClaim(
+                f"{name}: training on it alone costs on {general.split}",
+                (start, at[general.split]),
+                (alone, at[general.split]),
+            ),
             PaperClaim(f"{name}: it still falls behind BM25 over all relations", (bm25, at[ALL]), (alone, at[ALL])),
-            PaperClaim(f"{name}: training on both keeps more of {general.split}", (joint, at[general.split]), (alone, at[general.split])),
+            PaperClaim(
+                f"{name}: training on both keeps more of {general.split}",
+                (joint, at[general.split]),
+                (alone, at[general.split]),
+            ),
             PaperClaim(f"{name}: training on both gains less over all relations", (alone, at[ALL]), (joint, at[ALL])),
-        ]  # fmt: skip
+        ]
     return ExperimentPlan(
         cells,
         claims,
@@ -78,6 +87,22 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             "trained on. The paper's figures are with Natural Questions as the general set.",
         ],
     )
+
+
+HitsOf: TypeAlias = Callable[[QuestionSelection], Sequence[RunPart]]
+"""The runs of a row over some questions."""
+
+
+def _untrained(setting: Setting, k: int) -> HitsOf:
+    return lambda asked: [DenseHits(asked, k, Index(before(setting)))]
+
+
+def _trained(tuning: Tuning, setting: Setting, k: int) -> HitsOf:
+    return lambda asked: tuning.hits(setting, asked, k)
+
+
+def _bm25(k: int) -> HitsOf:
+    return lambda asked: [Bm25Hits(asked, k)]
 
 
 def _cells(

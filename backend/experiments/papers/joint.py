@@ -15,7 +15,7 @@ from backend.experiments.readers import (
 )
 from backend.experiments.rocketqa import need_one_train
 from backend.experiments.workbench import Workbench
-from backend.reader.joint import JointSettings
+from backend.reader.settings import JointSettings, ReaderSettings
 
 PUBLISHED = {"apart": 41.5, "together": 39.8}
 TAKES = frozenset({"reader"})
@@ -27,9 +27,11 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     deepest, index, cells = max(setting.ks), Index(setting.first), []
     found = DenseHits(QuestionSelection(setting.train[0], limit=setting.data().limit), setting.depth, index)
     apart = DenseHits(setting.asked(), deepest, index)
-    readers = [ReaderModelPart(found, reader_settings(setting, seed), setting.first) for seed in setting.seeds]
+    readers = [
+        ReaderModelPart(found, reader_settings(ReaderSettings, setting, seed), setting.first) for seed in setting.seeds
+    ]
     models = [
-        JointModelPart(index, reader_settings(setting, seed, JointSettings), setting.first) for seed in setting.seeds
+        JointModelPart(index, reader_settings(JointSettings, setting, seed), setting.first) for seed in setting.seeds
     ]
     together = [JointHits(setting.asked(), deepest, model=model) for model in models]
     cells += success_cells("apart", [apart], setting.ks)

@@ -43,7 +43,17 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
     at = claimed(setting.ks)
     return ExperimentPlan(
         relation_cells({name: success_of([hits]) for name, hits in runs.items()}, relations, setting.ks, published),
-        [PaperClaim(f"BM25 finds more than {encoder}, on average over relations", (AVERAGE, column(BM25, at, setting.ks)),
-               (AVERAGE, column(encoder, at, setting.ks))) for encoder in encoders],
-        notes=[*left_out, "Beside the first encoder stands the paper's DPR trained on NQ, beside the second its DPR trained on four sets.",
-               not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations))])  # fmt: skip
+        [
+            PaperClaim(
+                f"BM25 finds more than {encoder}, on average over relations",
+                (AVERAGE, column(BM25, at, setting.ks)),
+                (AVERAGE, column(encoder, at, setting.ks)),
+            )
+            for encoder in encoders
+        ],
+        notes=[
+            *left_out,
+            "Beside the first encoder stands the paper's DPR trained on NQ, beside the second its DPR trained on four sets.",
+            not_comparable(len(bench.corpus), sum(counts[relation] for relation in relations)),
+        ],
+    )

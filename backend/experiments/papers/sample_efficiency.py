@@ -29,9 +29,22 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
         data = setting.data(mined=setting.mined(), policy="answer_match", limit=size)
         cells += dense_row(setting, f"{size:,}", data)
     at, rows = setting.late(), [f"{size:,}" for size in sizes]
-    return ExperimentPlan(cells, [PaperClaim(f"{rows[0]} training questions already beat BM25", (rows[0], at), ("BM25", at)),
-                        PaperClaim("more of them help on", (rows[-1], at), (rows[0], at))],
-                plot=Plot("training questions", "Success@k", {
-                    **{f"dense, @{k}": [(size, f"{size:,}", f"Success@{k}") for size in sizes] for k in setting.ks},
-                    **{f"BM25, @{k}": [(size, "BM25", f"Success@{k}") for size in (sizes[0], sizes[-1])] for k in setting.ks},
-                }, logarithmic=True))  # fmt: skip
+    return ExperimentPlan(
+        cells,
+        [
+            PaperClaim(f"{rows[0]} training questions already beat BM25", (rows[0], at), ("BM25", at)),
+            PaperClaim("more of them help on", (rows[-1], at), (rows[0], at)),
+        ],
+        plot=Plot(
+            "training questions",
+            "Success@k",
+            {
+                **{f"dense, @{k}": [(size, f"{size:,}", f"Success@{k}") for size in sizes] for k in setting.ks},
+                **{
+                    f"BM25, @{k}": [(size, "BM25", f"Success@{k}") for size in (sizes[0], sizes[-1])]
+                    for k in setting.ks
+                },
+            },
+            logarithmic=True,
+        ),
+    )

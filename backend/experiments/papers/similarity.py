@@ -23,8 +23,18 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
                 setting, row, data, PUBLISHED.get(row), similarity=similarity, loss=loss, normalise=False
             )
     at = setting.late()
-    return ExperimentPlan(cells, [
-        PaperClaim("L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03),
-        PaperClaim("the dot product beats cosine", ("dot, softmax", at), ("cosine, softmax", at)),
-        PaperClaim("the triplet loss is within 3 points of softmax", ("dot, triplet", at), ("dot, softmax", at), within=0.03),
-    ])  # fmt: skip
+    return ExperimentPlan(
+        cells,
+        [
+            PaperClaim(
+                "L2 is within 3 points of the dot product", ("L2, softmax", at), ("dot, softmax", at), within=0.03
+            ),
+            PaperClaim("the dot product beats cosine", ("dot, softmax", at), ("cosine, softmax", at)),
+            PaperClaim(
+                "the triplet loss is within 3 points of softmax",
+                ("dot, triplet", at),
+                ("dot, softmax", at),
+                within=0.03,
+            ),
+        ],
+    )

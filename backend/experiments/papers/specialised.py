@@ -99,8 +99,18 @@ def plan(setting: Setting, bench: Workbench) -> ExperimentPlan:
             ),
         ]
     return ExperimentPlan(
-        relation_cells({name: success_of(hits) for name, hits in runs.items()}, relations, setting.ks,
-                       lambda relation, name: PUBLISHED[relation][places[name]] if relation in PUBLISHED and name in places else None),
-        claims, notes=[
-            *left_out, "The paper's figures beside the first encoder are of DPR trained on NQ, beside the second of DPR trained on PAQ.",
-            f"A relation with fewer than {LEAST} training questions has no encoder of its own; the index's answers for it."])  # fmt: skip
+        relation_cells(
+            {name: success_of(hits) for name, hits in runs.items()},
+            relations,
+            setting.ks,
+            lambda relation, name: (
+                PUBLISHED[relation][places[name]] if relation in PUBLISHED and name in places else None
+            ),
+        ),
+        claims,
+        notes=[
+            *left_out,
+            "The paper's figures beside the first encoder are of DPR trained on NQ, beside the second of DPR trained on PAQ.",
+            f"A relation with fewer than {LEAST} training questions has no encoder of its own; the index's answers for it.",
+        ],
+    )

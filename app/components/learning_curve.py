@@ -1,0 +1,284 @@
+"""The learning curve, small, for Judge, Training and Home: what labels are worth on dev, and what the last ones changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app import study, url, who
+from app.components import jobs
+from app.components.marks import empty, notice
+from app.components.training.pairs import pair_rows
+from app.markup import Html, div, join, link, show, span, tag, term
+from backend.core.jobs import request
+from backend.core.study import Study
+from backend.text.counting import counted
+from backend.training.curve_points import SCOPES, CurveOutcome, CurvePoint, Share, changed_pairs, curve_points
+from backend.training.learning_curve import ADAPTER_QUESTIONS, add_point, curve_inputs, is_unfinished
+from db.errors import BlindspotError
+
+VIEW = "curve"
+SECONDS_BETWEEN_LOOKS = 4.0
+SHOWN = 100
+WORDS = {"judged": "from judged questions", "all": "from all training questions"}
+_MARGIN = 0.02  # room above and below the intervals
+_HALF_LINE = 1.1  # half the width of a line, in percent of the plot's height
+
+
+def curve_panel(opened: Study, place: str) -> None:
+    """Show the curve. While a point is computed, and always on Judge, the panel looks for a new one by itself.
+
+    Args:
+        place: the page, one of "home", "judge", "training"; part of the widgets' keys.
+    """
+    watching = place == "judge" or is_unfinished(opened)
+    st.fragment(_panel, run_every=SECONDS_BETWEEN_LOOKS if watching else None)(opened, place)
+
+
+def _panel(opened: Study, place: str) -> None:
+    if who.gone(opened.labels_path):
+        st.rerun()
+    points = curve_points(opened)
+    lacking = _lacking(opened)
+    if not points and lacking:
+        if place == "training":
+            show(empty("No learning curve yet", f"The curve shows what labels are worth on dev. {lacking}"))
+        return
+    with st.container(key=f"curve-{place}"):
+        scope = url.one_of("learned", list(SCOPES), "judged" if points and points[-1].judged else "all")
+        show(_style(), div(*_curve(opened, points, scope, place), cls="panel"))
+        _button(opened, lacking, place)
+
+
+def _lacking(opened: Study) -> str:
+    """Why no point can be computed; "" if one can."""
+    try:
+        curve_inputs(opened)
+    except BlindspotError as error:
+        return f"{str(error)[:1].upper()}{str(error)[1:]}."
+    return ""
+
+
+def _button(opened: Study, lacking: str, place: str) -> None:
+    if is_unfinished(opened):
+        show(tag("p", "Computing another point …", cls="soft", role="status"))
+        return
+    jobs.start_button(
+        opened, request(add_point, "asked"), key=f"add-point-{place}", words="Add a point", lacking=lacking
+    )
+
+
+def _curve(opened: Study, points: Sequence[CurvePoint], scope: str, place: str) -> list[Html]:
+    head = [tag("h2", term("Learning curve", _about(scope)))]
+    if not points:
+        words = "No point yet. A point says how well a judge and an adapter do on dev when they learn from the labels so far."
+        return [*head, tag("p", words)]
+    last = points[-1]
+    shown = _series(points, last)
+    here = {key: st.query_params[key] for key in st.query_params}
+    address = {"home": url.HOME, "judge": url.JUDGE, "training": url.TRAINING}[place]
+    choices = [
+        link(
+            words,
+            url.href(address, here | {"learned": name}),
+            cls="chosen" if name == scope else "quiet",
+            aria_current="true" if name == scope else None,
+            title=f"Learned from {SCOPES[name]}",
+        )
+        for name, words in WORDS.items()
+    ]
+    charts = [
+        _chart("Reranker, Success@1", shown, [p.scopes[scope].reranker for p in shown], last.base_reranker, "BM25")
+    ]
+    notes: list[Html] = []
+    adapters = [(p, share) for p in shown if (share := p.scopes[scope].adapter) is not None]
+    if adapters and last.base_adapter is not None:
+        encoder = str(last.inputs["encoder"])
+        charts.append(
+            _chart(
+                "Adapter, Success@20", [p for p, _ in adapters], [s for _, s in adapters], last.base_adapter, encoder
+            )
+        )
+        if last.scopes[scope].questions < ADAPTER_QUESTIONS:
+            notes.append(tag("p", f"An adapter learns from {ADAPTER_QUESTIONS} questions or more.", cls="convention"))
+    if place != "training":
+        head.append(link("all points", url.href(url.TRAINING, {"view": VIEW}), cls="quiet"))
+    return [
+        div(*head, *choices, cls="curve-head"),
+        div(*charts, cls="curve-charts"),
+        *notes,
+        *_worked(opened, last, scope),
+        tag("p", f"{counted(last.base_reranker.n, 'dev question')}, 95% intervals. Dev measures and never trains.", cls="convention"),
+    ]  # fmt: skip
+
+
+def _about(scope: str) -> str:
+    return (
+        f"Learned from {SCOPES[scope]}, measured on dev. Reranker: a feature judge reorders the first ranks of BM25. Adapter: a "
+        "linear map of the encoder's question vectors."
+    )
+
+
+def _series(points: Sequence[CurvePoint], last: CurvePoint) -> list[CurvePoint]:
+    """The points that compare with the last one, by labels; of points with as many labels, the last."""
+    by_labels = {point.labels: point for point in points if point.inputs == last.inputs}
+    return [by_labels[labels] for labels in sorted(by_labels)]
+
+
+def _chart(title: str, points: Sequence[CurvePoint], shares: Sequence[Share], base: Share, base_name: str) -> Html:
+    low = max(0.0, min(base.value, *(share.low for share in shares)) - _MARGIN)
+    high = min(1.0, max(base.value, *(share.high for share in shares)) + _MARGIN)
+    most = max(point.labels for point in points) or 1
+
+    def across(point: CurvePoint) -> float:
+        return 100 * (0.03 + 0.94 * point.labels / most)
+
+    def down(value: float) -> float:
+        return 100 * (high - value) / (high - low)
+
+    places = [(across(point), share) for point, share in zip(points, shares, strict=True)]
+    marks = [span(cls="base", style=f"top:{down(base.value):.1f}%", title=f"{base_name}: {_figure(base)}")]
+    if len(places) > 1:
+        band = [(x, down(s.high)) for x, s in places] + [(x, down(s.low)) for x, s in reversed(places)]
+        edge = [(x, down(s.value)) for x, s in places]
+        line = [(x, y - _HALF_LINE) for x, y in edge] + [(x, y + _HALF_LINE) for x, y in reversed(edge)]
+        marks += [span(cls="band", style=_polygon(band)), span(cls="curve-line", style=_polygon(line))]
+    for (x, share), point in zip(places, points, strict=True):
+        top, bottom = down(share.high), down(share.low)
+        marks.append(span(cls="bar", style=f"left:{x:.1f}%;top:{top:.1f}%;height:{bottom - top:.1f}%"))
+        said = f"{counted(point.labels, 'label')}, {counted(point.judged, 'judged question')}: {_figure(share)}"
+        marks.append(
+            span(
+                cls="dot",
+                style=f"left:{x:.1f}%;top:{down(share.value):.1f}%",
+                title=said,
+                tabindex="0",
+                role="img",
+                aria_label=said,
+            )
+        )
+    ticks = [span(f"{100 * value:.0f}", cls="tick", style=f"top:{down(value):.1f}%") for value in (low, high)]
+    return div(
+        div(tag("b", title), " ", f"{_figure(shares[-1])}", span(f" {base_name} {100 * base.value:.1f}", cls="soft"), cls="curve-title"),
+        div(*marks, *ticks, cls="curve-plot"),
+        div(span("0 labels"), span(f"{most:,} labels" if points[-1].labels else ""), cls="curve-below"),
+        cls="curve-chart",
+    )  # fmt: skip
+
+
+def _polygon(corners: Sequence[tuple[float, float]]) -> str:
+    return f"clip-path:polygon({','.join(f'{x:.1f}% {y:.1f}%' for x, y in corners)})"
+
+
+def _figure(share: Share) -> str:
+    return f"{100 * share.value:.1f} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+
+
+def _worked(opened: Study, point: CurvePoint, scope: str) -> list[Html]:
+    """What the labels since the point before changed. Each number opens its list."""
+    lines = []
+    if point.before is not None and point.new_labels:
+        learned = point.scopes[scope]
+        person = who.who(opened.labels_path)
+        own = person is not None and set(point.authors) == {person.name}
+        verb = "is answered now that was" if learned.answered == 1 else "are answered now that were"
+        lines.append(
+            tag(
+                "p",
+                f"{'Your' if own else 'The'} last {counted(point.new_labels, 'label')} changed ",
+                _pairs_link(opened, point),
+                "; ",
+                _questions_link(opened, learned, "only_b", counted(learned.answered, "dev question")),
+                f" {verb} not, ",
+                _questions_link(opened, learned, "only_a", f"{learned.lost:,}"),
+                " no longer.",
+                cls="curve-worked",
+            )
+        )
+    if point.held_out_labels:
+        words = f"{counted(point.held_out_labels, 'label')} of dev and test questions: these labels correct the evaluation and never train."
+        lines.append(tag("p", words, cls="soft"))
+    return lines
+
+
+def _pairs_link(opened: Study, point: CurvePoint) -> Html | str:
+    words = counted(point.changed, "training pair")
+    if not who.may(opened.labels_path, "see others' labels"):
+        return words
+    return link(words, url.href(url.TRAINING, {"view": VIEW, "point": point.number}), title="Show these pairs")
+
+
+def _questions_link(opened: Study, learned: CurveOutcome, cell: str, words: str) -> Html | str:
+    runs = study.runs(opened)
+    if learned.run_before not in runs or learned.run not in runs:
+        return words
+    address = url.href(url.COMPARE, {"a": learned.run_before, "b": learned.run, "k": 1, "cell": cell})
+    return link(words, address, title="Show these questions: A before the labels, B with them")
+
+
+def curve_view(opened: Study) -> None:
+    """The view of the Training page: the curve, all points, and the pairs that a point's labels changed."""
+    curve_panel(opened, "training")
+    points = curve_points(opened)
+    if not points:
+        return
+    number = url.value("point")
+    chosen = next((point for point in points if str(point.number) == number), None)
+    show(div(tag("h2", "Points"), div(_table(points, chosen), cls="scrolling"), cls="panel"))
+    if number and chosen is None:
+        show(notice(f"The curve has no point {number}."))
+    if chosen is not None:
+        _pairs(opened, chosen)
+
+
+def _table(points: Sequence[CurvePoint], chosen: CurvePoint | None) -> Html:
+    names = ("point", "labels", "judged questions", "changed pairs", *(f"{what}, {scope}" for scope in SCOPES for what in ("@1", "@20")),
+             "seconds", "computed (UTC)")  # fmt: skip
+    rows = []
+    for point in reversed(points):
+        shares = [share for scope in SCOPES for share in (point.scopes[scope].reranker, point.scopes[scope].adapter)]
+        cells: list[Any] = [f"{point.labels:,}", f"{point.judged:,}", f"{point.changed:,}"]
+        cells += ["–" if share is None else _figure(share) for share in shares]
+        cells += [f"{point.seconds:.0f}", point.made[:16].replace("T", " ")]
+        address = url.href(url.TRAINING, {"view": VIEW, "point": point.number})
+        name = tag("th", link(f"{point.number}", address), scope="row", title=_reason(point))
+        rows.append(tag("tr", name, *(tag("td", cell) for cell in cells), cls="chosen" if point is chosen else None))
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    return tag("table", tag("thead", head), tag("tbody", *rows), cls="figures")
+
+
+def _reason(point: CurvePoint) -> str:
+    return {
+        "asked": "somebody asked for it",
+        "batch": "a batch was finished",
+        "labels": "enough new labels",
+        "start": "the state before the first label",
+        "history": "computed later",
+    }.get(point.reason, "")
+
+
+def _pairs(opened: Study, point: CurvePoint) -> None:
+    if not who.may(opened.labels_path, "see others' labels"):
+        show(notice("Only people who settle disputes can see which pairs changed, because the list shows labels."))
+        return
+    pairs = changed_pairs(opened, point.number)
+    words = f"Point {point.number}: {counted(len(pairs), 'changed training pair')}"
+    if not pairs:
+        show(notice(f"{words}."))
+        return
+    rows = pair_rows(opened, [(pair.question, pair.passage, f"{pair.before} → {pair.now}") for pair in pairs[:SHOWN]])
+    more = tag("p", f"The first {SHOWN} of {len(pairs):,}.", cls="convention") if len(pairs) > SHOWN else ""
+    show(div(tag("h2", words), tag("table", tag("tbody", *rows), cls="figures"), more, cls="panel", id="changed-pairs"))
+
+
+@cache
+def _source() -> str:
+    return Path(__file__).with_name("learning_curve.css").read_text(encoding="utf-8")
+
+
+def _style() -> Html:
+    return join(Html(f"<style>{_source()}</style>"))

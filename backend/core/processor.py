@@ -1,0 +1,13 @@
+"""What the processor can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # as /proc/cpuinfo names products of bfloat16, on x86 and on ARM
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+def cpu_multiplies_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 itself; False where the system does not say."""
+    return CPU_INFO.is_file() and bool(BFLOAT16_FLAGS & set(CPU_INFO.read_text().split()))

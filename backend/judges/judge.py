@@ -1,0 +1,101 @@
+"""Judges of every kind, with one protocol and one store of scores (`backend.judges.scores`).
+
+A judge says how probable it is that a passage answers a question. A kind of judge is registered where it is defined; an installed
+package adds one through the entry point group `blindspot.judges`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from backend.core.registry import Registry, must_be
+from db.errors import Missing
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.judges.feature_judge import Lists
+    from backend.progress import Progress
+
+
+class Judge(Protocol):
+    """An open judge.
+
+    calibrated: whether its probabilities were fitted to labels, so that they mean what they say.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def calibrated(self) -> bool: ...
+
+    def judge(self, lists: Lists, progress: Progress | None = None) -> np.ndarray:
+        """Return (q, k) float64 probabilities of the hits of some lists; NaN where padded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCard:
+    """What is known of a judge without opening it.
+
+    kind: the name of its kind. learned_from: the run or training set. calibrated: as in `Judge`. base_rate: share of positives in
+    the lists that it was calibrated on; None if unknown. scored: whether the study holds scores of it.
+    """
+
+    name: str
+    kind: str
+    learned_from: str
+    calibrated: bool
+    base_rate: float | None
+    scored: bool
+
+
+class JudgeKind(ABC):
+    """A kind of judge: which judges of it a study has, how one opens, and the job that stores what one says of a run.
+
+    run_job: a registered job that takes (study, judge, run) and stores probabilities in `scores/<judge>/`.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    help: ClassVar[str]
+    run_job: ClassVar[Callable[..., dict[str, Any]]]
+
+    @abstractmethod
+    def cards(self, study: Study) -> list[JudgeCard]:
+        """Return the judges of this kind in a study."""
+
+    @abstractmethod
+    def open(self, study: Study, name: str, device: str | None = None) -> Judge:
+        """Open a judge. Raises Missing if there is none of that name, Refused if it does not fit the study."""
+
+
+JUDGES: Registry[JudgeKind] = Registry(
+    "kind of judge",
+    modules=("backend.judges.feature_judge", "backend.training.cross_encoder_judge"),
+    group="blindspot.judges",
+    check=must_be(JudgeKind),
+)
+
+
+def judges_of(study: Study) -> list[JudgeCard]:
+    """Return the judges of every kind in a study, by kind."""
+    return [card for kind in JUDGES for card in kind.cards(study)]
+
+
+def judge_kind_of(study: Study, name: str) -> JudgeKind:
+    """Return the kind of a judge. Raises Missing with the judges that there are."""
+    cards = judges_of(study)
+    for card in cards:
+        if card.name == name:
+            return JUDGES.get(card.kind)
+    known = ", ".join(card.name for card in cards)
+    raise Missing(
+        f"there is no judge {name!r}; "
+        + (f"judges here: {known}" if known else f"learn one with 'blindspot judge learn {name} --run RUN'")
+    )

@@ -1,0 +1,50 @@
+"""Batches in the order of a judge: the probability of a false negative times what training would gain from its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from backend.core.jobs import job
+from backend.judges.scores import ScoreStore
+from backend.judging.batches import BatchSummary, make_batch
+from backend.training_sets.training_set import TrainingSet
+
+if TYPE_CHECKING:
+    from backend.core.study import Study
+    from backend.progress import Progress
+
+NEGATIVES_DRAWN = 4  # hard negatives of a question in a training step, as adapters and retrievers draw by default
+
+
+@job("make batch by judge", light=True)
+def make_batch_by_judge(
+    study: Study,
+    name: str,
+    runs: Sequence[str],
+    judge: str,
+    training_set: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> BatchSummary:
+    """Make a batch whose priority arm goes by a judge. The audit and the other arms stay as they are.
+
+    Args:
+        judge: a judge with scores; a pair without a score counts as answer match and rank estimate it.
+        training_set: the set that is trained on now. Its hard negatives count by how likely a step draws them.
+        settings: the other arguments of `backend.judging.batches.make_batch`.
+
+    Raises:
+        Missing: no scores of that judge, or no such set. Else as `make_batch` does.
+    """
+    scores = ScoreStore.open(study, judge)
+    trained = None if training_set is None else drawn_negatives(TrainingSet.open(study, training_set))
+    return make_batch(study, name, runs, scores=scores, trained=trained, scored_by=judge, progress=progress, **settings)
+
+
+def drawn_negatives(training_set: TrainingSet, drawn: int = NEGATIVES_DRAWN) -> dict[str, dict[str, float]]:
+    """Return how likely a training step draws each hard negative of a question: question to passage to probability."""
+    return {
+        question: dict.fromkeys(sorted(passages), min(1.0, drawn / len(passages)))
+        for question, passages in training_set.hard_negatives().items()
+    }

@@ -1,0 +1,141 @@
+"""Batches in the order of a judge, and judges of every kind under one protocol."""
+
+import numpy as np
+import pytest
+
+from backend.core.runs import write_run
+from backend.judges.judge import JUDGES, JudgeKind, judge_kind_of, judges_of
+from backend.judges.scores import ScoreStore
+from backend.judging.batches import Mix, make_batch
+from backend.judging.priority import Calibration
+from backend.training_sets.judged_batches import drawn_negatives, make_batch_by_judge
+from db.errors import Missing
+from db.queue import Queue
+from db.records import Hits, Passage, Question
+from tests.studies import make_study
+from tests.training_studies import build
+
+
+@pytest.fixture
+def study(tmp_path):
+    """12 questions, each with its gold passage at rank 1 of run r and five passages below that contain no answer."""
+    passages = [Passage(f"p{i}", f"Title {i}", f"text of number {i}") for i in range(40)]
+    questions = [
+        Question(f"q{i:02}", f"What is {i}?", (f"answer {i}",), split="train", gold=(f"p{i}",), dataset="d")
+        for i in range(12)
+    ]
+    study = make_study(tmp_path / "s", passages, questions)
+    rows = np.array([[i, *((i + 13 + step) % 40 for step in range(5))] for i in range(12)], np.int32)
+    scores = np.tile(np.arange(6, 0, -1, dtype=np.float32), (12, 1))
+    write_run(study, "r", [q.id for q in questions], Hits(rows, scores), {"retriever": "bm25", "split": "train"})
+    return study
+
+
+def listed(study, question):
+    run = study.run("r")
+    return [p.id for p in study.corpus.passages(run.hits.ordinals[run.row(question)].tolist())][1:]
+
+
+def arms(study, batch):
+    found = {}
+    for item in Queue(study.labels_path).items(batch):
+        found.setdefault(item.arm, []).append(item)
+    return found
+
+
+def test_the_judge_decides_what_comes_first_and_what_training_draws_counts_more(study):
+    probable = {(f"q{i:02}", listed(study, f"q{i:02}")[2]): 0.5 + i / 100 for i in range(12)}
+    store = ScoreStore.create(study, "judge", True)
+    store.add((q, p, probable.get((q, p), 0.01)) for q in study.run("r").question_ids for p in listed(study, q))
+    mix = {"mix": Mix(0, 0, 0)}
+    make_batch_by_judge(study, "judged", ["r"], "judge", size=4, candidates=2, **mix)
+    first = arms(study, "judged")["priority"]
+    assert [item.question for item in first] == ["q11", "q10", "q09", "q08"]
+    assert [(item.question, item.candidates[0].passage) in probable for item in first] == [True] * 4
+    assert Queue(study.labels_path).batches()[0].settings["judge"] == "judge"
+    Queue(study.labels_path).set_state("judged", "closed")
+    # Only q03 has its probable passage in the training set: a step of training draws it for sure.
+    (pair,) = [p for q, p in probable if q == "q03"]
+    drawn = {"q03": {pair: 1.0}}
+    make_batch(study, "trained", ["r"], size=1, scores=store, trained=drawn, scored_by="judge", **mix)
+    assert [item.question for item in arms(study, "trained")["priority"]] == ["q03"]
+
+
+def test_a_negative_among_many_is_drawn_less_often(study):
+    made = build(study)
+    found = drawn_negatives(made, drawn=4)
+    assert found["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 4 / 5)
+    assert drawn_negatives(made, drawn=9)["q00"] == dict.fromkeys(sorted(listed(study, "q00")), 1.0)
+
+
+def test_the_audit_is_the_same_with_and_without_a_judge(study):
+    """Its questions, passages and inclusion probabilities are what false-negative rates are estimated from."""
+    ScoreStore.create(study, "judge", True).add([("q05", listed(study, "q05")[0], 0.9)])
+    settings = {"size": 8, "mix": Mix(0.5, 0, 0), "seed": 3}
+    make_batch(study, "plain", ["r"], **settings)
+    plain = arms(study, "plain")["audit"]
+    other = make_study_again(study)
+    ScoreStore.create(other, "judge", True).add([("q05", listed(other, "q05")[0], 0.9)])
+    make_batch_by_judge(other, "judged", ["r"], "judge", **settings)
+    judged = arms(other, "judged")["audit"]
+    assert sorted(judged, key=lambda i: i.question) == sorted(plain, key=lambda i: i.question) and len(plain) == 4
+
+
+def make_study_again(study):
+    import shutil
+
+    from backend.core.copying import copy_study
+    from backend.core.study import Study
+    from db.connection import connect
+
+    folder = study.folder.with_name("copy")
+    copy_study(study, folder)
+    shutil.rmtree(folder / "scores", ignore_errors=True)
+    connection = connect(folder / "labels.db")
+    for table in ("candidate", "batch_question", "batch"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.commit()
+    connection.close()
+    return Study.open(folder)
+
+
+def test_a_batch_by_a_judge_without_scores_is_refused(study):
+    with pytest.raises(Missing, match="no scores of a model 'nobody'"):
+        make_batch_by_judge(study, "b", ["r"], "nobody")
+    assert Queue(study.labels_path).batches() == []
+
+
+def test_the_answer_match_counts_beside_the_judge():
+    guess = Calibration()
+    assert guess.with_answer_match(0.3, True, 3) > 0.3 > guess.with_answer_match(0.3, False, 3)
+    assert guess.with_answer_match(0.3, None, 3) == pytest.approx(0.3)
+    assert 0 < guess.with_answer_match(0.0, True, 1) < guess.with_answer_match(1.0, False, 50) < 1
+
+
+def test_judges_of_every_kind_are_listed_and_an_unknown_one_is_named(study):
+    assert JUDGES.group == "blindspot.judges" and {"feature-judge", "cross-encoder"} <= set(JUDGES.names())
+    assert judges_of(study) == []
+    with pytest.raises(Missing, match="no judge 'mine'; learn one with 'blindspot judge learn mine"):
+        judge_kind_of(study, "mine")
+
+
+def test_an_installed_package_adds_a_kind_of_judge(study, monkeypatch):
+    from backend.core.registry import Registry, must_be
+
+    class Coin(JudgeKind):
+        name, title, help = "coin", "coin", "heads or tails"
+        run_job = staticmethod(lambda study, judge, run: {"pairs": 0})
+
+        def cards(self, study):
+            return []
+
+        def open(self, study, name, device=None):
+            raise Missing(name)
+
+    class Point:
+        name, value, dist = "coin", "coins:Coin", None
+        load = staticmethod(Coin)
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point] if group == "blindspot.judges" else [])
+    found = Registry("kind of judge", modules=JUDGES._modules, group=JUDGES.group, check=must_be(JudgeKind))
+    assert "coin" in found

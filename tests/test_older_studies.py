@@ -1,0 +1,77 @@
+"""A study that an older version made opens, is judged and trains with today's code. tests/data/README.md says how it was made."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from backend.core.study import Study
+from backend.core.summary import summary
+from backend.evaluation.comparison_report import compare_runs
+from backend.evaluation.report import report
+from backend.retrieval import dense
+from backend.retrieval.live import search
+from backend.retrieval.retrieve import retrieve
+from backend.training.dual_encoder import train_dual_encoder
+from backend.training_sets.builder import build
+from backend.training_sets.training_set import TrainingSet
+from db.labels import Labels
+from db.people import People
+from db.queue import Queue
+from tests.annotators import annotate
+from tests.app_pages import Page
+
+ARCHIVE = Path(__file__).parent / "data" / "study-0.1.0.tar.xz"
+QUICK = {"batch": 2, "steps": 2, "held_out": 2, "evaluate_every": 2, "question_tokens": 16, "passage_tokens": 32}
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch) -> Study:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path / "study-0.1.0")  # its study.toml names models/tiny
+    return Study.open(".")
+
+
+def test_what_it_holds_is_all_there(study):
+    held = summary(study)
+    assert (held["passages"]["count"], list(held["runs"])) == (36, ["bm25-train", "tiny-dev"])
+    roles = {person.name: person.role for person in People(study.labels_path).all()}
+    assert roles == {"lea": "lead", "ben": "annotator", "cara": "annotator"}
+    (batch,) = Queue(study.labels_path).batches()
+    assert (batch.name, batch.questions, batch.done) == ("first", 8, 6)
+    assert Labels(study.labels_path).last_event == 18  # 6 questions with 3 candidates each
+    assert len(list(TrainingSet.open(study, "clean").groups())) == 16
+    assert [len(run.questions) for run in report(study, ["tiny-dev"]).runs] == [8]
+
+
+def test_it_is_searched_judged_and_trained(study):
+    truth = {question.id: set(question.gold) for question in study.questions.all()}
+    assert search(study, "bm25", ["Where was Arve Aurset0 born?"], 3).ordinals.shape == (1, 3)
+    assert annotate(study, truth, {"lea": 1.0}, questions=1, seed=1) == 1
+    assert Labels(study.labels_path).last_event == 21
+    made = build(study, "today", ["bm25-train"], policy="labels", last=10)
+    assert len(list(made.groups())) == 16 and made.manifest["inputs"]["labels"]["last_event"] == 21
+    trained = train_dual_encoder(study, "second-model", "today", "first-model", QUICK, device="cpu")
+    assert trained.steps == 2
+    for encoder in ("first-model", "second-model"):
+        dense.build_index(study, encoder, device="cpu")
+        retrieve(study, "dense", encoder=encoder, split="dev", k=10, device="cpu")
+    assert compare_runs(study, "first-model-dev", "second-model-dev", 5).at[5].n == 8
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["labels", "check"], ["train", "log", "first-model"], ["jobs", "list"]]
+)
+def test_commands(study, arguments):
+    done = CliRunner().invoke(app, [*arguments, "--study", str(study.folder)])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    "name", ["home", "compare", "question", "judge", "quality", "slices", "map", "training", "experiments"]
+)
+def test_pages(study, name):
+    assert Page(study.folder, "" if name == "home" else name, "lea").text
