@@ -1,4 +1,4 @@
-"""Adapters: a map of question vectors that is learned over an index as it stands."""
+"""Adapters: a map of question vectors learned over an existing index."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,9 @@ from tests.studies import births, make_study, people, tiny_bert
 
 
 def rotated(questions=400, passages=2000, dimension=24, seed=0):
-    """Unit passage vectors in 16 bits, as an index holds them, and questions that lie near their passage after a rotation that nobody knows."""
+    """Unit passage vectors in 16 bits, as in an index, and questions that are near their passage after an unknown
+    rotation.
+    """
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(passages, dimension))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -47,7 +49,7 @@ def test_a_map_that_can_be_learned_is_learned(kind, one_thread):
         kind=kind, hidden=64, steps=150, batch=64, learning_rate=0.02, scale=20.0, weight_decay=0.0
     )
     learned = learn(questions, vectors, True, settings)
-    # The held-out questions lie at random before, and mostly with their passage after.
+    # The held-out questions are random before, and mostly near their passage after.
     assert learned.about["held_out"] == 80 and learned.about["before"] < 0.1
     assert learned.about["after"] > (0.9 if kind == "linear" else 0.6)
 
@@ -126,7 +128,7 @@ def test_a_known_positive_is_no_negative():
     vectors = np.eye(6, dtype=np.float32)
     asked = np.array([[0.5, 0.5, 0, 0, 0, 0]], np.float32)
     settings = AdapterSettings(hard_negatives=1, random_passages=0)
-    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is a positive after all
+    both = TrainingQuestions(asked, np.array([[0, 1]]), np.array([[1]]))  # the mined negative is also a positive
     alone = TrainingQuestions(asked, np.array([[0, -1]]), np.array([[-1]]))
     values = [
         loss_of(make_map(6, settings), each, vectors, False, settings, 5.0, np.random.default_rng(0)).item()

@@ -1,4 +1,5 @@
-"""Training from a study: a training set in, an encoder or a cross-encoder out, and question encoders by relation over one index."""
+"""Training jobs: from a training set to an encoder, a cross-encoder, or question encoders by relation over one
+index."""
 
 import dataclasses
 
@@ -81,7 +82,7 @@ def test_killed_before_study_toml_named_it(study, trained, monkeypatch):
         train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu")
     monkeypatch.undo()
     made = models_of(study)["third"]["made"]
-    with pytest.raises(Refused, match="already a model named 'third'"):  # another training is not that one
+    with pytest.raises(Refused, match="already a model named 'third'"):  # another training does not match
         train_dual_encoder(study, "third", "clean", "tiny", QUICK | {"seed": 5}, device="cpu")
     assert train_dual_encoder(study, "third", "clean", "tiny", QUICK, device="cpu").steps == 4
     assert models_of(study)["third"]["made"] == made and "third" in study.settings.encoders
@@ -117,7 +118,7 @@ def test_question_encoders_by_relation_over_one_index(study, trained):
     vectors = routed.encode(asked)
     own = routed.index.encode([question.text for question in asked])
     same = [np.allclose(a, b, atol=1e-6) for a, b in zip(vectors, own, strict=True)]
-    assert same == [False] * 6 + [True, True]  # a relation without an encoder goes to the model's own
+    assert same == [False] * 6 + [True, True]  # a relation without an encoder uses the model's own
     one_by_one = np.concatenate([routed.encode([question]) for question in asked])
     np.testing.assert_allclose(vectors, one_by_one, atol=1e-5)
     run = retrieve_per_relation(study, "by-relation", "train", k=5, device="cpu")

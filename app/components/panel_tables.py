@@ -23,7 +23,8 @@ Address = Callable[..., str]
 
 
 def order(table: RelationTable, runs: Sequence[str], sort: str) -> list[str]:
-    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the order."""
+    """Return the relations sorted by `sort`: "relation", "n", "difference" or "RUN@K"; a leading "-" reverses the
+    order."""
     key = sort.removeprefix("-")
     rows = {row.group: row for row in table.rows}
     names = sorted(rows, key=relation_order)
@@ -91,8 +92,8 @@ def relations(
     )
     if table.macro:
         some = next(iter(table.macro.values()))[table.k]
-        said = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
-        sums.append(_sum("mean of relations", said, some.n, table.macro, runs, table, table.averaged))
+        message = f"Macro average, as in EntityQuestions: each of {some.n_groups} relations has the same weight; bootstrap within relations"
+        sums.append(_sum("mean of relations", message, some.n, table.macro, runs, table, table.averaged))
     body = [tag("tbody", *sums, cls="sums"), tag("tbody", *lines)]
     return tag("table", tag("thead", tag("tr", *over), tag("tr", *heads)), *body, cls="figures groups panel-table")
 
@@ -143,7 +144,7 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
         lines.insert(
             0, _beside("mean of relations", [table.macro[run][published.K] for run in runs], published.AVERAGE)
         )
-    made = tag(
+    result = tag(
         "table",
         tag("thead", tag("tr", *over), tag("tr", *heads)),
         tag("tbody", *lines),
@@ -151,7 +152,7 @@ def beside_published(table: RelationTable, runs: Sequence[str], panel: Panel) ->
     )
     return join(
         tag("p", published.not_comparable(len(panel.study.corpus), len(panel)), cls="notice warning"),
-        tag("div", made, cls="scrolling"),
+        tag("div", result, cls="scrolling"),
     )
 
 
@@ -163,7 +164,8 @@ def _beside(name: str, ours: Sequence[Estimate], theirs: Sequence[float]) -> Htm
 
 
 def along_frequency(curves: Curves, runs: Sequence[str], opened: Callable[[str], str]) -> Html:
-    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's questions."""
+    """The points of the curves, one row for each bucket and series. `opened` returns the address of a slice's
+    questions."""
     grouped = curves.cut == "mentions"
     words = ("subjects", "mentions", "n") if grouped else ("subjects", "bucket", "mentions", "n")
     heads = [tag("th", each, scope="col", cls="left" if each == "subjects" else None) for each in words]

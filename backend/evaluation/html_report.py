@@ -1,4 +1,6 @@
-"""A study's report as one HTML file that needs nothing else: the same figures as the pages and commands, plots that can be pointed at."""
+"""A study's report as one self-contained HTML file, with the same figures as the pages and commands, and interactive
+plots.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +49,16 @@ function save(button, format) {
 }
 """
 CLOSING = (
-    "What must not be concluded: that a figure would be the same on another collection, other questions or another encoder; that a passage "
-    "counted as relevant truly answers, or one counted as not does not, where nobody judged it; that a slice is the cause of a difference."
+    "Limits: a figure may differ on another collection, other questions or another encoder. Without a person's "
+    "label, a passage counted as relevant may not answer the question, and a passage counted as not relevant may "
+    "answer it. A slice shows where a difference is, not its cause."
 )
 
 
 def write_html_report(
     study: Study, path: Path, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> int:
-    """Write the report; gives the size in bytes. Raises Missing for a run that does not exist, BadInput, OSError."""
+    """Write the report and return its size in bytes. Raises Missing for an unknown run, BadInput, OSError."""
     text = html_report(study, runs, relevance, rule)
     write_text(path, text)
     return len(text.encode("utf-8"))
@@ -64,15 +67,17 @@ def write_html_report(
 def html_report(
     study: Study, runs: Sequence[str] | None = None, relevance: Kind = "answers", rule: str = DEFAULT_RULE
 ) -> str:
-    """The whole file. Runs over the same questions stand side by side; of each such set the first is compared with the others."""
+    """Return the whole file. Runs over the same questions share tables, and the first of them is compared with the
+    others.
+    """
     from plotly.offline import get_plotlyjs
 
-    made = report(study, runs, "relation", relevance, rule)
-    names = [run.name for run in made.runs]
+    result = report(study, runs, "relation", relevance, rule)
+    names = [run.name for run in result.runs]
     sets = _by_question_set(study, names)
     parts = [f"<h1>{escape(study.settings.name)}</h1>", _about(study), _navigation(sets)]
-    parts += [_table(table) for table in report_tables(made)[:3]]
-    parts += [f'<p class="soft">{escape(remark)}</p>' for remark in [*made.notes, made.convention]]
+    parts += [_table(table) for table in report_tables(result)[:3]]
+    parts += [f'<p class="soft">{escape(remark)}</p>' for remark in [*result.notes, result.convention]]
     for number, members in enumerate(sets):
         parts.append(f'<h2 id="set{number}">{escape(", ".join(members))}</h2>')
         parts += _panel(study, members, relevance, rule)
@@ -94,8 +99,8 @@ def _by_question_set(study: Study, names: Sequence[str]) -> list[list[str]]:
 def _about(study: Study) -> str:
     stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     source = study.questions.frequency_source or "none"
-    told = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
-    return f'<p class="soft">{escape(told)}</p>'
+    message = f"{len(study.corpus):,} passages, {len(study.questions):,} questions; frequencies: {source}. Made {stamp} by Blindspot."
+    return f'<p class="soft">{escape(message)}</p>'
 
 
 def _navigation(sets: Sequence[Sequence[str]]) -> str:
@@ -107,7 +112,7 @@ def _navigation(sets: Sequence[Sequence[str]]) -> str:
 
 
 def _panel(study: Study, members: Sequence[str], relevance: Kind, rule: str) -> Iterator[str]:
-    """Tables and plots of runs over one set of questions."""
+    """Return the tables and plots of runs over one set of questions."""
     from backend.evaluation.comparison import measure_all
 
     panel = Panel.of(measure_all(study, members, relevance, rule))
@@ -155,8 +160,8 @@ def _table(table: Table) -> str:
 def _plot(figure: Figure, name: str) -> str:
     from plotly.io import to_html
 
-    made = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
+    result = to_html(figure, full_html=False, include_plotlyjs=False, config=report_plots.config(name))
     buttons = "".join(
         f'<button type="button" onclick="save(this, \'{form}\')">{form.upper()}</button>' for form in ("svg", "png")
     )
-    return f'<div>{made}<p data-name="{escape(name)}">{buttons}</p></div>'
+    return f'<div>{result}<p data-name="{escape(name)}">{buttons}</p></div>'

@@ -1,4 +1,4 @@
-"""What a recipe is asked for: the run to begin from, the start model, and the settings of its four steps."""
+"""The settings of a recipe: its run, its initial model, and the settings of its four steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DUAL = {
 }
 CROSS = {"tokens": 160, "negatives": 1, "batch": 32, "epochs": 2.0, "learning_rate": 1e-5}
 DEPTH = 100
-"""RocketQA's for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
+"""RocketQA's settings for Natural Questions (section 4.1.3 and appendix): 512 questions on each device, their texts encoded 128
 at a time; a cross-encoder's 64 pairs are 32 questions with one negative each; negatives from the first 100.
 """
 SMALL_DUAL = {
@@ -47,18 +47,18 @@ SMALL_CROSS = {
     "evaluate_every": 40,
 }
 SMALL_DEPTH = 20
-"""For a CPU, minutes each.
+"""Settings for a CPU, with minutes for each training.
 
-The cross-encoder keeps all its layers: it reads [CLS], which in MiniLM's first layers is the same for every
-text. It reads whole passages too, for a positive whose answer is cut off teaches the wrong thing. And it learns from
-random passages
-besides: the paper's first 100 hold easy ones, the first 20 do not, and from hard ones alone it did not begin to learn.
+The cross-encoder keeps all its layers, because it reads [CLS], which is the same for every text in MiniLM's first
+layers. It reads whole passages, because a positive with a truncated answer is a wrong example. It also learns from
+random passages: the paper's top 100 include easy negatives, the top 20 do not, and from hard negatives alone the
+cross-encoder did not start to learn.
 """
 JUDGED_POLICY = "answer_match"
-"""Of step 2's set.
+"""The policy of step 2's training set.
 
-A passage that holds an answer and is not gold is no negative: the cross-encoder would learn, and be calibrated to,
-what was labelled rather than what answers.
+A passage that contains an answer but is not gold is not used as a negative. Otherwise the cross-encoder would learn, and
+be calibrated to, the labelling instead of the answering.
 """
 
 
@@ -67,26 +67,32 @@ DENOISED_BY = (KEEP_BELOW, PROPOSE_ABOVE)
 
 @settings_class
 class RecipeSettings:
-    """The choices of a recipe.
+    """The settings of a recipe.
 
-    `dual` and `cross` hold what differs from the model settings that the other choices give.
+    `dual` and `cross` override the model settings that follow from the other settings.
     """
 
-    small: bool = Field(default=False, title="Small", description="Small retrievers, short texts, few steps: for a CPU")
+    small: bool = Field(
+        default=False, title="Small", description="Use small retrievers, short texts and few steps, for a CPU"
+    )
     depth: int | None = Field(
-        default=None, title="Depth", description="Ranks to judge and to mine; default 100, small 20", ge=1
+        default=None,
+        title="Depth",
+        description="Number of top ranks to judge and to mine (default: 100; with --small: 20)",
+        ge=1,
     )
     hard_negatives: int = Field(
         default=1,
         title="Hard negatives",
-        description="Hard negatives of each question in steps 3 and 4 (step 1 has none)",
+        description="Number of hard negatives for each question in steps 3 and 4 (step 1 has none)",
         ge=0,
     )
-    seed: int = Field(default=0, title="Seed", description="Seed of everything random", ge=0, le=LARGEST_SEED)
+    seed: int = Field(default=0, title="Seed", description="Seed of all random choices", ge=0, le=LARGEST_SEED)
     thresholds: tuple[float, float] = Field(
         default=DENOISED_BY,
         title="Thresholds",
-        description="Probabilities: a passage below the first is a negative, one above the second a pseudo-positive",
+        description="Probability thresholds: a passage below the first is a negative, above the second a "
+        "pseudo-positive",
     )
     distil: float = Field(
         default=0.0,
@@ -99,16 +105,16 @@ class RecipeSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RecipeSettings:
-        """The settings from plain values, as a job stores them.
+        """Build the settings from plain values, as a job stores them.
 
-        Raises BadInput or Refused for values that cannot train.
+        Raises BadInput or Refused for invalid values.
         """
         thresholds = values.get("thresholds", DENOISED_BY)
-        made = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
-        check(build(DualEncoderSettings, made.dual_settings(3), "dual"))
-        build(CrossEncoderSettings, made.cross_settings(), "cross")
-        Thresholds(*made.thresholds).check()
-        return made
+        result = build(cls, {**values, "thresholds": tuple(thresholds) if isinstance(thresholds, list) else thresholds})
+        check(build(DualEncoderSettings, result.dual_settings(3), "dual"))
+        build(CrossEncoderSettings, result.cross_settings(), "cross")
+        Thresholds(*result.thresholds).check()
+        return result
 
     @property
     def ranks(self) -> int:
@@ -116,13 +122,15 @@ class RecipeSettings:
 
     @property
     def easy(self) -> int:
-        """Random passages of each question for the cross-encoder: with the mined ones as many as the paper draws
-        from.
+        """The number of random passages per question for the cross-encoder: with the mined passages, as many as in the
+        paper.
         """
         return max(0, DEPTH - self.ranks) if self.small else 0
 
     def dual_settings(self, step: int, judge: str | None = None) -> dict[str, Any]:
-        """Of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may teach it."""
+        """Return the settings of the dual encoder of step 1, 3 or 4. judge: the cross-encoder that may be its
+        teacher.
+        """
         taught = {"distil": judge, "distil_weight": self.distil} if step > 1 and self.distil and judge else {}
         return {
             **(SMALL_DUAL if self.small else DUAL),
@@ -136,15 +144,18 @@ class RecipeSettings:
         return {**(SMALL_CROSS if self.small else CROSS), "seed": self.seed, **self.cross}
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON gives it back."""
+        """Return the settings as a dict of JSON types."""
         return asdict(self) | {"thresholds": list(self.thresholds), "dual": dict(self.dual), "cross": dict(self.cross)}
 
 
 def check_recipe_name(name: str) -> str:
-    """A recipe's name begins those of its sets, models and runs, so it is somewhat shorter than theirs may be."""
+    """Check a recipe's name. The names of its sets, models and runs begin with it, so its maximum length is shorter
+    than theirs.
+    """
     check_name(name, "recipe")
     if len(name) > 48:
         raise BadInput(
-            f"the recipe's name has {len(name)} characters; its sets, models and runs add some, so take 48 at most"
+            f"the recipe's name has {len(name)} characters; use at most 48, because the names of its sets, models "
+            "and runs are longer"
         )
     return name
