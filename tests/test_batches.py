@@ -269,8 +269,9 @@ def test_harm_and_quotas():
 
 def test_near_duplicates_are_handed_on():
     long = "one two three four five six seven eight nine ten eleven twelve"
-    assert near_duplicates([long, "quite another text with words of its own in it", long + " thirteen", "short", "short", "words"]) == [
-        0, 1, 0, 2, 2, 3]  # fmt: skip
+    assert near_duplicates(
+        [long, "quite another text with words of its own in it", long + " thirteen", "short", "short", "words"]
+    ) == [0, 1, 0, 2, 2, 3]
     assert near_duplicates(["", ""]) == [0, 1] and near_duplicates([]) == []
 
 
@@ -278,8 +279,9 @@ def test_pairs_of_anybodys_choosing(study):
     made = batch_of_pairs(
         study, "map", [("q3", "p9"), ("q1", "p8"), ("q3", "p8"), ("q3", "p9")], people_needed=2, origin="map"
     )
-    assert made.passages == 3 and [(item.question, [one.passage for one in item.candidates]) for item in items(study, "map")] == [
-        ("q3", ["p9", "p8"]), ("q1", ["p8"])]  # fmt: skip
+    assert made.passages == 3 and [
+        (item.question, [one.passage for one in item.candidates]) for item in items(study, "map")
+    ] == [("q3", ["p9", "p8"]), ("q1", ["p8"])]
     assert [one.near_duplicates for one in items(study, "map")[0].candidates] == [0, 0]
     for pairs, says in (([("q3", "p999")], "p999"), ([("q999", "p1")], "q999")):
         with pytest.raises(Missing, match=says):
@@ -341,8 +343,30 @@ def test_from_the_command_line(study):
         return str(result.exception) + result.output if fails else result.output
 
     assert "No batches yet" in run("list")
-    told = run("new", "one", "--run", "a", "--run", "b", "--size", 20, "--depth", 5, "--candidates", 4, "--split", "train",
-               "--split", "dev", "--people", 2, "--seed", 3, "--relation", "P1")  # fmt: skip
+    told = run(
+        "new",
+        "one",
+        "--run",
+        "a",
+        "--run",
+        "b",
+        "--size",
+        20,
+        "--depth",
+        5,
+        "--candidates",
+        4,
+        "--split",
+        "train",
+        "--split",
+        "dev",
+        "--people",
+        2,
+        "--seed",
+        3,
+        "--relation",
+        "P1",
+    )
     assert "Made batch one: 20 of 40 questions (" in told and "18 priority" in told
     made = items(study, "one")
     assert {item.people_needed for item in made} == {2}

@@ -274,8 +274,15 @@ def app_port(study):
 
 def handshake(port, **headers):
     """The status of a websocket handshake with the app."""
-    given = {"Host": f"127.0.0.2:{port}", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": "streamlit", **headers}  # fmt: skip
+    given = {
+        "Host": f"127.0.0.2:{port}",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Protocol": "streamlit",
+        **headers,
+    }
     return get(port, "/_stcore/stream", "127.0.0.2", given)
 
 

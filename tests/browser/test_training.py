@@ -33,8 +33,15 @@ TOLD_TWICE = (3, 9, 15)  # of them a second passage tells the birth place, and n
 def small(tmp_path) -> tuple[Study, dict[str, set[str]]]:
     """A study with three false negatives among what BM25 finds, and which they are."""
     passages = people()
-    twice = [Passage(f"book{i}", f"Parish book {i}", f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
-                     "says the parish book.") for i in TOLD_TWICE]  # fmt: skip
+    twice = [
+        Passage(
+            f"book{i}",
+            f"Parish book {i}",
+            f"{passages[i].title} was born in {passages[i].text.split(' born in ')[1].split()[0]}, "
+            "says the parish book.",
+        )
+        for i in TOLD_TWICE
+    ]
     study = make_study(
         tmp_path / "loop", [*passages, *twice], [*births(passages[:TRAIN], "train"), *births(passages[TRAIN:], "dev")]
     )
@@ -91,8 +98,16 @@ def choose(tab, label: str, option: str) -> None:
 
 def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: int) -> None:
     """A set `raw` stands. From three key presses to Compare, as a person goes."""
-    make_batch(study, "first", ["mined"], size=3, slice=list(wrong), candidates=6, mix=Mix(audit=0, second=0, repeat=0),
-               trained=TrainingSet.open(study, "raw").hard_negatives())  # fmt: skip
+    make_batch(
+        study,
+        "first",
+        ["mined"],
+        size=3,
+        slice=list(wrong),
+        candidates=6,
+        mix=Mix(audit=0, second=0, repeat=0),
+        trained=TrainingSet.open(study, "raw").hard_negatives(),
+    )
     with serving(study) as port:
         sit_down(tab, port)
         flagged = flag(tab, study, wrong)
@@ -106,8 +121,11 @@ def loop(tab, study: Study, wrong: Mapping[str, set[str]], start: str, layers: i
         expect(tab.locator("#changes h2")).to_contain_text("3 changed pairs")
         rows = tab.locator("#changes table.figures tr")
         expect(rows).to_have_count(3)
-        seen = {(question, passage) for question, passage in flagged
-                if rows.filter(has_text=study.questions.get(question).text).filter(has_text=passage).count() == 1}  # fmt: skip
+        seen = {
+            (question, passage)
+            for question, passage in flagged
+            if rows.filter(has_text=study.questions.get(question).text).filter(has_text=passage).count() == 1
+        }
         assert seen == flagged and all(
             "negative by run → positive by label" in words for words in rows.all_inner_texts()
         )
